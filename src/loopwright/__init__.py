@@ -1,0 +1,1 @@
+"""Loops that run until they are satisfied."""

@@ -1,0 +1,151 @@
+"""The ledger: accounts along the path, reserve before a call and settle after it.
+
+Rules:
+
+1. Settled + reserved never exceeds a cap, in any account, at any instant.
+2. A call that does not fit *now* waits for those in flight; it is refused only when nothing in flight could free enough.
+3. Waiters are served in order, so that small calls cannot starve a large one.
+4. What is spent is added to every account up the tree, never taken from the difference of a shared counter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from .conditions import Budget
+from .errors import Stopped
+from .records import NOTHING, Reason, Stop, Usage
+
+__all__ = ["Account"]
+
+
+class Account:
+    """What one loop, or the whole run, may spend and has spent.
+
+    `settled` is spent for good, `reserved` is promised to calls in flight, `round` is what the present iteration spent.
+    """
+
+    __slots__ = ("_held", "_waiting", "cap", "parent", "path", "reserved", "round", "settled")
+
+    def __init__(
+        self,
+        path: str,
+        parent: Account | None = None,
+        cap: Budget | None = None,
+        settled: Usage = NOTHING,
+    ) -> None:
+        self.path = path
+        self.parent = parent
+        self.cap = cap
+        self.settled = settled
+        self.reserved = NOTHING
+        self.round = NOTHING
+        self._held: dict[str, Usage] = {}
+        self._waiting: dict[str, asyncio.Future[None]] = {}  # in order of arrival
+
+    def spend(self, usage: Usage) -> None:
+        """Add what was spent here to this account and every one above."""
+        account: Account | None = self
+        while account is not None:
+            account.settled += usage
+            account.round += usage
+            account = account.parent
+
+    async def reserve(self, path: str, amount: Usage) -> None:
+        """Promise `amount` to the call at `path` in every capped account, waiting for its turn.
+
+        Raises:
+            Stopped: by the account that can no longer fit it; the detail says which call it was.
+        """
+        chain = self._capped()
+        try:
+            while (blocked := next((a for a in chain if a._blocks(path, amount)), None)) is not None:
+                blocked._refuse_if_hopeless(path, amount)
+                await blocked._turn(path)
+            for account in chain:
+                account.reserved += amount
+                account._held[path] = amount
+        finally:
+            for account in chain:
+                account._waiting.pop(path, None)
+                account._wake()
+
+    def settle(self, path: str, usage: Usage) -> None:
+        """Replace what was promised to the call at `path` by what it really cost."""
+        for account in self._capped():
+            amount = account._held.pop(path, None)
+            if amount is not None:
+                account.reserved = _less(account.reserved, amount)
+        if usage:
+            self.spend(usage)
+        for account in self._capped():
+            account._wake()
+
+    def _capped(self) -> list[Account]:
+        chain = []
+        account: Account | None = self
+        while account is not None:
+            if account.cap is not None:
+                chain.append(account)
+            account = account.parent
+        chain.reverse()  # the outermost first: it is the one to blame
+        return chain
+
+    def _blocks(self, path: str, amount: Usage) -> bool:
+        head = next(iter(self._waiting), path)
+        # A call inside an effect that holds a promise goes first: those in front may wait for it.
+        if head != path and not self._held_above(path):
+            return True
+        return bool(self._over(self.settled + self.reserved + amount))
+
+    def _held_above(self, path: str) -> Usage:
+        held = NOTHING
+        for other, promised in self._held.items():
+            if path.startswith(other + "/"):
+                held += promised
+        return held
+
+    def _over(self, total: Usage) -> str:
+        cap = self.cap
+        if cap is None:
+            return ""
+        if cap.calls is not None and total.calls > cap.calls:
+            return "calls"
+        if cap.tokens is not None and total.tokens > cap.tokens:
+            return "tokens"
+        # Sums of picodollars are exact in Usage; the half picodollar is for the cap itself.
+        return "usd" if cap.usd is not None and total.usd > cap.usd + 5e-13 else ""
+
+    def _refuse_if_hopeless(self, path: str, amount: Usage) -> None:
+        # What an enclosing effect holds cannot be freed by waiting inside it.
+        unit = self._over(self.settled + self._held_above(path) + amount)
+        if unit:
+            raise Stopped(self.path, Stop(Reason.BUDGET, self._sentence(path, amount, unit)))
+
+    def _sentence(self, path: str, amount: Usage, unit: str) -> str:
+        wants, cap = getattr(amount, unit), getattr(self.cap, unit)
+        spent = getattr(self.settled, unit)
+        return (
+            f"the call {path} may take {wants:g} {unit} and did not fit: "
+            f"{spent:g} of {cap:g} are spent"
+        )
+
+    async def _turn(self, path: str) -> None:
+        future = self._waiting[path] = asyncio.get_running_loop().create_future()
+        await future
+
+    def _wake(self) -> None:
+        head = next(iter(self._waiting.values()), None)
+        if head is not None and not head.done():
+            head.set_result(None)
+
+
+def _less(a: Usage, b: Usage) -> Usage:
+    return Usage(
+        a.calls - b.calls,
+        a.input_tokens - b.input_tokens,
+        a.output_tokens - b.output_tokens,
+        max(0.0, a.usd - b.usd),
+        a.unpriced - b.unpriced,
+        a.estimated - b.estimated,
+    )

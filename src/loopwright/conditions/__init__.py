@@ -1,0 +1,37 @@
+"""Termination conditions: frozen values, pure functions of the recorded history.
+
+Rules:
+
+1. `check(history)` answers `Stop` or None from what was recorded and from nothing else: no clock, no state, no model.
+2. `a | b` stops at its earliest member and prefers success; `a & b` stops when all of its members hold. Limits (iterations,
+   timeout, deadline, budget) always act outside an "and" too: nothing can turn a limit off.
+3. A condition goes to JSON and back unchanged; its tag is the snake case of its class.
+"""
+
+from .base import AllOf, AnyOf, Condition, condition, from_json, prefer, tag_of
+from .limits import CEILING, Budget, Deadline, MaxIterations, PhaseLimit, Timeout
+from .plateaus import Degrading, NoImprovement, RepeatedOutput
+from .success import AllCriteriaMet, OutputMatches, Passed, ScoreAtLeast
+
+__all__ = [
+    "CEILING",
+    "AllCriteriaMet",
+    "AllOf",
+    "AnyOf",
+    "Budget",
+    "Condition",
+    "Deadline",
+    "Degrading",
+    "MaxIterations",
+    "NoImprovement",
+    "OutputMatches",
+    "Passed",
+    "PhaseLimit",
+    "RepeatedOutput",
+    "ScoreAtLeast",
+    "Timeout",
+    "condition",
+    "from_json",
+    "prefer",
+    "tag_of",
+]

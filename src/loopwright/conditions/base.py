@@ -1,0 +1,203 @@
+"""What a condition is, how conditions combine, and their way to JSON and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, cast
+
+from ..codec import Json
+from ..errors import ConfigurationError, nearest
+from ..records import History, Stop
+
+TAGS: dict[str, type[Condition]] = {}  # filled by @condition while modules load, read after
+
+
+class Condition(ABC):
+    """A termination condition: answers `Stop(reason, …)` or None for a history."""
+
+    __slots__ = ()
+    hard: ClassVar[bool] = False  # a limit, which also acts outside an "and"
+    early: ClassVar[bool] = True  # may be delayed by min_iterations
+
+    @abstractmethod
+    def check(self, history: History) -> Stop | None:
+        """Return why the loop should end now, or None."""
+
+    def __or__(self, other: Condition) -> AnyOf:
+        return AnyOf((self, other))
+
+    def __and__(self, other: Condition) -> AllOf:
+        return AllOf((self, other))
+
+    def __bool__(self) -> bool:
+        raise TypeError("a condition has no truth value; combine conditions with | and &, not with or and and")
+
+    def __str__(self) -> str:
+        fields = dataclasses.fields(cast(Any, self))
+        shown = (
+            (f.name, getattr(self, f.name))
+            for f in fields
+            if f.default is dataclasses.MISSING or getattr(self, f.name) != f.default
+        )
+        return f"{tag_of(type(self))}({', '.join(f'{k}={v!r}' for k, v in shown)})"
+
+    def to_json(self) -> Json:
+        """Return it as `{tag: {field: value}}`, without the fields that have their default."""
+        data = {}
+        for item in dataclasses.fields(cast(Any, self)):
+            value = getattr(self, item.name)
+            if item.default is dataclasses.MISSING or value != item.default:
+                data[item.name] = list(value) if isinstance(value, tuple) else value
+        return {tag_of(type(self)): data}
+
+    def flat(self) -> Iterator[Condition]:
+        """Iterate over the members of an "or", or over the condition itself."""
+        yield self
+
+    def limits(self) -> Iterator[Condition]:
+        """Iterate over every hard limit inside it, at any depth."""
+        if self.hard:
+            yield self
+
+
+def tag_of(kind: type) -> str:
+    """Return the YAML tag of a class: its name in snake case."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower()
+
+
+_Kind = TypeVar("_Kind", bound=type[Condition])
+
+
+def condition(kind: _Kind) -> _Kind:
+    """Register a frozen dataclass as a condition, under its tag, for JSON and YAML.
+
+    Raises:
+        ConfigurationError: if the tag is taken by another class.
+    """
+    tag = tag_of(kind)
+    if TAGS.setdefault(tag, kind) is not kind:
+        raise ConfigurationError(f"the condition {tag!r} is already registered")
+    return kind
+
+
+def from_json(data: Json) -> Condition:
+    """Return the condition that `to_json` wrote, or that a document spells in short.
+
+    Shapes: `{tag: {field: value}}`, `{tag: value}` for the first field, `tag` alone, and a list, which is an "or".
+
+    Raises:
+        ConfigurationError: naming the unknown tag or field and the nearest valid one.
+    """
+    if isinstance(data, str):
+        data = {data: {}}
+    if isinstance(data, list):
+        members = [from_json(item) for item in data]
+        return members[0] if len(members) == 1 else AnyOf(tuple(members))
+    if not isinstance(data, Mapping) or len(data) != 1:
+        raise ConfigurationError(f"{data!r} is not a condition; write one tag with its value")
+    tag, value = next(iter(data.items()))
+    kind = TAGS.get(tag)
+    if kind is None:
+        raise ConfigurationError(f"unknown condition {tag!r}{nearest(str(tag), TAGS)}")
+    if issubclass(kind, _Combined):
+        items = value if isinstance(value, list) else [value]
+        return kind(tuple(from_json(item) for item in items))
+    return _build(tag, kind, value)
+
+
+def _build(tag: str, kind: type[Condition], value: Json) -> Condition:
+    fields = {f.name: f for f in dataclasses.fields(cast(Any, kind))}
+    if not isinstance(value, Mapping):
+        value = {} if value is None else {next(iter(fields), "value"): value}
+    for name in value:
+        if name not in fields:
+            hint = nearest(str(name), fields) or f"; it has {', '.join(fields) or 'no fields'}"
+            raise ConfigurationError(f"{tag}: unknown field {name!r}{hint}")
+    for name, item in fields.items():
+        if item.default is dataclasses.MISSING and name not in value:
+            raise ConfigurationError(f"{tag}: needs {name}")
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+    return kind(**plain)
+
+
+class _Combined(Condition):
+    __slots__ = ()
+    members: tuple[Condition, ...]
+    joint: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        flat: list[Condition] = []
+        for member in self.members:
+            if not isinstance(member, Condition):
+                raise ConfigurationError(f"{member!r} is not a condition")
+            flat += member.members if isinstance(member, type(self)) else [member]
+        if not flat:
+            tag = tag_of(type(self))
+            raise ConfigurationError(f"{tag}: the list of conditions is empty; name at least one")
+        object.__setattr__(self, "members", tuple(flat))
+
+    def __str__(self) -> str:
+        inner = (f"({m})" if isinstance(m, _Combined) else str(m) for m in self.members)
+        return f" {self.joint} ".join(inner)
+
+    def to_json(self) -> Json:
+        return {tag_of(type(self)): [member.to_json() for member in self.members]}
+
+    def limits(self) -> Iterator[Condition]:
+        for member in self.members:
+            yield from member.limits()
+
+
+def prefer(stops: Iterable[Stop]) -> Stop | None:
+    """Return the stop to report of those that held together: by rank, with the others under `also`."""
+    found = sorted(stops, key=lambda stop: stop.reason.rank)
+    if len(found) < 2:
+        return found[0] if found else None
+    reasons = dict.fromkeys(r for stop in found for r in (stop.reason, *stop.also))
+    reasons.pop(found[0].reason)
+    return dataclasses.replace(found[0], also=tuple(reasons))
+
+
+@condition
+@dataclass(frozen=True, slots=True)
+class AnyOf(_Combined):
+    """Stop at the first member that holds; success is preferred to a limit of the same round."""
+
+    members: tuple[Condition, ...]
+    joint: ClassVar[str] = "|"
+
+    __post_init__ = _Combined.__post_init__
+    __str__ = _Combined.__str__
+
+    def check(self, history: History) -> Stop | None:
+        return prefer(stop for m in self.members if (stop := m.check(history)) is not None)
+
+    def flat(self) -> Iterator[Condition]:
+        for member in self.members:
+            yield from member.flat()
+
+
+@condition
+@dataclass(frozen=True, slots=True)
+class AllOf(_Combined):
+    """Stop when every member holds; satisfied if any of them is a condition of success."""
+
+    members: tuple[Condition, ...]
+    joint: ClassVar[str] = "&"
+
+    __post_init__ = _Combined.__post_init__
+    __str__ = _Combined.__str__
+
+    def check(self, history: History) -> Stop | None:
+        stops = []
+        for member in self.members:
+            stop = member.check(history)
+            if stop is None:
+                return None
+            stops.append(stop)
+        found = prefer(stops)
+        return found and dataclasses.replace(found, detail=" and ".join(s.detail for s in stops))

@@ -1,0 +1,27 @@
+"""The journal: what happened, written before anyone acts on it.
+
+Rules:
+
+1. Effects are keyed by *path* (`refine/2/execute`); a finished one is never performed again.
+2. `append` orders, `sync` makes durable. Nothing acts on the world before its "started" entry is durable; the "finished"
+   of one effect and the "started" of the next share a commit.
+3. One owner writes a run: a lease with an epoch, checked with every write.
+4. Entries are set aside by `rewind`, never deleted.
+"""
+
+from .entries import Entry, set_aside, surviving
+from .memory import MemoryJournal, MemoryLog
+from .protocol import Journal, Rewind, RunInfo, RunLog, missing_run
+
+__all__ = [
+    "Entry",
+    "Journal",
+    "MemoryJournal",
+    "MemoryLog",
+    "Rewind",
+    "RunInfo",
+    "RunLog",
+    "missing_run",
+    "set_aside",
+    "surviving",
+]

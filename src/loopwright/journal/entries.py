@@ -1,0 +1,129 @@
+"""Entries, and which of them a rewind leaves in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..codec import Json
+from ..errors import RunNotFound, nearest
+from ..records import NOTHING, Failure, Iteration, Usage
+
+
+class Entry:
+    """One thing that happened in a run.
+
+    Kinds: `started` (an effect's intent, with what is `reserved`), `finished` (its value or error), `iteration` (a round's
+    record), `ended` (a loop, or with an empty path the run), `suspended`, `answered`, `rewound`, `accepted`.
+    `at` and `seconds` are active seconds of the run; `seq` is its number in the run, from 1.
+    """
+
+    __slots__ = (
+        "at", "error", "fingerprint", "kind", "path", "reserved", "seconds", "seq", "usage", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kind: str,
+        path: str,
+        at: float,
+        value: Json = None,
+        *,
+        fingerprint: str = "",
+        error: Failure | None = None,
+        usage: Usage = NOTHING,
+        reserved: Usage = NOTHING,
+        seconds: float = 0.0,
+        seq: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.path = path
+        self.at = at
+        self.value = value
+        self.fingerprint = fingerprint
+        self.error = error
+        self.usage = usage
+        self.reserved = reserved
+        self.seconds = seconds
+        self.seq = seq
+
+    def __repr__(self) -> str:
+        return f"Entry({self.seq} {self.kind} {self.path!r} at {self.at:.3f})"
+
+    def to_json(self) -> dict[str, Json]:
+        """Return it as a JSON object without the fields that say nothing."""
+        value = self.value.to_json() if isinstance(self.value, Iteration) else self.value
+        data: dict[str, Json] = {"seq": self.seq, "kind": self.kind, "path": self.path}
+        data["at"] = round(self.at, 6)
+        if value is not None:
+            data["value"] = value
+        if self.fingerprint:
+            data["fingerprint"] = self.fingerprint
+        if self.error is not None:
+            data["error"] = self.error.to_json()
+        if self.usage:
+            data["usage"] = self.usage.to_json()
+        if self.reserved:
+            data["reserved"] = self.reserved.to_json()
+        if self.seconds:
+            data["seconds"] = round(self.seconds, 6)
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Json]) -> Entry:
+        """Return the entry that `to_json` wrote."""
+        value = data.get("value")
+        if data["kind"] == "iteration":
+            value = Iteration.from_json(value)
+        return cls(
+            data["kind"],
+            data["path"],
+            data["at"],
+            value,
+            fingerprint=data.get("fingerprint", ""),
+            error=Failure.from_json(data.get("error")),
+            usage=Usage.from_json(data.get("usage")),
+            reserved=Usage.from_json(data.get("reserved")),
+            seconds=data.get("seconds", 0.0),
+            seq=data.get("seq", 0),
+        )
+
+
+def surviving(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that rewinds left in place.
+
+    A rewind to a path sets aside everything recorded from the first entry at or under that path
+    on, and intents whose outcome was set aside with it.
+    """
+    kept: list[Entry] = []
+    for entry in entries:
+        if entry.kind == "rewound":
+            kept = _before(kept, entry.path)
+        else:
+            kept.append(entry)
+    return kept
+
+
+def _before(entries: list[Entry], path: str) -> list[Entry]:
+    below = path + "/"
+    first = next(
+        (i for i, e in enumerate(entries) if e.path == path or e.path.startswith(below)), None
+    )
+    if first is None:
+        first = len(entries)  # nothing at that path yet: only endings are taken back
+    kept = [e for e in entries[:first] if e.kind != "ended" or e.path]
+    finished = {e.path for e in kept if e.kind == "finished"}
+    gone = {e.path for e in entries[first:] if e.kind == "finished"}
+    return [e for e in kept if not (e.kind == "started" and e.path in gone - finished)]
+
+
+def set_aside(entries: Sequence[Entry], path: str) -> int:
+    """Return how many entries a rewind to `path` sets aside.
+
+    Raises:
+        RunNotFound: if nothing at or under that path was recorded; names the nearest path.
+    """
+    if not any(e.path == path or e.path.startswith(path + "/") for e in entries):
+        raise RunNotFound(
+            f"nothing was recorded at {path!r}{nearest(path, {e.path for e in entries})}"
+        )
+    return len(entries) - len(_before(list(entries), path))

@@ -1,0 +1,145 @@
+"""A journal that lives as long as its process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .. import codec
+from ..errors import OwnershipLost, RunLocked
+from ..records import Iteration
+from .entries import Entry, set_aside, surviving
+from .protocol import Rewind, RunInfo, missing_run
+
+
+class _MemoryRun:
+    __slots__ = ("cancel", "entries", "info", "owner")
+
+    def __init__(self, info: RunInfo) -> None:
+        self.info = info
+        self.entries: list[Entry] = []
+        self.owner: MemoryLog | None = None
+        self.cancel = False
+
+
+class MemoryLog:
+    """The open run of a MemoryJournal."""
+
+    keeps_values = False
+
+    def __init__(self, run: _MemoryRun, epoch: int) -> None:
+        run.info = replace(run.info, epoch=epoch, status="running")
+        self.info = run.info
+        self.recorded: list[Entry] = surviving(run.entries)
+        self._run = run
+        self._entries = run.entries
+        run.owner = self
+        run.cancel = False
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether someone asked for the run to be cancelled."""
+        return self._run.cancel
+
+    def append(self, entry: Entry) -> None:
+        """Put an entry in order."""
+        if self._run.owner is not self:
+            raise OwnershipLost(f"{self.info.run_id}: another owner took this run over")
+        entries = self._entries
+        entries.append(entry)
+        entry.seq = len(entries)
+
+    def sync(self) -> None:
+        """Everything is as durable as memory is."""
+
+    async def close(self, info: RunInfo) -> None:
+        """Write how far the run is and give it back."""
+        if self._run.owner is self:
+            self._run.info = info
+            self._run.owner = None
+
+
+class MemoryJournal:
+    """A journal that lives as long as its process: the default, and the fake for tests.
+
+    `crash()` drops every owner as a dying process would, so that runs can be resumed in tests.
+    """
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _MemoryRun] = {}
+
+    def crash(self) -> None:
+        """Let go of every run at once, as if the process had died."""
+        for run in self._runs.values():
+            run.owner = None
+
+    async def open(self, info: RunInfo, *, resume: bool = False, takeover: bool = False) -> MemoryLog:
+        """Open a run for writing; see Journal.open."""
+        run = self._runs.get(info.run_id)
+        if run is None:
+            if resume:
+                raise missing_run(info.run_id)
+            run = self._runs[info.run_id] = _MemoryRun(info)
+        if run.owner is not None and not takeover:
+            raise RunLocked(f"{info.run_id}: another owner is running it; wait, or cancel it first")
+        return MemoryLog(run, run.info.epoch + 1)
+
+    async def find(self, run_id: str) -> RunInfo:
+        """Return the row of a run; see Journal.find."""
+        return self._find(run_id).info
+
+    def _find(self, run_id: str) -> _MemoryRun:
+        if run_id in self._runs:
+            return self._runs[run_id]
+        found = [run for key, run in self._runs.items() if run_id and key.startswith(run_id)]
+        if len(found) != 1:
+            raise missing_run(run_id, len(found))
+        return found[0]
+
+    async def runs(
+        self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
+    ) -> list[RunInfo]:
+        """Return the rows of runs, newest first."""
+        rows = [run.info for run in reversed(self._runs.values())]
+        rows = [
+            row
+            for row in rows
+            if (not name or row.name == name)
+            and (not status or row.status == status)
+            and (not text or text.lower() in codec.text_of(row.to_json()).lower())
+        ]
+        return rows[offset : offset + limit]
+
+    async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
+        """Return the entries of a run after a number; see Journal.entries."""
+        found = self._find(run_id).entries[after:]
+        return found[:limit] if limit else found
+
+    async def iterations(
+        self, run_id: str, *, loop: str = "", offset: int = 0, limit: int = 100
+    ) -> list[tuple[str, Iteration]]:
+        """Return (loop path, iteration) pairs by page; see Journal.iterations."""
+        rows = [
+            (entry.path, entry.value)
+            for entry in surviving(self._find(run_id).entries)
+            if entry.kind == "iteration" and (not loop or entry.path == loop)
+        ]
+        return rows[offset : offset + limit]
+
+    async def cancel(self, run_id: str) -> bool:
+        """Ask the owner of a run to cancel it; see Journal.cancel."""
+        run = self._find(run_id)
+        run.cancel = run.owner is not None
+        return run.cancel
+
+    async def rewind(self, run_id: str, path: str) -> Rewind:
+        """Set aside what was recorded from `path` on; see Journal.rewind."""
+        run = self._find(run_id)
+        if run.owner is not None:
+            raise RunLocked(f"{run_id}: it is running; cancel it before you rewind it")
+        count = set_aside(surviving(run.entries), path)
+        run.entries.append(Entry("rewound", path, run.info.active, seq=len(run.entries) + 1))
+        run.info = replace(run.info, status="interrupted", reason="", detail="")
+        return Rewind(path, count)
+
+    async def close(self) -> None:
+        """Nothing is waiting."""

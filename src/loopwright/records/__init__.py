@@ -1,0 +1,22 @@
+"""What was recorded: usage, evaluations, iterations, histories, reasons and results; frozen values all."""
+
+from .evaluation import Criterion, Evaluation, as_evaluation
+from .history import Failure, History, Iteration
+from .reasons import Reason, Status, Stop
+from .result import Result
+from .usage import NOTHING, Usage
+
+__all__ = [
+    "NOTHING",
+    "Criterion",
+    "Evaluation",
+    "Failure",
+    "History",
+    "Iteration",
+    "Reason",
+    "Result",
+    "Status",
+    "Stop",
+    "Usage",
+    "as_evaluation",
+]

@@ -1,0 +1,144 @@
+"""What an evaluator found, and how its answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..codec import Json
+from ..errors import EvaluationError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One item of an evaluation: whether it holds, and what is missing if not."""
+
+    name: str
+    passed: bool
+    gap: str = ""
+
+    def to_json(self) -> Json:
+        """Return it as a JSON object."""
+        return {"name": self.name, "passed": self.passed, "gap": self.gap}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an evaluator found: a score in [0, 1], a verdict, and what would make it better.
+
+    `undecided` means that the judge could not be read: neither satisfied nor a score of 0.
+
+    Raises:
+        EvaluationError: if the score is not a finite number in [0, 1].
+    """
+
+    score: float | None = None
+    passed: bool | None = None
+    feedback: str = ""
+    improvements: tuple[str, ...] = ()
+    criteria: tuple[Criterion, ...] = ()
+    votes: tuple[Json, ...] = ()
+    undecided: bool = False
+    frozen_json: ClassVar[bool] = True  # to the codec: an immutable record, kept as it is
+
+    def __post_init__(self) -> None:
+        score = self.score
+        if score is None:
+            return
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+            raise EvaluationError(
+                f"score: {score!r} is not a finite number from 0 to 1; divide by the scale you use",
+                kind="bad_score",
+                retryable=False,
+            )
+        if type(score) is not float or score == 0:
+            object.__setattr__(self, "score", float(score) + 0.0)
+
+    def to_json(self) -> Json:
+        """Return it as a JSON object without the fields that say nothing."""
+        data: dict[str, Json] = {"score": self.score, "passed": self.passed}
+        if self.feedback:
+            data["feedback"] = self.feedback
+        if self.improvements:
+            data["improvements"] = list(self.improvements)
+        if self.criteria:
+            data["criteria"] = [item.to_json() for item in self.criteria]
+        if self.votes:
+            data["votes"] = list(self.votes)
+        if self.undecided:
+            data["undecided"] = True
+        return data
+
+
+_FIELDS = ("score", "passed", "feedback", "improvements", "criteria", "votes", "undecided")
+
+
+def as_evaluation(value: Any) -> Evaluation:
+    """Return what an evaluator gave as an `Evaluation`.
+
+    Shapes: an Evaluation; None (nothing to say); True or False (a verdict); a number (a score); an object with the
+    fields of Evaluation, where `confidence` is read as `score` as in the loop controller of the seed.
+
+    Raises:
+        EvaluationError: naming the field that cannot be read.
+    """
+    if type(value) is Evaluation:
+        return value
+    if value is None:
+        return Evaluation()
+    if isinstance(value, bool):
+        return Evaluation(passed=value)
+    if isinstance(value, int | float):
+        return Evaluation(score=value)
+    if isinstance(value, Mapping):
+        return _from_mapping(value)
+    raise _unreadable(f"a {type(value).__name__} is not an evaluation")
+
+
+def _from_mapping(data: Mapping[str, Any]) -> Evaluation:
+    fields = dict(data)
+    if "confidence" in fields and "score" not in fields:
+        fields["score"] = fields.pop("confidence")
+    for name in fields:
+        if name not in _FIELDS:
+            raise _unreadable(f"unknown field {name!r}{nearest(name, _FIELDS)}")
+    passed = fields.get("passed")
+    if passed is not None and not isinstance(passed, bool):
+        raise _unreadable(f"passed: {passed!r} is not true or false")
+    score = fields.get("score")
+    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
+        raise _unreadable(f"score: {score!r} is not a number")
+    return Evaluation(
+        score=score,
+        passed=passed,
+        feedback=_text("feedback", fields.get("feedback", "")),
+        improvements=tuple(_text("improvements", i) for i in fields.get("improvements") or ()),
+        criteria=tuple(_criterion(item) for item in fields.get("criteria") or ()),
+        votes=tuple(fields.get("votes") or ()),
+        undecided=fields.get("undecided") is True,
+    )
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _unreadable(f"{name}: {value!r} is not text")
+    return value
+
+
+def _criterion(item: Any) -> Criterion:
+    if isinstance(item, Criterion):
+        return item
+    if not isinstance(item, Mapping) or not isinstance(item.get("passed"), bool):
+        raise _unreadable(f"criteria: {item!r} needs a name and passed: true or false")
+    return Criterion(str(item.get("name", "")), item["passed"], _text("gap", item.get("gap", "")))
+
+
+def _unreadable(message: str) -> EvaluationError:
+    return EvaluationError(
+        f"{message}; return a score from 0 to 1, True or False, or an Evaluation",
+        kind="bad_evaluation",
+        retryable=False,
+    )

@@ -1,0 +1,313 @@
+"""Iterations and the history that conditions see.
+
+`History` is a window on an append-only list: taking one costs nothing, and an earlier history stays a prefix of each
+later one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from .. import codec
+from ..codec import Json
+from .evaluation import Evaluation, as_evaluation
+from .usage import NOTHING, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an iteration has no verdict: the stage that failed, a kind to act on, a sentence to read.
+
+    A worker's failure (stage adapt or execute), a check's and a judge's (stage evaluate) stay three different facts.
+    """
+
+    stage: str
+    kind: str
+    message: str
+    path: str = ""
+    retryable: bool = True
+
+    def to_json(self) -> Json:
+        """Return it as a JSON object."""
+        return {
+            "stage": self.stage,
+            "kind": self.kind,
+            "message": self.message,
+            "path": self.path,
+            "retryable": self.retryable,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json] | None) -> Failure | None:
+        """Return the failure that `to_json` wrote."""
+        return cls(**data) if data else None
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One execute and evaluate of a loop's body, numbered from 1, failed or not.
+
+    `seconds` is how long the round took, `interrupted` that a guard cut it short, `truncated` that its output is not whole.
+    """
+
+    number: int
+    input: Json = None
+    output: Json = None
+    evaluation: Evaluation | None = None
+    error: Failure | None = None
+    usage: Usage = NOTHING
+    seconds: float = 0.0
+    interrupted: bool = False
+    truncated: bool = False
+
+    @property
+    def score(self) -> float | None:
+        """The score, if the round was evaluated and scored."""
+        return self.evaluation.score if self.evaluation is not None else None
+
+    @property
+    def passed(self) -> bool | None:
+        """The verdict, if there is one."""
+        return self.evaluation.passed if self.evaluation is not None else None
+
+    @property
+    def feedback(self) -> str:
+        """What the next round is told: the error of a failed round, else the evaluator's feedback."""
+        if self.error is not None:
+            return self.error.message
+        return self.evaluation.feedback if self.evaluation is not None else ""
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the judge could not be read."""
+        return self.evaluation is not None and self.evaluation.undecided
+
+    @property
+    def eligible(self) -> bool:
+        """Whether its output may be the best or the last: not failed, cut short, truncated or undecided."""
+        return self.error is None and not (self.interrupted or self.truncated or self.undecided)
+
+    def to_json(self) -> Json:
+        """Return it as a JSON object, one row of a result's `history`."""
+        data: dict[str, Json] = {
+            "iteration": self.number,
+            "score": self.score,
+            "passed": self.passed,
+            "feedback": self.feedback,
+            "error": self.error.to_json() if self.error else None,
+            "output": self.output,
+            "input": self.input,
+            "seconds": round(self.seconds, 6),
+            "usage": self.usage.to_json(),
+        }
+        if self.evaluation is not None:
+            data["evaluation"] = self.evaluation.to_json()
+        for flag in ("interrupted", "truncated"):
+            if getattr(self, flag):
+                data[flag] = True
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Iteration:
+        """Return the iteration that `to_json` wrote."""
+        evaluation = data.get("evaluation")
+        return cls(
+            number=data["iteration"],
+            input=data.get("input"),
+            output=data.get("output"),
+            evaluation=None if evaluation is None else as_evaluation(evaluation),
+            error=Failure.from_json(data.get("error")),
+            usage=Usage.from_json(data.get("usage")),
+            seconds=data.get("seconds", 0.0),
+            interrupted=data.get("interrupted", False),
+            truncated=data.get("truncated", False),
+        )
+
+
+class _Rounds:
+    """The shared, append-only columns behind histories: what a decision asks is looked up, never recomputed."""
+
+    __slots__ = ("best", "crests", "failures", "items", "labels", "peaks", "scored", "scores", "undecided")
+
+    def __init__(self) -> None:
+        self.items: list[Iteration] = []
+        self.best: list[int] = []  # index of the best so far, after each round; -1 none
+        self.scored: list[int] = []  # how many valid scores there are, after each round
+        self.failures: list[int] = []  # failures in a row
+        self.undecided: list[int] = []  # undecided in a row
+        self.scores: list[float] = []  # valid scores
+        self.peaks: list[float] = []  # the best before each valid score; -inf before the first
+        self.crests: list[float] = []  # the best mean of two neighbouring scores, so far
+        self.labels: dict[Any, str] = {}  # digests of outputs, made when a guard first asks
+
+    def append(self, item: Iteration) -> None:
+        items = self.items
+        best = self.best[-1] if items else -1
+        if item.eligible and (score := item.score) is not None:
+            peak = -math.inf
+            if best >= 0 and (top := items[best].score) is not None:
+                peak = top
+            if score > peak:
+                best = len(items)
+            if self.scores:
+                mean = (self.scores[-1] + score) / 2
+                self.crests.append(max(mean, self.crests[-1]) if self.crests else mean)
+            self.scores.append(score)
+            self.peaks.append(peak)
+        elif item.eligible and (best < 0 or items[best].score is None):
+            best = len(items)  # nothing is scored so far: the latest whole output stands
+        self.failures.append(self.failures[-1] + 1 if items and item.error else int(bool(item.error)))
+        if item.undecided:
+            self.undecided.append(self.undecided[-1] + 1 if items else 1)
+        else:
+            self.undecided.append(0)
+        items.append(item)
+        self.best.append(best)
+        self.scored.append(len(self.scores))
+
+
+class History(Sequence[Iteration]):
+    """The iterations so far, and all that a condition may see.
+
+    `elapsed` is the loop's active seconds, `usage` what it spent, `now` the wall clock (seconds since the epoch); the
+    three are recorded with each decision.
+
+    >>> history = History([Iteration(1, evaluation=Evaluation(0.4)), Iteration(2, evaluation=Evaluation(0.9))])
+    >>> len(history), history.best.number, history.scores
+    (2, 2, [0.4, 0.9])
+    """
+
+    __slots__ = ("_length", "_rounds", "elapsed", "now", "usage")
+
+    def __init__(
+        self,
+        iterations: Iterable[Iteration] = (),
+        *,
+        elapsed: float = 0.0,
+        usage: Usage = NOTHING,
+        now: float = 0.0,
+    ) -> None:
+        self._rounds = _Rounds()
+        for item in iterations:
+            self._rounds.append(item)
+        self._length = len(self._rounds.items)
+        self.elapsed, self.usage, self.now = elapsed, usage, now
+
+    def _at(self, elapsed: float, usage: Usage, now: float) -> History:
+        window = History.__new__(History)
+        window._rounds = self._rounds
+        window._length = self._length
+        window.elapsed, window.usage, window.now = elapsed, usage, now
+        return window
+
+    def seen_at(self, *, elapsed: float, usage: Usage, now: float) -> History:
+        """Return the same iterations as seen at another moment."""
+        return self._at(elapsed, usage, now)
+
+    def appended(self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0) -> History:
+        """Return the history that follows this one by `item`; this one stays as it is."""
+        if self._length != len(self._rounds.items):  # someone else went on from here: copy
+            return History([*self, item], elapsed=elapsed, usage=usage, now=now)
+        self._rounds.append(item)
+        window = self._at(elapsed, usage, now)
+        window._length += 1
+        return window
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Iteration: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Iteration]: ...
+    def __getitem__(self, index: int | slice) -> Iteration | Sequence[Iteration]:
+        if isinstance(index, slice):
+            return self._rounds.items[: self._length][index]
+        if index < 0:
+            index += self._length
+        if not 0 <= index < self._length:
+            raise IndexError(f"iteration {index + 1} of {self._length}")
+        return self._rounds.items[index]
+
+    def __iter__(self) -> Iterator[Iteration]:
+        return iter(self._rounds.items[: self._length])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"History({list(self)!r})"
+
+    @property
+    def last(self) -> Iteration | None:
+        """The latest iteration."""
+        return self._rounds.items[self._length - 1] if self._length else None
+
+    @property
+    def best(self) -> Iteration | None:
+        """The eligible iteration with the highest score, the earliest on ties; without scores, the latest one."""
+        if not self._length:
+            return None
+        index = self._rounds.best[self._length - 1]
+        return self._rounds.items[index] if index >= 0 else None
+
+    @property
+    def latest_eligible(self) -> Iteration | None:
+        """The latest iteration whose output is whole and was judged."""
+        return next((item for item in reversed(self) if item.eligible), None)
+
+    @property
+    def scores(self) -> list[float]:
+        """The valid scores, in order: those of eligible iterations."""
+        return self._rounds.scores[: self._count]
+
+    @property
+    def _count(self) -> int:
+        return self._rounds.scored[self._length - 1] if self._length else 0
+
+    def stalled(self, count: int, min_delta: float) -> bool:
+        """Whether the last `count` valid scores all failed to beat the best before them by more than `min_delta`."""
+        end = self._count
+        if end < count:
+            return False
+        scores, peaks = self._rounds.scores, self._rounds.peaks
+        return all(scores[i] <= peaks[i] + min_delta for i in range(end - count, end))
+
+    @property
+    def fall(self) -> float:
+        """How far the mean of the two latest valid scores lies below the best such mean."""
+        end = self._count
+        if end < 2:
+            return 0.0
+        scores = self._rounds.scores
+        return self._rounds.crests[end - 2] - (scores[end - 2] + scores[end - 1]) / 2
+
+    def recent_scores(self, count: int) -> list[float]:
+        """Return the latest `count` valid scores, or fewer."""
+        end = self._count
+        return self._rounds.scores[max(0, end - count) : end]
+
+    @property
+    def failures(self) -> int:
+        """How many iterations in a row failed, up to the latest."""
+        return self._rounds.failures[self._length - 1] if self._length else 0
+
+    @property
+    def undecided(self) -> int:
+        """How many iterations in a row are undecided, up to the latest."""
+        return self._rounds.undecided[self._length - 1] if self._length else 0
+
+    def label(self, index: int, field_name: str, volatile: tuple[str, ...]) -> str:
+        """Return the canonical digest of an iteration's `output` or `input`, made once."""
+        key = (index, field_name, volatile)
+        found = self._rounds.labels.get(key)
+        if found is None:
+            value = getattr(self._rounds.items[index], field_name)
+            found = codec.digest(codec.canonical(value, volatile=volatile))
+            self._rounds.labels[key] = found
+        return found

@@ -1,0 +1,93 @@
+"""How a run, or a loop inside it, ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..codec import Json
+from ..errors import NotSatisfied
+from .history import History, Iteration
+from .reasons import Reason, Status
+from .usage import NOTHING, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a run, or a loop inside it, ended and what it produced.
+
+    `loops` maps the name of each loop that ran to its own result, `steps` the name of each workflow step to its output.
+    """
+
+    status: Status
+    reason: Reason
+    detail: str
+    output: Json = None
+    history: History = field(default_factory=History)
+    usage: Usage = NOTHING
+    run_id: str = ""
+    name: str = ""
+    also: tuple[Reason, ...] = ()
+    loops: Mapping[str, Result] = field(default_factory=dict)
+    steps: Mapping[str, Json] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+    request: Mapping[str, Json] | None = None
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether the condition that ended it was one of success."""
+        return self.status is Status.SATISFIED
+
+    @property
+    def best(self) -> Iteration | None:
+        """The best iteration; see History.best."""
+        return self.history.best
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations were recorded."""
+        return len(self.history)
+
+    def unwrap(self) -> Json:
+        """Return the output of a satisfied run.
+
+        Raises:
+            NotSatisfied: carrying this result, if the run ended any other way.
+        """
+        if not self.satisfied:
+            raise NotSatisfied(self)
+        return self.output
+
+    def loop_json(self) -> Json:
+        """Return the row of a loop in the `loops` of the command line's JSON."""
+        best = self.best
+        return {
+            "iterations": self.iterations,
+            "exit_reason": self.reason.value,
+            "status": self.status.value,
+            "detail": self.detail,
+            "score": best.score if best else None,
+            "best_iteration": best.number if best else None,
+            "output": self.output,
+            "history": [item.to_json() for item in self.history],
+        }
+
+    def to_json(self) -> Json:
+        """Return the one JSON object that the command line prints."""
+        best = self.best or next((r.best for r in self.loops.values() if r.best), None)
+        return {
+            "run_id": self.run_id,
+            "status": self.status.value,
+            "reason": self.reason.value,
+            "detail": self.detail,
+            "also": [reason.value for reason in self.also],
+            "output": self.output,
+            "iterations": self.iterations or sum(r.iterations for r in self.loops.values()),
+            "best": {"iteration": best.number, "score": best.score} if best else None,
+            "loops": {name: result.loop_json() for name, result in self.loops.items()},
+            "steps": dict(self.steps),
+            "usage": self.usage.to_json(),
+            "seconds": round(self.seconds, 6),
+            "warnings": list(self.warnings),
+        }

@@ -1,0 +1,78 @@
+"""What was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import codec
+from ..codec import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was spent: calls, tokens and US dollars.
+
+    Dollars are kept to a picodollar, so that sums do not depend on their order. `unpriced` counts calls whose price
+    nobody knows (they add 0 to `usd`), `estimated` calls whose tokens were counted here because the reply did not say.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float = 0.0
+    unpriced: int = 0
+    estimated: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "input_tokens", "output_tokens", "unpriced", "estimated"):
+            codec.whole(f"usage.{name}", getattr(self, name), least=0)
+        object.__setattr__(self, "usd", round(codec.number("usage.usd", self.usd, least=0), 12))
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        if other is NOTHING or not other:
+            return self
+        if self is NOTHING or not self:
+            return other
+        return Usage(*(a + b for a, b in zip(self._values(), other._values(), strict=True)))
+
+    def __bool__(self) -> bool:
+        return any(self._values())
+
+    def most(self, other: Usage) -> Usage:
+        """Return the larger of each figure: what a cut call is taken to have cost."""
+        return Usage(*(max(a, b) for a, b in zip(self._values(), other._values(), strict=True)))
+
+    def _values(self) -> tuple[Any, ...]:
+        return (
+            self.calls, self.input_tokens, self.output_tokens,
+            self.usd, self.unpriced, self.estimated,
+        )  # fmt: skip
+
+    def to_json(self) -> Json:
+        """Return it as a JSON object; `unpriced` and `estimated` only where there are any."""
+        data: dict[str, Json] = {
+            "calls": self.calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "usd": self.usd,
+        }
+        if self.unpriced:
+            data["unpriced"] = self.unpriced
+        if self.estimated:
+            data["estimated"] = self.estimated
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json] | None) -> Usage:
+        """Return the usage that `to_json` wrote."""
+        return cls(**data) if data else NOTHING
+
+
+NOTHING = Usage()
