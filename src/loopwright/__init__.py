@@ -1,1 +1,83 @@
-"""Loops that run until they are satisfied."""
+"""Loops that run until they are satisfied: execute, evaluate, adapt, again, until a condition ends it."""
+
+from .composites import fallback, limited, parallel, retrying, sequence
+from .conditions import (
+    AllCriteriaMet,
+    AllOf,
+    AnyOf,
+    Budget,
+    Condition,
+    Deadline,
+    Degrading,
+    MaxIterations,
+    NoImprovement,
+    OutputMatches,
+    Passed,
+    PhaseLimit,
+    RepeatedOutput,
+    ScoreAtLeast,
+    Timeout,
+)
+from .context import Context
+from .errors import LoopwrightError
+from .journal import Entry, Journal, MemoryJournal
+from .loop import Loop
+from .records import (
+    Criterion,
+    Evaluation,
+    Failure,
+    History,
+    Iteration,
+    Reason,
+    Result,
+    Status,
+    Stop,
+    Usage,
+)
+from .run import resume, run, run_sync
+from .step import step
+from .workflow import Workflow
+
+__all__ = [
+    "AllCriteriaMet",
+    "AllOf",
+    "AnyOf",
+    "Budget",
+    "Condition",
+    "Context",
+    "Criterion",
+    "Deadline",
+    "Degrading",
+    "Entry",
+    "Evaluation",
+    "Failure",
+    "History",
+    "Iteration",
+    "Journal",
+    "Loop",
+    "LoopwrightError",
+    "MaxIterations",
+    "MemoryJournal",
+    "NoImprovement",
+    "OutputMatches",
+    "Passed",
+    "PhaseLimit",
+    "Reason",
+    "RepeatedOutput",
+    "Result",
+    "ScoreAtLeast",
+    "Status",
+    "Stop",
+    "Timeout",
+    "Usage",
+    "Workflow",
+    "fallback",
+    "limited",
+    "parallel",
+    "resume",
+    "retrying",
+    "run",
+    "run_sync",
+    "sequence",
+    "step",
+]

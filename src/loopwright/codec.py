@@ -43,6 +43,8 @@ def normalise(value: Any, *, what: str = "value") -> Json:
         return value
     if kind is float:
         return value if math.isfinite(value) else _refuse(value, what)
+    if getattr(value, "frozen_json", False):  # an immutable record of ours: already clean
+        return value
     return _container(value, what, 0)
 
 

@@ -27,9 +27,10 @@ class ScoreAtLeast(Condition):
 
     def check(self, history: History) -> Stop | None:
         last = history.last
-        if last is None or not last.eligible or (score := last.score) is None:
+        score = last.score if last is not None else None
+        if score is None or score < self.threshold or len(history) < self.min_iterations:
             return None
-        if score < self.threshold or len(history) < self.min_iterations:
+        if last is None or not last.eligible:
             return None
         return Stop(Reason.CONDITION_MET, f"score {score:g} is at least {self.threshold:g}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from .. import codec
@@ -12,13 +13,12 @@ from .protocol import Rewind, RunInfo, missing_run
 
 
 class _MemoryRun:
-    __slots__ = ("cancel", "entries", "info", "owner")
+    __slots__ = ("entries", "info", "owner")
 
     def __init__(self, info: RunInfo) -> None:
         self.info = info
         self.entries: list[Entry] = []
         self.owner: MemoryLog | None = None
-        self.cancel = False
 
 
 class MemoryLog:
@@ -29,27 +29,18 @@ class MemoryLog:
     def __init__(self, run: _MemoryRun, epoch: int) -> None:
         run.info = replace(run.info, epoch=epoch, status="running")
         self.info = run.info
-        self.recorded: list[Entry] = surviving(run.entries)
+        self.recorded: list[Entry] = surviving(_numbered(run.entries))
+        self.on_cancel: Callable[[], None] | None = None
         self._run = run
-        self._entries = run.entries
+        # A list of its own: what an owner that was replaced still appends reaches nobody.
+        run.entries = list(run.entries)
+        self.append = run.entries.append
         run.owner = self
-        run.cancel = False
-
-    @property
-    def cancel_requested(self) -> bool:
-        """Whether someone asked for the run to be cancelled."""
-        return self._run.cancel
-
-    def append(self, entry: Entry) -> None:
-        """Put an entry in order."""
-        if self._run.owner is not self:
-            raise OwnershipLost(f"{self.info.run_id}: another owner took this run over")
-        entries = self._entries
-        entries.append(entry)
-        entry.seq = len(entries)
 
     def sync(self) -> None:
-        """Everything is as durable as memory is."""
+        """Everything is as durable as memory is. Raises OwnershipLost."""
+        if self._run.owner is not self:
+            raise OwnershipLost(f"{self.info.run_id}: another owner took this run over")
 
     async def close(self, info: RunInfo) -> None:
         """Write how far the run is and give it back."""
@@ -111,7 +102,7 @@ class MemoryJournal:
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
         """Return the entries of a run after a number; see Journal.entries."""
-        found = self._find(run_id).entries[after:]
+        found = _numbered(self._find(run_id).entries)[after:]
         return found[:limit] if limit else found
 
     async def iterations(
@@ -127,9 +118,10 @@ class MemoryJournal:
 
     async def cancel(self, run_id: str) -> bool:
         """Ask the owner of a run to cancel it; see Journal.cancel."""
-        run = self._find(run_id)
-        run.cancel = run.owner is not None
-        return run.cancel
+        owner = self._find(run_id).owner
+        if owner is not None and owner.on_cancel is not None:
+            owner.on_cancel()
+        return owner is not None
 
     async def rewind(self, run_id: str, path: str) -> Rewind:
         """Set aside what was recorded from `path` on; see Journal.rewind."""
@@ -137,9 +129,15 @@ class MemoryJournal:
         if run.owner is not None:
             raise RunLocked(f"{run_id}: it is running; cancel it before you rewind it")
         count = set_aside(surviving(run.entries), path)
-        run.entries.append(Entry("rewound", path, run.info.active, seq=len(run.entries) + 1))
+        run.entries.append(Entry("rewound", path, run.info.active))
         run.info = replace(run.info, status="interrupted", reason="", detail="")
         return Rewind(path, count)
 
     async def close(self) -> None:
         """Nothing is waiting."""
+
+
+def _numbered(entries: list[Entry]) -> list[Entry]:
+    for number, entry in enumerate(entries, start=1):
+        entry.seq = number
+    return entries

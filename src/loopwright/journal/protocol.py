@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -71,16 +71,21 @@ class RunLog(Protocol):
     info: RunInfo
     recorded: Sequence[Entry]
     """What survived of the run before this opening, in order."""
-    cancel_requested: bool
-    """Whether someone asked for the run to be cancelled; noticed within a second."""
+    on_cancel: Callable[[], None] | None
+    """Called on the event loop when someone asks for the run to be cancelled, within a second."""
     keeps_values: bool
     """Whether values outlive the process, so that fingerprints are worth computing."""
 
     def append(self, entry: Entry) -> None:
-        """Put an entry in order. Raises OwnershipLost or JournalUnavailable for what went before."""
+        """Put an entry in order."""
 
     def sync(self) -> Awaitable[None] | None:
-        """Return what to await until everything appended is durable; None if it is already."""
+        """Return what to await until everything appended is durable; None if it is already.
+
+        Raises:
+            OwnershipLost: if another owner took the run over.
+            JournalUnavailable: if it could not be written.
+        """
 
     async def close(self, info: RunInfo) -> None:
         """Write how far the run is, give the lease back and forget the run."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, overload
 
 from .. import codec
@@ -46,7 +46,7 @@ class Failure:
         return cls(**data) if data else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Iteration:
     """One execute and evaluate of a loop's body, numbered from 1, failed or not.
 
@@ -62,6 +62,28 @@ class Iteration:
     seconds: float = 0.0
     interrupted: bool = False
     truncated: bool = False
+
+    def __init__(
+        self,
+        number: int,
+        input: Json = None,
+        output: Json = None,
+        evaluation: Evaluation | None = None,
+        error: Failure | None = None,
+        usage: Usage = NOTHING,
+        seconds: float = 0.0,
+        interrupted: bool = False,
+        truncated: bool = False,
+    ) -> None:
+        _number(self, number)
+        _input(self, input)
+        _output(self, output)
+        _evaluation(self, evaluation)
+        _error(self, error)
+        _usage(self, usage)
+        _seconds(self, seconds)
+        _interrupted(self, interrupted)
+        _truncated(self, truncated)
 
     @property
     def score(self) -> float | None:
@@ -88,7 +110,9 @@ class Iteration:
     @property
     def eligible(self) -> bool:
         """Whether its output may be the best or the last: not failed, cut short, truncated or undecided."""
-        return self.error is None and not (self.interrupted or self.truncated or self.undecided)
+        if self.error is not None or self.interrupted or self.truncated:
+            return False
+        return self.evaluation is None or not self.evaluation.undecided
 
     def to_json(self) -> Json:
         """Return it as a JSON object, one row of a result's `history`."""
@@ -127,46 +151,65 @@ class Iteration:
         )
 
 
-class _Rounds:
-    """The shared, append-only columns behind histories: what a decision asks is looked up, never recomputed."""
+# As in Evaluation: the slots' own setters are four times as quick as a frozen dataclass's.
+(
+    _number, _input, _output, _evaluation, _error, _usage, _seconds, _interrupted, _truncated,
+) = (Iteration.__dict__[item.name].__set__ for item in fields(Iteration))  # fmt: skip
 
-    __slots__ = ("best", "crests", "failures", "items", "labels", "peaks", "scored", "scores", "undecided")
+
+class _Rounds:
+    """The shared, append-only columns behind histories: a decision looks up, it never recomputes.
+
+    A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided in a row).
+    """
+
+    __slots__ = ("crests", "items", "labels", "marks", "peaks", "scores")
 
     def __init__(self) -> None:
         self.items: list[Iteration] = []
-        self.best: list[int] = []  # index of the best so far, after each round; -1 none
-        self.scored: list[int] = []  # how many valid scores there are, after each round
-        self.failures: list[int] = []  # failures in a row
-        self.undecided: list[int] = []  # undecided in a row
+        self.marks: list[tuple[int, int, int, int]] = [_BEGINNING]  # one more than items
         self.scores: list[float] = []  # valid scores
         self.peaks: list[float] = []  # the best before each valid score; -inf before the first
         self.crests: list[float] = []  # the best mean of two neighbouring scores, so far
         self.labels: dict[Any, str] = {}  # digests of outputs, made when a guard first asks
 
     def append(self, item: Iteration) -> None:
-        items = self.items
-        best = self.best[-1] if items else -1
-        if item.eligible and (score := item.score) is not None:
-            peak = -math.inf
-            if best >= 0 and (top := items[best].score) is not None:
-                peak = top
-            if score > peak:
-                best = len(items)
-            if self.scores:
-                mean = (self.scores[-1] + score) / 2
-                self.crests.append(max(mean, self.crests[-1]) if self.crests else mean)
-            self.scores.append(score)
-            self.peaks.append(peak)
-        elif item.eligible and (best < 0 or items[best].score is None):
-            best = len(items)  # nothing is scored so far: the latest whole output stands
-        self.failures.append(self.failures[-1] + 1 if items and item.error else int(bool(item.error)))
-        if item.undecided:
-            self.undecided.append(self.undecided[-1] + 1 if items else 1)
+        items, marks = self.items, self.marks
+        best, scored, failures, undecided = marks[-1]
+        if item.eligible:
+            score = item.score
+            if score is not None:
+                best = self._score(score, best)
+                scored += 1
+            elif best < 0 or items[best].score is None:
+                best = len(items)  # nothing is scored so far: the latest whole output stands
+            marks.append((best, scored, 0, 0))
         else:
-            self.undecided.append(0)
+            marks.append(
+                (
+                    best,
+                    scored,
+                    failures + 1 if item.error is not None else 0,
+                    undecided + 1 if item.undecided else 0,
+                )
+            )
         items.append(item)
-        self.best.append(best)
-        self.scored.append(len(self.scores))
+
+    def _score(self, score: float, best: int) -> int:
+        """Take up a valid score and return the index of the best so far."""
+        peaks, scores = self.peaks, self.scores
+        peak = -math.inf
+        if scores:
+            peak = max(peaks[-1], scores[-1])
+            mean = (scores[-1] + score) / 2
+            self.crests.append(max(mean, self.crests[-1]) if self.crests else mean)
+        scores.append(score)
+        peaks.append(peak)
+        return len(self.items) if score > peak else best
+
+
+_BEGINNING = (-1, 0, 0, 0)
+_new = object.__new__
 
 
 class History(Sequence[Iteration]):
@@ -197,7 +240,7 @@ class History(Sequence[Iteration]):
         self.elapsed, self.usage, self.now = elapsed, usage, now
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History:
-        window = History.__new__(History)
+        window = _new(History)
         window._rounds = self._rounds
         window._length = self._length
         window.elapsed, window.usage, window.now = elapsed, usage, now
@@ -211,9 +254,12 @@ class History(Sequence[Iteration]):
         """Return the history that follows this one by `item`; this one stays as it is."""
         if self._length != len(self._rounds.items):  # someone else went on from here: copy
             return History([*self, item], elapsed=elapsed, usage=usage, now=now)
-        self._rounds.append(item)
-        window = self._at(elapsed, usage, now)
-        window._length += 1
+        rounds = self._rounds
+        rounds.append(item)
+        window = _new(History)
+        window._rounds = rounds
+        window._length = self._length + 1
+        window.elapsed, window.usage, window.now = elapsed, usage, now
         return window
 
     def __len__(self) -> int:
@@ -241,7 +287,7 @@ class History(Sequence[Iteration]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"History({list(self)!r})"
+        return f"<History of {self._length} iterations>"
 
     @property
     def last(self) -> Iteration | None:
@@ -253,7 +299,7 @@ class History(Sequence[Iteration]):
         """The eligible iteration with the highest score, the earliest on ties; without scores, the latest one."""
         if not self._length:
             return None
-        index = self._rounds.best[self._length - 1]
+        index = self._rounds.marks[self._length][0]
         return self._rounds.items[index] if index >= 0 else None
 
     @property
@@ -268,7 +314,7 @@ class History(Sequence[Iteration]):
 
     @property
     def _count(self) -> int:
-        return self._rounds.scored[self._length - 1] if self._length else 0
+        return self._rounds.marks[self._length][1]
 
     def stalled(self, count: int, min_delta: float) -> bool:
         """Whether the last `count` valid scores all failed to beat the best before them by more than `min_delta`."""
@@ -295,12 +341,12 @@ class History(Sequence[Iteration]):
     @property
     def failures(self) -> int:
         """How many iterations in a row failed, up to the latest."""
-        return self._rounds.failures[self._length - 1] if self._length else 0
+        return self._rounds.marks[self._length][2]
 
     @property
     def undecided(self) -> int:
         """How many iterations in a row are undecided, up to the latest."""
-        return self._rounds.undecided[self._length - 1] if self._length else 0
+        return self._rounds.marks[self._length][3]
 
     def label(self, index: int, field_name: str, volatile: tuple[str, ...]) -> str:
         """Return the canonical digest of an iteration's `output` or `input`, made once."""

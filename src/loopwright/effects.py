@@ -1,0 +1,182 @@
+"""The protocol of one effect: look in the journal, ask the gates, reserve, record the intent, act, settle, record.
+
+Rules:
+
+1. Nothing acts on the world before its "started" entry is durable.
+2. What goes on is what was recorded: outputs are normalised before anyone sees them.
+3. A cancelled effect is not recorded as finished; what it may have cost is settled all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from . import codec
+from .codec import Json
+from .errors import Interruption, JournalError, ReplayMismatch, StepError, Stopped, Suspended
+from .journal import Entry
+from .records import NOTHING, Failure, Reason, Stop
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .runtime import Run
+
+__all__ = ["perform"]
+
+GRACE = 0.5  # seconds that a cancelled call gets to clean up before it is left behind
+
+
+async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -> Json:
+    """Perform an effect under the journal's protocol, or hand back what is on record."""
+    run = ctx.run
+    started = Entry("started", path, 0.0)
+    if run.keeps:
+        started.fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
+        if run.replay is not None and (known := run.replay.finished.get(path)) is not None:
+            return _replayed(run, known, started.fingerprint)
+    gate = ctx.gate
+    if gate is not None:
+        gate.ask(run)
+    if run.cancelled is not None:
+        raise Stopped("", run.cancelled)
+    if run.replay is not None and path in run.replay.doubts:
+        _doubt(run, path, step)
+    if step.reserve is not None and (amount := step.reserve(value)):
+        await _within(ctx, ctx.account.reserve(path, amount))
+        started.reserved = amount
+    started.at = run.now()
+    run.append(started)
+    if run.listeners:
+        await run.settle()
+    elif (pending := run.log.sync()) is not None:
+        await pending
+    inner = ctx.child(path) if step.wants_context else None
+    finished = Entry("finished", path, started.at)
+    try:
+        work = step.act(value, inner)
+        output = await (work if gate is None else _within(ctx, work))
+        finished.value = output = codec.normalise(output, what="output")
+    except BaseException as error:
+        _broken(error, ctx, inner, started, finished)
+    if inner is not None or started.reserved is not NOTHING:
+        _settle(ctx, inner, started, finished)
+    finished.seconds = run.now() - started.at
+    if run.keeps:
+        finished.fingerprint = started.fingerprint
+    run.append(finished)
+    if finished.error is not None:
+        raise _raised(finished.error)
+    return output
+
+
+def _broken(
+    error: BaseException, ctx: Context, inner: Context | None, started: Entry, finished: Entry
+) -> None:
+    """Make an error part of the record; what is no error of the step goes on up."""
+    if isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError):
+        finished.error = _failure(error, started.path)
+        return
+    _cut(ctx, inner, started)
+    if isinstance(error, asyncio.CancelledError) and ctx.run.cancelled is not None:
+        raise Stopped("", ctx.run.cancelled) from None
+    raise error
+
+
+def _settle(ctx: Context, inner: Context | None, started: Entry, finished: Entry) -> None:
+    usage = inner.spent if inner is not None else NOTHING
+    if usage is not NOTHING or started.reserved is not NOTHING:
+        finished.usage = usage
+        ctx.account.settle(started.path, usage)
+
+
+def _cut(ctx: Context, inner: Context | None, started: Entry) -> None:
+    """Settle a cancelled effect at the larger of what was seen and what was promised."""
+    usage = (inner.spent if inner is not None else NOTHING).most(started.reserved)
+    ctx.account.settle(started.path, usage)
+    seconds = ctx.run.now() - started.at
+    ctx.run.append(
+        Entry("cut", started.path, started.at, fingerprint=started.fingerprint, usage=usage, seconds=seconds)
+    )
+
+
+def _failure(error: BaseException, path: str) -> Failure:
+    if isinstance(error, StepError):
+        return Failure("", error.kind, str(error), error.path or path, error.retryable)
+    what = codec.normalise(str(error))[:2000]
+    name = type(error).__name__
+    return Failure("", name, f"{name}: {what}" if what else name, path)
+
+
+def _raised(failure: Failure) -> StepError:
+    return StepError(
+        failure.message, path=failure.path, kind=failure.kind, retryable=failure.retryable
+    )
+
+
+def _replayed(run: Run, known: Entry, fingerprint: str) -> Json:
+    if known.fingerprint and known.fingerprint != fingerprint:
+        _refuse_change(run, known, fingerprint)
+    if known.error is not None:
+        raise _raised(known.error)
+    return known.value
+
+
+def _refuse_change(run: Run, known: Entry, fingerprint: str) -> None:
+    if run.accept_changes:
+        if known.path not in run.accepted:
+            run.accepted.add(known.path)
+            run.append(Entry("accepted", known.path, run.now(), fingerprint=fingerprint))
+        return
+    (was, was_input), (now, now_input) = (f.split(":", 1) for f in (known.fingerprint, fingerprint))
+    what = "the step's code" if was != now else "its input"
+    raise ReplayMismatch(
+        f"{known.path}: {what} changed since it was recorded "
+        f"({was if was != now else was_input} then, {now if was != now else now_input} now); "
+        "resume with the old version, rewind to before it, or give accept_changes",
+        path=known.path,
+        recorded=known.fingerprint,
+        now=fingerprint,
+    )
+
+
+def _doubt(run: Run, path: str, step: Any) -> None:
+    answer = run.replay.answers.get(path) if run.replay else None
+    if step.idempotent or run.in_doubt == "rerun" or answer == "rerun":
+        return
+    detail = (
+        f"{path} was in flight when the process died and may have acted; "
+        "say whether to run it again, or mark the step idempotent"
+    )
+    raise Suspended(Stop(Reason.NEEDS_ATTENTION, detail), path=path)
+
+
+async def _within(ctx: Context, work: Awaitable[Json]) -> Json:
+    """Await `work` inside the nearest deadline: cancel it there, and leave it if it will not go."""
+    gate = ctx.gate
+    if gate is None:
+        return await work
+    left = gate.remaining(ctx.run)
+    if left == math.inf:
+        return await work
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=max(0.0, left))
+    except asyncio.CancelledError:
+        await _leave(task)
+        raise
+    if task.done():
+        return task.result()
+    await _leave(task)
+    gate.ask(ctx.run)
+    raise Stopped(gate.owner, gate.stop)  # the clock and the timer disagree by a hair
+
+
+async def _leave(task: asyncio.Future[Any]) -> None:
+    """Cancel a task and give it GRACE seconds; what does not end by then is left behind."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE)
+    if task.done() and not task.cancelled():
+        task.exception()  # seen: it ended some other way while being cancelled

@@ -1,0 +1,240 @@
+"""The loop: adapt, execute, evaluate, record, decide, again, until a condition ends it.
+
+Rules:
+
+1. One record per round, failed or not; the record is committed before the decision.
+2. Every produced output is evaluated, and adapt is the first act of the next round: n rounds adapt n-1 times.
+3. Conditions are asked after each record; what bounds time and money is asked before each effect too.
+4. Running out is a result: it carries the best output, the history and the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import codec
+from .codec import Json
+from .conditions import (
+    AnyOf,
+    Budget,
+    Condition,
+    Deadline,
+    MaxIterations,
+    PhaseLimit,
+    Timeout,
+    prefer,
+)
+from .composites import Composite, retrying
+from .context import Context
+from .course import Course
+from .errors import ConfigurationError, Stopped, Suspended, nearest
+from .records import History, Iteration, Reason, Result, Stop
+from .step import as_step, digest_of
+
+__all__ = ["DEFAULT_LIMIT", "Loop"]
+
+DEFAULT_LIMIT = 10  # iterations of a loop that names no limit
+FAILURES_IN_A_ROW = 3
+UNDECIDED_IN_A_ROW = 2
+
+
+@dataclass(frozen=True)
+class Loop(Composite):
+    """A declared loop: what to do, how to judge it, how to go on, and when to stop.
+
+    Args:
+        execute: makes an output from an input: `f(input)` or `f(input, ctx)`, or any step.
+        evaluate: judges an output: returns a score from 0 to 1, True or False, or an Evaluation.
+        adapt: makes the next input from the last Iteration, failed or not; without it, the input stays.
+        until: conditions of which any ends the loop, asked after each round.
+        guards: the same, asked before each effect too.
+        on_failure: `halt` ends the loop at the first error; `continue` records it, hands it to adapt and goes on, up to
+            3 in a row; `retry` tries the failed step again, `max_retries` times (2: three attempts in all).
+        retry_delay: seconds; waits uniform(0, retry_delay * 2^k) after attempt k+1.
+        keep: what an unsatisfied loop returns: its `best` output by score, or its `last`.
+        min_iterations: completed iterations before a condition other than a limit may end the loop.
+        required: whether a workflow ends when this loop is not satisfied.
+        on_iteration: called with each Iteration once it is committed; a failure of it is a warning.
+        on_terminate: called with the Result, once, on every path.
+
+    Raises:
+        ConfigurationError: for a loop that could not mean anything.
+    """
+
+    execute: Any
+    evaluate: Any = None
+    adapt: Any = None
+    until: Condition | None = None
+    guards: Condition | None = None
+    name: str = ""
+    on_failure: str = field(default="halt", kw_only=True)
+    max_retries: int = field(default=2, kw_only=True)
+    retry_delay: float = field(default=0.5, kw_only=True)
+    keep: str = field(default="best", kw_only=True)
+    min_iterations: int = field(default=1, kw_only=True)
+    required: bool = field(default=False, kw_only=True)
+    on_iteration: Callable[[Iteration], Any] | None = field(default=None, kw_only=True)
+    on_terminate: Callable[[Result], Any] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._check()
+        put = functools.partial(object.__setattr__, self)
+        for stage in ("execute", "evaluate", "adapt"):
+            if (given := getattr(self, stage)) is not None:
+                made = as_step(given)
+                if self.on_failure == "retry":
+                    made = retrying(
+                        made, attempts=self.max_retries + 1, delay=self.retry_delay
+                    )
+                put(stage, made)
+        put("name", self.name or self.execute.name)
+        put("members", tuple(self._conditions()))
+
+    def _check(self) -> None:
+        _one_of("on_failure", self.on_failure, ("halt", "continue", "retry"))
+        _one_of("keep", self.keep, ("best", "last"))
+        codec.whole("loop: max_retries", self.max_retries, least=0)
+        codec.whole("loop: min_iterations", self.min_iterations, least=1)
+        codec.number("loop: retry_delay", self.retry_delay, least=0)
+        for name in ("until", "guards"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, Condition):
+                raise ConfigurationError(f"loop: {name}: {given!r} is not a condition")
+        if "/" in self.name:
+            raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
+
+    def _conditions(self) -> Iterator[Condition]:
+        """Iterate over what is asked after each round: all members, with limits inside an "and" outside it too."""
+        seen: list[Condition] = []
+        for tree in (self.until, self.guards):
+            if tree is not None:
+                seen += [*tree.flat(), *tree.limits()]
+        if not any(isinstance(c, MaxIterations | PhaseLimit) for c in seen):
+            seen.append(MaxIterations(max(DEFAULT_LIMIT, self.min_iterations)))
+        yield from dict.fromkeys(seen)
+
+    members: tuple[Condition, ...] = field(init=False, repr=False, compare=False, default=())
+
+    @property
+    def limit(self) -> int:
+        """The most iterations that it can run."""
+        return min(c.limit for c in self.members if isinstance(c, MaxIterations | PhaseLimit))
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        parts = (self.execute, self.evaluate, self.adapt)
+        return digest_of(
+            "loop",
+            self.name,
+            *("" if part is None else part.fingerprint for part in parts),
+            *(codec.encode(condition.to_json()) for condition in self.members),
+            f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
+        )
+
+    @functools.cached_property
+    def watched(self) -> tuple[Condition, ...]:
+        """Guards that time or spending can trip between rounds: those of ours cannot, but for limits."""
+        if self.guards is None:
+            return ()
+        known = type(self).__module__.partition(".")[0]
+        return tuple(g for g in self.guards.flat() if not type(g).__module__.startswith(known + "."))
+
+    @functools.cached_property
+    def seconds(self) -> float:
+        """The seconds that it may be active, or infinity."""
+        return min((c.seconds for c in self.members if isinstance(c, Timeout)), default=math.inf)
+
+    @functools.cached_property
+    def wall(self) -> float:
+        """The moment of the wall clock at which it must end, or infinity."""
+        found = (c.timestamp() for c in self.members if isinstance(c, Deadline))
+        return min(found, default=math.inf)
+
+    @functools.cached_property
+    def budget(self) -> Budget | None:
+        """The tightest of its budgets, unit by unit."""
+        caps = [c for c in self.members if isinstance(c, Budget)]
+        if not caps:
+            return None
+
+        def tightest(unit: str) -> Any:
+            given = [v for c in caps if (v := getattr(c, unit)) is not None]
+            return min(given) if given else None
+
+        return Budget(tightest("calls"), tightest("tokens"), tightest("usd"))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Run it to its end, from where the journal stands."""
+        course = Course(self, value, ctx)
+        if course.known is not None:
+            return course.known
+        stop = self.decide(course.history) if len(course.history) else None
+        cut: Stopped | None = None
+        try:
+            while stop is None:
+                try:
+                    course.admit()
+                    cut = await course.round()
+                except Stopped as stopped:  # nothing of a new round was begun
+                    cut = stopped
+                stop = self.decide(course.history) if cut is None else cut.stop
+        except Suspended as suspended:
+            course.leave(suspended.stop)
+            raise
+        result = await course.finish(self._ending(stop, course.history))
+        if cut is not None and cut.owner != course.path:
+            raise cut
+        return result
+
+    def decide(self, history: History) -> Stop | None:
+        """Return why the loop should end after its latest record: a pure function of what was recorded."""
+        if history.failures and (stop := self._failed(history)) is not None:
+            return stop
+        if history.undecided >= UNDECIDED_IN_A_ROW:
+            detail = f"the judge could not be read {history.undecided} times in a row"
+            return Stop(Reason.EVALUATOR_UNUSABLE, detail)
+        early = len(history) >= self.min_iterations
+        stops = [
+            stop
+            for condition in self.members
+            if (stop := condition.check(history)) is not None and (early or not condition.early)
+        ]
+        return prefer(stops) if stops else None
+
+    def _failed(self, history: History) -> Stop | None:
+        last = history[-1]
+        error = last.error
+        if error is None or last.interrupted:
+            return None
+        if self.on_failure != "continue":
+            return Stop(Reason.ERROR, f"iteration {last.number}: {error.stage}: {error.message}")
+        if history.failures >= FAILURES_IN_A_ROW:
+            detail = f"{history.failures} iterations in a row failed, the last with: {error.message}"
+            return Stop(Reason.REPEATED_FAILURE, detail)
+        return None
+
+    def _ending(self, stop: Stop, history: History) -> Stop:
+        """Return the stop to report: a loop of which every round failed has failed, whatever ended it."""
+        failed = [item for item in history if item.error is not None and not item.interrupted]
+        whole = [item for item in history if item.error is None]
+        if stop.reason.status.value != "exhausted" or whole or not failed:
+            return stop
+        detail = f"all {len(failed)} iterations failed, the last with: {failed[-1].feedback}"
+        return Stop(Reason.ALL_FAILED, detail, (stop.reason, *stop.also))
+
+
+def _one_of(name: str, value: Any, words: tuple[str, ...]) -> None:
+    if value not in words:
+        raise ConfigurationError(
+            f"loop: {name}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}"
+        )
+
+
+def any_of(*conditions: Condition | None) -> Condition | None:
+    """Return the conditions joined by "or", without the missing ones; None if there is none."""
+    found = tuple(c for c in conditions if c is not None)
+    return None if not found else found[0] if len(found) == 1 else AnyOf(found)

@@ -1,0 +1,318 @@
+"""Regular expressions from users and models: a bad one is refused, a slow one is given up in time.
+
+Rules:
+
+1. A pattern is compiled only after its text has been measured. The library unrolls nested `+` and
+   `{n}`: 50 characters can ask for gigabytes, and compiling cannot be interrupted.
+2. The library looks at its own clock only now and then, and not at all while one repeat runs along
+   the text, so its `timeout` alone may come seconds late. A search therefore runs in a thread, with
+   the interpreter lock released, and the caller waits for it no longer than the timeout. A thread
+   that was given up ends by the library's own clock; rule 1 bounds how late that can be.
+3. A time-out is its own outcome, `PatternTimeout`: not a match, and not the absence of one.
+
+A text of up to 200,000 characters is searched whole. Of a longer one only the first and the last
+100,000 characters are searched, in this order, each as a text of its own; a match that touches the
+cut is dropped, because it may be one half of something longer.
+
+The syntax is that of the `regex` library in its `re`-compatible version 0. Of the inline flags only
+`a`, `i`, `m`, `s` and `u` are accepted: the others change the syntax or the cost of a match.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import string
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+import regex
+
+from .errors import ConfigurationError, EvaluationError
+
+__all__ = ["Match", "Pattern", "PatternError", "PatternTimeout", "compile_pattern"]
+
+DEFAULT_TIMEOUT = 0.05
+TEXT_CHARS = 200_000
+PATTERN_CHARS = 2_000
+GROUP_DEPTH = 50
+UNROLLED_ITEMS = 20_000
+SET_WEIGHT = 400
+PROPERTY_WEIGHT = 20
+RANGE_WEIGHT = 10
+INLINE_FLAGS = frozenset("aimsu")
+# The library counts the processor time of the whole process: a busy neighbour makes it run faster.
+CLOCK_ALLOWANCE = 2.0
+POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 &_.-]*(?:[:=][A-Za-z0-9 &_./-]*)?:\]")
+
+Found = TypeVar("Found")
+Quantifier = tuple[int, int]
+
+
+class PatternError(ConfigurationError):
+    """A pattern is not a usable regular expression; `position` counts characters from 0."""
+
+    def __init__(self, pattern: str, reason: str, position: int) -> None:
+        shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
+        super().__init__(f"pattern {shown!r}: {reason} at position {position}")
+        self.pattern = pattern
+        self.reason = reason
+        self.position = position
+
+
+class PatternTimeout(EvaluationError):
+    """A search was given up; whether the text matches is not known."""
+
+    def __init__(self, pattern: str, seconds: float) -> None:
+        shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
+        super().__init__(
+            f"pattern {shown!r} was given up after {seconds:g} s; "
+            "avoid a repeat inside a repeat, or search a shorter text",
+            kind="pattern_timeout",
+            retryable=False,
+        )
+        self.pattern = pattern
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One occurrence: `text[start:end]` of what was searched, and its groups (None: took no part).
+
+    `groups` holds group 1 and up; `names` maps the named ones.
+    """
+
+    text: str
+    start: int
+    end: int
+    groups: tuple[str | None, ...] = ()
+    names: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern; get one from `compile_pattern`. `timeout` is in seconds, per search."""
+
+    text: str
+    ignore_case: bool
+    timeout: float
+    _compiled: regex.Pattern[str] = field(repr=False, compare=False)
+
+    def search(self, text: str) -> Match | None:
+        """Return the first match in `text`, or None.
+
+        Raises:
+            PatternTimeout: the search took longer than `timeout`.
+        """
+        return self._within_time(lambda deadline: next(self._matches(text, deadline), None))
+
+    def findall(self, text: str) -> list[Match]:
+        """Return every match in `text`, in order and without overlap; one timeout covers them all.
+
+        Raises:
+            PatternTimeout: the search took longer than `timeout`.
+        """
+        return self._within_time(lambda deadline: list(self._matches(text, deadline)))
+
+    def finditer(self, text: str) -> Iterator[Match]:
+        """Iterate over what `findall` returns; the search is over before the first is handed out."""
+        return iter(self.findall(text))
+
+    def _within_time(self, find: Callable[[float], Found]) -> Found:
+        """Run a search in a thread and wait for it until the timeout, by the wall clock."""
+        outcome: queue.SimpleQueue[tuple[Found | None, Exception | None]] = queue.SimpleQueue()
+        deadline = time.monotonic() + self.timeout
+
+        def run() -> None:
+            try:
+                outcome.put((find(deadline), None))
+            except Exception as error:  # noqa: BLE001 - raised again in the thread that waits
+                outcome.put((None, error))
+
+        threading.Thread(target=run, name="pattern", daemon=True).start()
+        try:
+            found, error = outcome.get(timeout=self.timeout)
+        except queue.Empty:
+            raise PatternTimeout(self.text, self.timeout) from None
+        if isinstance(error, TimeoutError | MemoryError):
+            raise PatternTimeout(self.text, self.timeout) from None
+        if error is not None:
+            raise error
+        return cast(Found, found)
+
+    def _matches(self, text: str, deadline: float) -> Iterator[Match]:
+        for first, last in _windows(len(text)):
+            found = self._compiled.finditer(
+                text, first, last, concurrent=True, timeout=self.timeout * CLOCK_ALLOWANCE
+            )
+            for match in found:
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+                begins_at_cut = first > 0 and match.start() == first
+                ends_at_cut = last < len(text) and match.end() == last
+                if not begins_at_cut and not ends_at_cut:
+                    yield Match(
+                        match[0], match.start(), match.end(), match.groups(), match.groupdict()
+                    )
+
+
+def compile_pattern(
+    text: str, *, ignore_case: bool = False, timeout: float = DEFAULT_TIMEOUT
+) -> Pattern:
+    """Compile a regular expression; `timeout` bounds each search, in seconds.
+
+    Raises:
+        PatternError: the text is not a regular expression, or one too large to compile safely.
+    """
+    if not timeout > 0:
+        raise ConfigurationError(f"pattern timeout must be above 0 seconds, got {timeout!r}")
+    _Measure(text).check()
+    flags = regex.VERSION0 | (regex.IGNORECASE if ignore_case else 0)
+    try:
+        compiled = regex.compile(text, flags, cache_pattern=False)
+    except regex.error as error:
+        reason, position = getattr(error, "msg", str(error)), getattr(error, "pos", 0)
+        raise PatternError(text, reason, position or 0) from None
+    except (RecursionError, MemoryError, OverflowError, ValueError, KeyError, IndexError):
+        raise PatternError(text, "too complex to compile", 0) from None
+    return Pattern(text, ignore_case, timeout, compiled)
+
+
+def _windows(length: int) -> list[tuple[int, int]]:
+    if length <= TEXT_CHARS:
+        return [(0, length)]
+    half = TEXT_CHARS // 2
+    return [(0, half), (length - half, length)]
+
+
+class _Measure:
+    """Bounds what compiling a pattern costs, by reading its structure without compiling it.
+
+    A repeat that must match at least once is unrolled by the library: n copies of its body for
+    `{n}`, and one more when it may go on. So a body of weight w weighs w * (n + 1). Mistakes of
+    syntax are not judged here; the library reports them better.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def check(self) -> None:
+        if len(self.text) > PATTERN_CHARS:
+            reason = f"longer than {PATTERN_CHARS:,} characters (it has {len(self.text):,})"
+            raise PatternError(self.text, reason, PATTERN_CHARS)
+        groups: list[list[int]] = [[0, 0]]  # of each open group: its weight, that of its last item
+        while self.at < len(self.text):
+            self._item(groups)
+            if groups[-1][0] > UNROLLED_ITEMS:
+                self._refuse("repeats too much: nested or large repeat counts multiply")
+
+    def _item(self, groups: list[list[int]]) -> None:
+        """Read one item and add its weight to the innermost open group."""
+        start, character = self.at, self.text[self.at]
+        self.at += 1
+        repeat = self._repeat(start)
+        if repeat is not None:
+            group = groups[-1]
+            group[0] += group[1] * repeat
+            group[1] = 0
+        elif character == "(":
+            self._open(groups)
+        elif character == ")" and len(groups) > 1:
+            weight = groups.pop()[0] + 2
+            groups[-1][0] += weight
+            groups[-1][1] = weight
+        else:
+            weight = self._set(start) if character == "[" else 1
+            if character == "\\":
+                self.at += 1
+            groups[-1][0] += weight
+            groups[-1][1] = weight
+
+    def _repeat(self, start: int) -> int | None:
+        """Return how many further copies a quantifier at `start` makes, or None if there is none."""
+        character = self.text[start]
+        if character in "*?":
+            copies = 0
+        elif character == "+":
+            copies = 1
+        elif character == "{" and (counts := self._counts(start)) is not None:
+            low, high = counts
+            copies = 0 if low == 0 or low == high == 1 else low
+        else:
+            return None
+        if self.text[self.at : self.at + 1] in ("?", "+"):
+            self.at += 1
+        return copies
+
+    def _counts(self, start: int) -> Quantifier | None:
+        """Read `{2}`, `{2,}`, `{,3}` or `{2,3}`; anything else in braces is literal text."""
+        end = self.text.find("}", start)
+        low, comma, high = self.text[start + 1 : max(end, start)].partition(",")
+        digits = set(low + high) <= set(string.digits)
+        if end < 0 or not digits or not (low or comma):
+            return None
+        if len(low) > 6 or len(high) > 9:
+            self._refuse("repeat count too big", start)
+        self.at = end + 1
+        return int(low or 0), int(high or (-1 if comma else low))
+
+    def _open(self, groups: list[list[int]]) -> None:
+        if self.text.startswith("?#", self.at):
+            self._skip_comment()
+            return
+        if self.text.startswith("?", self.at):
+            self._check_flags()
+        groups.append([0, 0])
+        if len(groups) > GROUP_DEPTH:
+            self._refuse(f"groups nested more than {GROUP_DEPTH - 1} deep")
+
+    def _skip_comment(self) -> None:
+        while self.at < len(self.text) and self.text[self.at] != ")":
+            self.at += 2 if self.text[self.at] == "\\" else 1
+        self.at += 1
+
+    def _check_flags(self) -> None:
+        """Refuse the inline flags that change how the rest of the pattern must be read."""
+        end = self.at + 1
+        while self.text[end : end + 1].isalnum() or self.text[end : end + 1] == "-":
+            end += 1
+        letters = self.text[self.at + 1 : end]
+        is_call = letters == "R" or letters.lstrip("-").isdigit()
+        unknown = set(letters) - INLINE_FLAGS - {"-"}
+        if unknown and not is_call and self.text[end : end + 1] in (")", ":"):
+            self._refuse(
+                f"inline flags {letters!r} are not accepted, only those of 'aimsu'", self.at
+            )
+
+    def _set(self, start: int) -> int:
+        """Read a set like `[a-z]` and return its weight, which is its number of characters."""
+        text = self.text
+        if text.startswith("^", self.at):
+            self.at += 1
+        weight, first = 0, True
+        while self.at < len(text) and (first or text[self.at] != "]"):
+            first = False
+            weight += self._set_member()
+        self.at += 1
+        if weight > SET_WEIGHT:
+            self._refuse("character set too large; use fewer ranges and properties", start)
+        return self.at - start
+
+    def _set_member(self) -> int:
+        text, at = self.text, self.at
+        if text[at] == "\\":
+            self.at += 2
+            return PROPERTY_WEIGHT if text[at + 1 : at + 2] in tuple("pPwWdDsShH") else 1
+        named = POSIX_CLASS.match(text, at)
+        if named:
+            self.at = named.end()
+            return PROPERTY_WEIGHT
+        self.at += 1
+        return RANGE_WEIGHT if text[at] == "-" else 1
+
+    def _refuse(self, reason: str, position: int | None = None) -> None:
+        raise PatternError(self.text, reason, self.at if position is None else position)

@@ -1,0 +1,79 @@
+"""What a resumed run already knows: an index of its journal, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from .codec import Json
+from .journal import Entry
+from .records import NOTHING, Usage
+
+__all__ = ["Replay"]
+
+
+class Replay:
+    """An index over the entries of a run.
+
+    `finished` holds effects with an outcome, `doubts` intents without one (their call may have been made and billed),
+    `rounds` the iterations of each loop, `ended` how loops ended, `answers` what people answered.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.finished: dict[str, Entry] = {}
+        self.doubts: dict[str, Entry] = {}
+        self.rounds: dict[str, list[Entry]] = {}
+        self.ended: dict[str, Json] = {}
+        self.answers: dict[str, Json] = {}
+        self.active = 0.0
+        self._spent: dict[str, Usage] = {}
+        self._began: dict[str, float] = {}
+        for entry in entries:
+            self._add(entry)
+        for path, entry in self.doubts.items():
+            self._spend(path, entry.reserved)  # an unsettled intent counts as spent
+
+    def _add(self, entry: Entry) -> None:
+        self.active = max(self.active, entry.at + entry.seconds)
+        kind, path = entry.kind, entry.path
+        if kind == "started":
+            if path in self.doubts:  # tried again after an earlier crash: both may have been billed
+                self._spend(path, self.doubts[path].reserved)
+            self.doubts[path] = entry
+            for above in _ancestors(path):
+                self._began.setdefault(above, entry.at)
+        elif kind == "finished":
+            self.doubts.pop(path, None)
+            self.finished[path] = entry
+            self._spend(path, entry.usage)
+        elif kind == "cut":  # settled, but what it did to the world is not known
+            self._spend(path, entry.usage)
+            self.doubts[path] = entry
+        elif kind == "iteration":
+            self.rounds.setdefault(path, []).append(entry)
+        elif kind == "ended":
+            self.ended[path] = entry.value
+        elif kind == "answered":
+            self.answers[path] = entry.value
+
+    def _spend(self, path: str, usage: Usage) -> None:
+        if usage:
+            for above in _ancestors(path):
+                self._spent[above] = self._spent.get(above, NOTHING) + usage
+
+    def spent(self, path: str) -> Usage:
+        """Return what was spent at and under a path; "" is the whole run."""
+        return self._spent.get(path, NOTHING)
+
+    def began(self, path: str) -> float | None:
+        """Return the active second at which the first effect under a path was started."""
+        return self._began.get(path)
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    yield path
+    end = path.rfind("/")
+    while end > 0:
+        yield path[:end]
+        end = path.rfind("/", 0, end)
+    if path:
+        yield ""

@@ -1,0 +1,317 @@
+"""Run a step: a journal in, a Result out. The same run id resumes."""
+
+from __future__ import annotations
+
+import asyncio
+import random as _random
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from . import codec
+from .budget import Account
+from .codec import Json
+from .conditions import Budget
+from .context import Context
+from .errors import ConfigurationError, ReplayMismatch, StepError, Stopped, Suspended
+from .journal import Entry, Journal, MemoryJournal, RunInfo, RunLog
+from .records import History, Reason, Result, Status, Stop, Usage
+from .runtime import Clock, Run
+from .step import as_step
+
+__all__ = ["SystemClock", "resume", "run", "run_sync"]
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class SystemClock:
+    """The clock of the running event loop, which a virtual one may drive, and of the machine."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        own = type(loop).time is not asyncio.BaseEventLoop.time  # a loop with a clock of its own
+        self.monotonic = loop.time if own else time.monotonic
+
+    def wall(self) -> float:
+        """Return seconds since the epoch."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Return what to await for a pause."""
+        return asyncio.sleep(seconds)
+
+
+def new_run_id() -> str:
+    """Return a fresh run id that sorts by time: date, time and 6 random hex digits."""
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+
+
+async def run(
+    step: Any,
+    value: Json = None,
+    *,
+    journal: Journal | str | None = None,
+    run_id: str = "",
+    budget: Budget | None = None,
+    clock: Clock | None = None,
+    random: Callable[[], float] | None = None,
+    listeners: Sequence[Callable[[Entry], None]] = (),
+    resources: Mapping[str, Any] | None = None,
+    source: dict[str, Json] | None = None,
+    accept_changes: bool = False,
+    in_doubt: str = "suspend",
+    takeover: bool = False,
+) -> Result:
+    """Run a loop, a workflow or any step to its end and return how it ended.
+
+    Args:
+        step: a step, or a function.
+        value: its input, any JSON value.
+        journal: where to record: a Journal, a URL such as `sqlite:runs.db`, or None for memory.
+        run_id: the run to go on with, if the journal knows it; a finished one is returned, not run again.
+        budget: a cap on the whole run.
+        listeners: called with each journal entry once it is durable.
+        resources: what steps of a kind need, by name.
+        source: how a document can be loaded again, kept with the run.
+        accept_changes: go on although code or input changed since the run was recorded.
+        in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
+        takeover: take the run even from a live owner.
+
+    Raises:
+        JournalError: RunLocked, ReplayMismatch, JournalDamaged, JournalUnavailable.
+        ConfigurationError: for a run id or input that cannot be.
+    """
+    made = as_step(step)
+    store, opened = _journal(journal)
+    try:
+        log, info = await _open(store, made, value, run_id, source, accept_changes, takeover)
+        clock = clock or SystemClock()
+        state = Run(
+            info.run_id, log, clock, random or _random.random,
+            listeners=listeners, resources=resources,
+            accept_changes=accept_changes, in_doubt=in_doubt,
+        )  # fmt: skip
+        if budget is not None:
+            state.account = Account("", None, budget, state.account.settled)
+        return await _drive(state, made, info)
+    finally:
+        if opened:
+            await store.close()
+
+
+def run_sync(step: Any, value: Json = None, **options: Any) -> Result:
+    """Run a step from plain code; see `run`.
+
+    Raises:
+        ConfigurationError: inside a running event loop, where `await run(…)` is the way.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_as_coroutine(run(step, value, **options)))
+    raise ConfigurationError("run_sync cannot be called inside an event loop; use: await run(…)")
+
+
+async def _as_coroutine(work: Coroutine[Any, Any, Result]) -> Result:
+    return await work
+
+
+async def resume(step: Any, run_id: str, *, journal: Journal | str, **options: Any) -> Result:
+    """Go on with a recorded run; see `run`.
+
+    Raises:
+        RunNotFound: if the journal has no such run.
+    """
+    store, opened = _journal(journal)
+    try:
+        info = await store.find(run_id)
+        return await run(step, journal=store, run_id=info.run_id, **options)
+    finally:
+        if opened:
+            await store.close()
+
+
+def _journal(given: Journal | str | None) -> tuple[Journal, bool]:
+    if given is None:
+        return MemoryJournal(), True
+    if isinstance(given, str):
+        # Only who asks for a store by its URL pays for loading it.
+        from .stores import open_journal
+
+        return open_journal(given), True
+    return given, False
+
+
+async def _open(
+    store: Journal,
+    step: Any,
+    value: Json,
+    run_id: str,
+    source: dict[str, Json] | None,
+    accept_changes: bool,
+    takeover: bool,
+) -> tuple[RunLog, RunInfo]:
+    if run_id and not _ID.fullmatch(run_id):
+        raise ConfigurationError(
+            f"run_id: {run_id!r} is not an id; use 1 to 64 letters, digits, - and _"
+        )
+    now = time.time()
+    fresh = RunInfo(
+        run_id or new_run_id(), step.name, codec.normalise(value, what="input"),
+        step.fingerprint if not isinstance(store, MemoryJournal) or run_id else "",
+        source or {}, created=now, updated=now,
+    )  # fmt: skip
+    log = await store.open(fresh, takeover=takeover)
+    info = log.info
+    try:
+        _check_same(step, fresh, info, value, log, accept_changes)
+    except ReplayMismatch:
+        await log.close(replace(info, status="interrupted"))
+        raise
+    return log, info
+
+
+def _check_same(
+    step: Any, fresh: RunInfo, info: RunInfo, value: Json, log: RunLog, accept_changes: bool
+) -> None:
+    if not log.recorded or accept_changes or any(e.kind == "ended" and not e.path for e in log.recorded):
+        return
+    if value is not None and codec.digest(fresh.input) != codec.digest(info.input):
+        raise ReplayMismatch(
+            f"{info.run_id}: its input was {codec.digest(info.input)} when it was recorded, now it is "
+            f"{codec.digest(fresh.input)}; resume without an input, or use another run id",
+            path="", recorded=codec.digest(info.input), now=codec.digest(fresh.input),
+        )  # fmt: skip
+    if info.fingerprint and step.fingerprint != info.fingerprint:
+        raise ReplayMismatch(
+            f"{info.run_id}: {step.name} changed since the run was recorded ({info.fingerprint} then, "
+            f"{step.fingerprint} now); resume with the old version, or give accept_changes",
+            path="", recorded=info.fingerprint, now=step.fingerprint,
+        )  # fmt: skip
+
+
+async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
+    """Run the root step, record how the run ended, and give the run back."""
+    replay = state.replay
+    if replay is not None and "" in replay.ended:
+        result = _finished(state, replay.ended[""])
+        await state.log.close(_row(info, result, replay.active))
+        return result
+    state.task = asyncio.current_task()
+    state.log.on_cancel = state.cancel
+    status = "interrupted"
+    try:
+        result = await _outcome(state, step, info.input)
+        kind = "suspended" if result.status is Status.SUSPENDED else "ended"
+        state.append(Entry(kind, "", state.now(), value=_ended(result)))
+        await state.settle()
+        status = ""
+    finally:
+        state.task = state.log.on_cancel = None
+        if status:
+            row = replace(info, status=status, active=state.now(), updated=state.clock.wall())
+            await asyncio.shield(state.log.close(row))
+    await state.log.close(_row(info, result, state.now()))
+    return result
+
+
+async def _outcome(state: Run, step: Any, value: Json) -> Result:
+    ctx = Context(state, "", None, state.account, None)
+    request = None
+    try:
+        result = await ctx.outcome(step.name, step, value)
+    except StepError as error:
+        result = _cut(Stop(Reason.ERROR, f"{error.path}: {error}" if error.path else str(error)), state, step)
+    except Stopped as stopped:
+        if state.cancelled is not None and state.task is not None:
+            state.task.uncancel()
+        result = _cut(stopped.stop, state, step)
+    except Suspended as suspended:
+        request = {"path": suspended.path, **suspended.request}
+        result = _cut(suspended.stop, state, step)
+    return replace(
+        result,
+        run_id=state.run_id,
+        name=step.name,
+        usage=state.account.settled,
+        loops=dict(state.loops),
+        steps=dict(state.steps),
+        warnings=tuple(state.warnings),
+        seconds=state.now(),
+        request=request,
+    )
+
+
+def _cut(stop: Stop, state: Run, step: Any) -> Result:
+    """Return the result of a run that did not come to its own end, with what it has so far."""
+    own = state.loops.get(step.name)
+    if own is not None:
+        return replace(own, status=stop.reason.status, reason=stop.reason, detail=stop.detail)
+    output = next((r.output for r in reversed(state.loops.values()) if r.output is not None), None)
+    return Result(stop.reason.status, stop.reason, stop.detail, output)
+
+
+def _ended(result: Result) -> Json:
+    return {
+        "name": result.name,
+        "stop": Stop(result.reason, result.detail, result.also).to_json(),
+        "output": result.output,
+        "steps": dict(result.steps),
+        "warnings": list(result.warnings),
+        "usage": result.usage.to_json(),
+        "seconds": result.seconds,
+        "loops": [name for name in result.loops],
+        "request": result.request,
+    }
+
+
+def _finished(state: Run, ended: Json) -> Result:
+    """Return the result of a run that the journal holds to its end."""
+    replay = state.replay
+    assert replay is not None
+    stop = Stop.from_json(ended["stop"])
+    loops = {}
+    for path, value in replay.ended.items():
+        if path:
+            loops.pop(value["name"], None)
+            loops[value["name"]] = _loop_result(state, path, value)
+    own = loops.get(ended["name"])
+    return Result(
+        stop.reason.status, stop.reason, stop.detail, ended["output"],
+        own.history if own is not None else History(),
+        Usage.from_json(ended["usage"]), state.run_id, ended["name"], stop.also,
+        {name: loops[name] for name in ended["loops"] if name in loops},
+        ended["steps"], tuple(ended["warnings"]), ended["seconds"],
+    )  # fmt: skip
+
+
+def _loop_result(state: Run, path: str, value: Json) -> Result:
+    replay = state.replay
+    assert replay is not None
+    history, usage = History(), Usage()
+    for entry in replay.rounds.get(path, ()):
+        usage += entry.value.usage
+        history = history.appended(entry.value, entry.seconds, usage, entry.at)
+    stop = Stop.from_json(value["stop"])
+    return Result(
+        stop.reason.status, stop.reason, stop.detail, value["output"], history,
+        replay.spent(path), state.run_id, value["name"], stop.also, seconds=history.elapsed,
+    )  # fmt: skip
+
+
+def _row(info: RunInfo, result: Result, active: float) -> RunInfo:
+    best = result.best or next((r.best for r in result.loops.values() if r.best), None)
+    return replace(
+        info,
+        status=result.status.value,
+        reason=result.reason.value,
+        detail=result.detail,
+        active=active,
+        updated=time.time(),
+        iterations=result.iterations or sum(r.iterations for r in result.loops.values()),
+        score=best.score if best else None,
+        usage=result.usage,
+    )

@@ -1,0 +1,183 @@
+"""The state of one run in one process: its clock, journal, gates and scopes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from .budget import Account
+from .codec import Json
+from .conditions import Condition
+from .errors import Stopped
+from .journal import Entry, RunLog
+from .records import NOTHING, History, Reason, Result, Stop
+from .replay import Replay
+
+__all__ = ["Clock", "Gate", "Run", "Scope"]
+
+
+class Clock(Protocol):
+    """Where time and waiting come from; tests pass one they can set."""
+
+    def monotonic(self) -> float:
+        """Return seconds that only grow."""
+
+    def wall(self) -> float:
+        """Return seconds since the epoch."""
+
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Return what to await for a pause."""
+
+
+class Run:
+    """The state of one run in one process: its journal, clock, accounts and listeners.
+
+    `resources` are what steps of a kind need (models, tools, settings), by name; nothing is global.
+    """
+
+    __slots__ = (
+        "_monotonic", "_shift", "_unheard", "accept_changes", "account", "accepted", "append",
+        "cancelled", "clock", "in_doubt", "keeps", "listeners", "log", "loops", "random", "replay",
+        "resources", "run_id", "steps", "task", "warnings",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        run_id: str,
+        log: RunLog,
+        clock: Clock,
+        random: Callable[[], float],
+        *,
+        listeners: Sequence[Callable[[Entry], None]] = (),
+        resources: Mapping[str, Any] | None = None,
+        accept_changes: bool = False,
+        in_doubt: str = "suspend",
+    ) -> None:
+        self.run_id = run_id
+        self.log = log
+        self.replay = Replay(log.recorded) if log.recorded else None
+        self.keeps = log.keeps_values or self.replay is not None  # fingerprints are worth making
+        self.clock = clock
+        self.random = random
+        self.listeners = tuple(listeners)
+        self.resources = resources or {}
+        self.accept_changes = accept_changes
+        self.in_doubt = in_doubt
+        self.accepted: set[str] = set()
+        self.loops: dict[str, Result] = {}
+        self.steps: dict[str, Json] = {}
+        self.warnings: list[str] = []
+        self.cancelled: Stop | None = None
+        self.task: asyncio.Task[Any] | None = None
+        self._unheard: list[Entry] = []
+        self._monotonic = clock.monotonic
+        self._shift = (self.replay.active if self.replay else 0.0) - clock.monotonic()
+        # Without listeners an entry goes straight to the log.
+        self.append: Callable[[Entry], None] = self._heard if self.listeners else log.append
+        spent = self.replay.spent("") if self.replay else NOTHING
+        self.account = Account("", settled=spent)
+
+    def now(self) -> float:
+        """Return the run's active seconds: they never shrink, and downtime does not count."""
+        return self._monotonic() + self._shift
+
+    def _heard(self, entry: Entry) -> None:
+        """Put an entry in the journal's order and, once durable, before the listeners."""
+        self.log.append(entry)
+        self._unheard.append(entry)
+
+    async def settle(self) -> None:
+        """Wait until everything appended is durable, then tell the listeners."""
+        count = len(self._unheard)
+        pending = self.log.sync()
+        if pending is not None:
+            await pending
+        if count:
+            heard, self._unheard = self._unheard[:count], self._unheard[count:]
+            self._tell(heard)
+
+    def _tell(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            for listener in self.listeners:
+                try:
+                    listener(entry)
+                except Exception as error:  # a listener watches; it never steers
+                    self.warn(f"a listener failed on {entry.path}: {error}")
+
+    def warn(self, sentence: str) -> None:
+        """Add a sentence to the result's warnings, once."""
+        if sentence not in self.warnings:
+            self.warnings.append(sentence)
+
+    def cancel(self, detail: str = "cancelled by a person") -> None:
+        """End the run as cancelled; the call in flight is cancelled with it."""
+        if self.cancelled is None:
+            self.cancelled = Stop(Reason.CANCELLED, detail)
+            if self.task is not None:
+                self.task.cancel()
+
+
+class Gate:
+    """What an enclosing loop asks before each effect inside it: its deadline and its guards.
+
+    `deadline` is in active seconds, `wall` in seconds since the epoch; `view` shows the loop's history as of now.
+    """
+
+    __slots__ = ("chain", "deadline", "guards", "owner", "stop", "view", "wall")
+
+    def __init__(
+        self,
+        owner: str,
+        outer: Gate | None,
+        *,
+        deadline: float = math.inf,
+        stop: Stop | None = None,
+        wall: float = math.inf,
+        guards: Sequence[Condition] = (),
+        view: Callable[[], History] | None = None,
+    ) -> None:
+        self.owner = owner
+        self.chain: tuple[Gate, ...] = (*outer.chain, self) if outer else (self,)
+        self.deadline = deadline
+        self.stop = stop or Stop(Reason.TIMEOUT)
+        self.wall = wall
+        self.guards = tuple(guards)
+        self.view = view
+
+    def ask(self, run: Run) -> None:
+        """Raise Stopped for the outermost loop whose time or guard says so."""
+        now = run.now()
+        for gate in self.chain:
+            if now >= gate.deadline:
+                raise Stopped(gate.owner, gate.stop)
+            if gate.wall < math.inf and run.clock.wall() >= gate.wall:
+                raise Stopped(gate.owner, Stop(Reason.DEADLINE, "its deadline has passed"))
+            if gate.guards and gate.view is not None:
+                history = gate.view()
+                for guard in gate.guards:
+                    if (stop := guard.check(history)) is not None:
+                        raise Stopped(gate.owner, stop)
+
+    def remaining(self, run: Run) -> float:
+        """Return the seconds until the nearest deadline, or infinity."""
+        left = min(gate.deadline for gate in self.chain) - run.now()
+        wall = min(gate.wall for gate in self.chain)
+        return left if wall == math.inf else min(left, wall - run.clock.wall())
+
+
+class Scope:
+    """The variables of one loop or workflow, under its own name; a child never changes its parent's."""
+
+    __slots__ = ("current", "history", "initial", "name", "number", "outputs", "parent", "results")
+
+    def __init__(self, name: str, initial: Json, parent: Scope | None) -> None:
+        self.name = name
+        self.parent = parent
+        self.initial = initial
+        self.current = initial
+        self.number = 0
+        self.history = History()
+        self.outputs: dict[str, Json] = {}
+        self.results: dict[str, Result] = {}

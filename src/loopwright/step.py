@@ -1,0 +1,170 @@
+"""What a step is: a function is the simplest one.
+
+Everything that runs is a step, so steps nest: a loop in a workflow in a loop. A function is a leaf:
+`f()`, `f(value)` or `f(value, ctx)`, plain (it runs in a thread) or async.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from .codec import Json
+from .errors import ConfigurationError
+from .records import Usage
+from .threads import in_thread
+
+__all__ = ["FunctionStep", "as_step", "digest_of", "step"]
+
+
+class FunctionStep:
+    """A Python function as a leaf step.
+
+    `reserve` is the worst case that one call may cost, or a function of the input that says so. `idempotent` says that
+    it may run twice when the process dies under it (the default for functions; see Context.idempotency_key).
+    """
+
+    effect = True
+    required = False
+    __slots__ = ("_fingerprint", "act", "function", "idempotent", "name", "reserve", "wants_context")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        reserve: Usage | Callable[[Json], Usage] | None = None,
+        idempotent: bool = True,
+        inline: bool = False,
+        fingerprint: str = "",
+    ) -> None:
+        self.function = function
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.idempotent = idempotent
+        self.reserve = (lambda _: reserve) if isinstance(reserve, Usage) else reserve
+        self._fingerprint = fingerprint
+        count = _parameters(function)
+        self.wants_context = count >= 2
+        self.act = _caller(function, count, inline)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the function's name and source."""
+        if not self._fingerprint:
+            self._fingerprint = _source_digest(inspect.unwrap(self.function))
+        return self._fingerprint
+
+    def __repr__(self) -> str:
+        return f"step({self.name})"
+
+
+def _parameters(function: Callable[..., Any]) -> int:
+    if not callable(function):
+        raise ConfigurationError(f"{function!r} cannot be a step; give a function or a step")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some builtins do not say; they take the value
+        return 1
+    fixed = [
+        p
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        and (p.default is p.empty or p.name == "ctx")
+    ]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return max(1, len(fixed))
+    if not fixed and any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
+        return 1
+    if len(fixed) > 2:
+        name = getattr(function, "__name__", function)
+        raise ConfigurationError(
+            f"{name} takes {len(fixed)} arguments; a step takes a value, or a value and a context"
+        )
+    return len(fixed)
+
+
+def _caller(function: Callable[..., Any], count: int, inline: bool) -> Callable[..., Awaitable[Any]]:
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
+    if isinstance(function, functools.partial):
+        is_async = inspect.iscoroutinefunction(function.func)
+    if count >= 2:
+        given = lambda value, ctx: (value, ctx)  # noqa: E731
+    elif count == 1:
+        given = lambda value, ctx: (value,)  # noqa: E731
+    else:
+        given = lambda value, ctx: ()  # noqa: E731
+    if is_async and count == 1:
+        return lambda value, ctx: function(value)
+    if is_async:
+        return lambda value, ctx: function(*given(value, ctx))
+    if inline:
+        return lambda value, ctx: _now(function, given(value, ctx))
+    return lambda value, ctx: _threaded(function, given(value, ctx))
+
+
+async def _now(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    found = function(*args)
+    return await found if inspect.isawaitable(found) else found
+
+
+async def _threaded(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    found = await in_thread(function, *args)
+    return await found if inspect.isawaitable(found) else found
+
+
+def _source_digest(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)!s}"
+    if code is None and isinstance(function, functools.partial):
+        return digest_of("partial", _source_digest(function.func), repr(function.args))
+    return digest_of(name.split(" at 0x")[0], _code_digest(code) if code is not None else "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _code_digest(code: Any) -> str:
+    # Bytecode rather than source: there is always some, and a comment is no change.
+    consts = [
+        _code_digest(c) if hasattr(c, "co_code") else repr(sorted(c, key=repr) if isinstance(c, frozenset) else c)
+        for c in code.co_consts
+    ]
+    return digest_of(code.co_code.hex(), repr(code.co_names), *consts)
+
+
+def digest_of(*parts: str) -> str:
+    """Return 16 hex digits that name these texts."""
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def as_step(thing: Any, *, name: str = "") -> Any:
+    """Return `thing` as a step: a step as it is, a function as a FunctionStep.
+
+    Raises:
+        ConfigurationError: if it is neither.
+    """
+    if hasattr(thing, "effect") and hasattr(thing, "fingerprint"):
+        return thing
+    return FunctionStep(thing, name=name)
+
+
+def step(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str = "",
+    reserve: Usage | Callable[[Json], Usage] | None = None,
+    idempotent: bool = True,
+    inline: bool = False,
+) -> Any:
+    """Make a function a step, as a decorator or a call.
+
+    `reserve` is the worst case of one call, for budgets. `inline` calls a plain function on the event loop itself: for
+    those that return at once, as it saves the thread but cannot be cut off.
+    """
+
+    def made(inner: Callable[..., Any]) -> FunctionStep:
+        return FunctionStep(inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline)
+
+    return made if function is None else made(function)
