@@ -1,4 +1,5 @@
-"""Loops that run until they are satisfied: execute, evaluate, adapt, again, until a condition ends it."""
+"""Loops that run until they are satisfied: execute, evaluate, adapt, again, until a condition ends
+it."""
 
 from .composites import fallback, limited, parallel, retrying, sequence
 from .conditions import (

@@ -3,9 +3,11 @@
 Rules:
 
 1. Settled + reserved never exceeds a cap, in any account, at any instant.
-2. A call that does not fit *now* waits for those in flight; it is refused only when nothing in flight could free enough.
+2. A call that does not fit *now* waits for those in flight; it is refused only when nothing in
+   flight could free enough.
 3. Waiters are served in order, so that small calls cannot starve a large one.
-4. What is spent is added to every account up the tree, never taken from the difference of a shared counter.
+4. What is spent is added to every account up the tree, never taken from the difference of a shared
+   counter.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ __all__ = ["Account"]
 class Account:
     """What one loop, or the whole run, may spend and has spent.
 
-    `settled` is spent for good, `reserved` is promised to calls in flight, `round` is what the present iteration spent.
+    `settled` is spent for good, `reserved` is promised to calls in flight, `round` is what the
+    present iteration spent.
     """
 
     __slots__ = ("_held", "_waiting", "cap", "parent", "path", "reserved", "round", "settled")
@@ -59,7 +62,9 @@ class Account:
         """
         chain = self._capped()
         try:
-            while (blocked := next((a for a in chain if a._blocks(path, amount)), None)) is not None:
+            while (
+                blocked := next((a for a in chain if a._blocks(path, amount)), None)
+            ) is not None:
                 blocked._refuse_if_hopeless(path, amount)
                 await blocked._turn(path)
             for account in chain:

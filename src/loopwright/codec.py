@@ -2,10 +2,12 @@
 
 Rules:
 
-1. What goes on is what was recorded. A step's value is *normalised* before anyone else sees it, so a live run and a
-   replayed one hand on the same value: dataclasses and pydantic models become objects, tuples become lists.
+1. What goes on is what was recorded. A step's value is *normalised* before anyone else sees it, so
+   a live run and a replayed one hand on the same value: dataclasses and pydantic models become
+   objects, tuples become lists.
 2. JSON only. No pickle, no tags that name classes, no fallback serialiser.
-3. Text is cleaned at this single point: a lone surrogate becomes U+FFFD, NUL is dropped, because stores refuse them.
+3. Text is cleaned at this single point: a lone surrogate becomes U+FFFD, NUL is dropped, because
+   stores refuse them.
 4. Numbers are finite.
 """
 
@@ -136,7 +138,7 @@ _encoder = json.JSONEncoder(
 
 def encode(value: Json) -> str:
     """Return compact JSON text of a normalised value."""
-    return cast(str, _encoder(value))
+    return cast("str", _encoder(value))
 
 
 def decode(text: str | bytes) -> Json:
@@ -145,9 +147,11 @@ def decode(text: str | bytes) -> Json:
 
 
 def canonical(value: Json, *, volatile: Iterable[str] = ()) -> str:
-    """Return JSON text that is equal for equal meaning: sorted keys, Unicode NFC, `volatile` keys left out.
+    """Return JSON text that is equal for equal meaning: sorted keys, Unicode NFC, `volatile` keys
+    left out.
 
-    Total: what is not JSON is taken by its type and text, so that a guard never fails on an odd output.
+    Total: what is not JSON is taken by its type and text, so that a guard never fails on an odd
+    output.
     """
     dropped = frozenset(volatile)
     plain = _strip(value, dropped, 0)
@@ -172,7 +176,8 @@ def _strip(value: Json, dropped: frozenset[str], depth: int) -> Json:
 
 
 def digest(value: Json) -> str:
-    """Return a short, stable name of a value: its own JSON text while short, else 32 hex digits of SHA-256.
+    """Return a short, stable name of a value: its own JSON text while short, else 32 hex digits of
+    SHA-256.
 
     Short values stay readable in a mismatch message, and cost nothing to name.
     """

@@ -1,7 +1,7 @@
 """Steps made of steps: sequence, parallel, fallback, retrying, limited.
 
-A composite has no effect of its own: it is replayed by running it again over the effects on record. It is exhausted if
-a part is, so that no success is silent about a loop that was not satisfied.
+A composite has no effect of its own: it is replayed by running it again over the effects on record.
+It is exhausted if a part is, so that no success is silent about a loop that was not satisfied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,17 @@ from .records import Reason, Result, Status, Stop
 from .runtime import Gate
 from .step import as_step, digest_of
 
-__all__ = ["Composite", "Unsatisfied", "attempt", "fallback", "gather", "limited", "parallel", "retrying", "sequence"]
+__all__ = [
+    "Composite",
+    "Unsatisfied",
+    "attempt",
+    "fallback",
+    "gather",
+    "limited",
+    "parallel",
+    "retrying",
+    "sequence",
+]
 
 
 class Composite:
@@ -139,7 +149,7 @@ async def gather(work: list[Any]) -> list[Any]:
             await asyncio.wait(unfinished)
     broken = [task for task in tasks if not task.cancelled() and task.exception() is not None]
     if broken:
-        raise cast(BaseException, broken[0].exception())
+        raise cast("BaseException", broken[0].exception())
     return [task.result() for task in tasks]
 
 
@@ -174,7 +184,9 @@ class _Fallback(Composite):
             best = _better(best, result)
         if best is not None:
             return self._end(best.output, [best], ctx)
-        raise StepError("every strategy failed: " + "; ".join(errors), path=ctx.path, kind="all_failed")
+        raise StepError(
+            "every strategy failed: " + "; ".join(errors), path=ctx.path, kind="all_failed"
+        )
 
 
 def _better(best: Result | None, other: Result) -> Result:
@@ -185,7 +197,8 @@ def _better(best: Result | None, other: Result) -> Result:
 
 
 def fallback(*steps: Any, name: str = "fallback") -> Any:
-    """Try steps in order until one is satisfied: a failed one, or an exhausted loop, leads to the next.
+    """Try steps in order until one is satisfied: a failed one, or an exhausted loop, leads to the
+    next.
 
     If none is satisfied, the best exhausted one is the outcome; if all fail, so does this.
     """
@@ -236,10 +249,11 @@ def _tried(ctx: Context, name: str) -> bool:
 def retrying(
     inner: Any, *, attempts: int = 3, delay: float = 0.5, longest: float = 30.0, name: str = ""
 ) -> Any:
-    """Run a step again when it fails, at most `attempts` times in all; permanent errors are not retried.
+    """Run a step again when it fails, at most `attempts` times in all; permanent errors are not
+    retried.
 
-    Waits uniform(0, min(longest, delay * 2^k)) seconds after attempt k+1 (exponential back-off with full jitter), never
-    less than the error's `retry_after`, never past the deadline.
+    Waits uniform(0, min(longest, delay * 2^k)) seconds after attempt k+1 (exponential back-off with
+    full jitter), never less than the error's `retry_after`, never past the deadline.
     """
     made = as_step(inner)
     return _Retrying(
@@ -285,5 +299,3 @@ def limited(inner: Any, seconds: float) -> Any:
     limit = codec.number("timeout: seconds", seconds, least=0, above=True)
     made = as_step(inner)
     return _Limited(made.name, made, limit)
-
-

@@ -3,8 +3,10 @@
 Rules:
 
 1. A step acts only through `ctx.call`; the journal knows what happened before anyone acts on it.
-2. Gates chain from the outermost loop inwards: an outer deadline, budget or guard binds everything inside.
-3. Only leaves are effects. A step made of steps is pure orchestration, and is replayed by running it again.
+2. Gates chain from the outermost loop inwards: an outer deadline, budget or guard binds everything
+   inside.
+3. Only leaves are effects. A step made of steps is pure orchestration, and is replayed by running
+   it again.
 4. A cancelled call is not recorded as finished; what it may have cost is settled all the same.
 """
 

@@ -1,4 +1,5 @@
-"""The course of one loop in one run: its rounds, what the journal already holds of them, and its end."""
+"""The course of one loop in one run: its rounds, what the journal already holds of them, and its
+end."""
 
 from __future__ import annotations
 
@@ -26,7 +27,18 @@ class Course:
     `history` is what is recorded so far; `known` the result, if the journal already holds its end.
     """
 
-    __slots__ = ("account", "ctx", "current", "history", "known", "loop", "path", "run", "scope", "start")
+    __slots__ = (
+        "account",
+        "ctx",
+        "current",
+        "history",
+        "known",
+        "loop",
+        "path",
+        "run",
+        "scope",
+        "start",
+    )
 
     def __init__(self, loop: Loop, value: Json, ctx: Context) -> None:
         self.loop = loop
@@ -126,7 +138,14 @@ class Course:
             failure = Failure(stage, "interrupted", stopped.stop.detail, ctx.path)
         now = run.now()
         record = Iteration(
-            number, self.current, output, evaluation, failure, account.round, now - began, cut is not None
+            number,
+            self.current,
+            output,
+            evaluation,
+            failure,
+            account.round,
+            now - began,
+            cut is not None,
         )
         await self._commit(record, now)
         return cut

@@ -1,4 +1,5 @@
-"""The protocol of one effect: look in the journal, ask the gates, reserve, record the intent, act, settle, record.
+"""The protocol of one effect: look in the journal, ask the gates, reserve, record the intent, act,
+settle, record.
 
 Rules:
 
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import codec
 from .codec import Json
-from .errors import Interruption, JournalError, ReplayMismatch, StepError, Stopped, Suspended
+from .errors import JournalError, ReplayMismatch, StepError, Stopped, Suspended
 from .journal import Entry
 from .records import NOTHING, Failure, Reason, Stop
 
@@ -98,7 +99,14 @@ def _cut(ctx: Context, inner: Context | None, started: Entry) -> None:
     ctx.account.settle(started.path, usage)
     seconds = ctx.run.now() - started.at
     ctx.run.append(
-        Entry("cut", started.path, started.at, fingerprint=started.fingerprint, usage=usage, seconds=seconds)
+        Entry(
+            "cut",
+            started.path,
+            started.at,
+            fingerprint=started.fingerprint,
+            usage=usage,
+            seconds=seconds,
+        )
     )
 
 

@@ -159,7 +159,7 @@ class NotSatisfied(LoopwrightError):
         self.result = result
 
 
-class Interruption(BaseException):  # noqa: N818 - not an error, so not named one
+class Interruption(BaseException):
     """Control leaves the step; a BaseException, so that no `except Exception` swallows it."""
 
 

@@ -1,7 +1,8 @@
 """The statistics behind two guards: repeated outputs and falling scores.
 
-Pure functions of what was recorded. The drawdown rule and its table are those of the project's notes on stopping
-(simulated flat runs, 5 % false alarms); the strict rule is the loop controller's "three falls in a row".
+Pure functions of what was recorded. The drawdown rule and its table are those of the project's
+notes on stopping (simulated flat runs, 5 % false alarms); the strict rule is the loop controller's
+"three falls in a row".
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _LIMITS = (1.71, 2.03, 2.26, 2.55, 2.74, 3.05, 3.24)
 
 
 def drawdown_limit(horizon: int) -> float:
-    """Return h(T): the drawdown in sigmas for 5 % false alarms on a flat run of `horizon` iterations.
+    """Return h(T): the drawdown in sigmas for 5 % false alarms on a flat run of `horizon`
+    iterations.
 
     Between the tabled horizons it is interpolated, outside them the nearest one stands.
     """

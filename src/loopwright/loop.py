@@ -3,8 +3,10 @@
 Rules:
 
 1. One record per round, failed or not; the record is committed before the decision.
-2. Every produced output is evaluated, and adapt is the first act of the next round: n rounds adapt n-1 times.
-3. Conditions are asked after each record; what bounds time and money is asked before each effect too.
+2. Every produced output is evaluated, and adapt is the first act of the next round: n rounds adapt
+   n-1 times.
+3. Conditions are asked after each record; what bounds time and money is asked before each effect
+   too.
 4. Running out is a result: it carries the best output, the history and the reason.
 """
 
@@ -18,6 +20,7 @@ from typing import Any
 
 from . import codec
 from .codec import Json
+from .composites import Composite, retrying
 from .conditions import (
     AnyOf,
     Budget,
@@ -28,7 +31,6 @@ from .conditions import (
     Timeout,
     prefer,
 )
-from .composites import Composite, retrying
 from .context import Context
 from .course import Course
 from .errors import ConfigurationError, Stopped, Suspended, nearest
@@ -46,20 +48,18 @@ UNDECIDED_IN_A_ROW = 2
 class Loop(Composite):
     """A declared loop: what to do, how to judge it, how to go on, and when to stop.
 
-    Args:
-        execute: makes an output from an input: `f(input)` or `f(input, ctx)`, or any step.
-        evaluate: judges an output: returns a score from 0 to 1, True or False, or an Evaluation.
-        adapt: makes the next input from the last Iteration, failed or not; without it, the input stays.
-        until: conditions of which any ends the loop, asked after each round.
-        guards: the same, asked before each effect too.
-        on_failure: `halt` ends the loop at the first error; `continue` records it, hands it to adapt and goes on, up to
-            3 in a row; `retry` tries the failed step again, `max_retries` times (2: three attempts in all).
-        retry_delay: seconds; waits uniform(0, retry_delay * 2^k) after attempt k+1.
-        keep: what an unsatisfied loop returns: its `best` output by score, or its `last`.
-        min_iterations: completed iterations before a condition other than a limit may end the loop.
-        required: whether a workflow ends when this loop is not satisfied.
-        on_iteration: called with each Iteration once it is committed; a failure of it is a warning.
-        on_terminate: called with the Result, once, on every path.
+    Args: execute: makes an output from an input: `f(input)` or `f(input, ctx)`, or any step.
+    evaluate: judges an output: returns a score from 0 to 1, True or False, or an Evaluation. adapt:
+    makes the next input from the last Iteration, failed or not; without it, the input stays. until:
+    conditions of which any ends the loop, asked after each round. guards: the same, asked before
+    each effect too. on_failure: `halt` ends the loop at the first error; `continue` records it,
+    hands it to adapt and goes on, up to 3 in a row; `retry` tries the failed step again,
+    `max_retries` times (2: three attempts in all). retry_delay: seconds; waits uniform(0,
+    retry_delay * 2^k) after attempt k+1. keep: what an unsatisfied loop returns: its `best` output
+    by score, or its `last`. min_iterations: completed iterations before a condition other than a
+    limit may end the loop. required: whether a workflow ends when this loop is not satisfied.
+    on_iteration: called with each Iteration once it is committed; a failure of it is a warning.
+    on_terminate: called with the Result, once, on every path.
 
     Raises:
         ConfigurationError: for a loop that could not mean anything.
@@ -87,9 +87,7 @@ class Loop(Composite):
             if (given := getattr(self, stage)) is not None:
                 made = as_step(given)
                 if self.on_failure == "retry":
-                    made = retrying(
-                        made, attempts=self.max_retries + 1, delay=self.retry_delay
-                    )
+                    made = retrying(made, attempts=self.max_retries + 1, delay=self.retry_delay)
                 put(stage, made)
         put("name", self.name or self.execute.name)
         put("members", tuple(self._conditions()))
@@ -108,7 +106,8 @@ class Loop(Composite):
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
 
     def _conditions(self) -> Iterator[Condition]:
-        """Iterate over what is asked after each round: all members, with limits inside an "and" outside it too."""
+        """Iterate over what is asked after each round: all members, with limits inside an "and"
+        outside it too."""
         seen: list[Condition] = []
         for tree in (self.until, self.guards):
             if tree is not None:
@@ -137,11 +136,14 @@ class Loop(Composite):
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:
-        """Guards that time or spending can trip between rounds: those of ours cannot, but for limits."""
+        """Guards that time or spending can trip between rounds: those of ours cannot, but for
+        limits."""
         if self.guards is None:
             return ()
         known = type(self).__module__.partition(".")[0]
-        return tuple(g for g in self.guards.flat() if not type(g).__module__.startswith(known + "."))
+        return tuple(
+            g for g in self.guards.flat() if not type(g).__module__.startswith(known + ".")
+        )
 
     @functools.cached_property
     def seconds(self) -> float:
@@ -191,7 +193,8 @@ class Loop(Composite):
         return result
 
     def decide(self, history: History) -> Stop | None:
-        """Return why the loop should end after its latest record: a pure function of what was recorded."""
+        """Return why the loop should end after its latest record: a pure function of what was
+        recorded."""
         if history.failures and (stop := self._failed(history)) is not None:
             return stop
         if history.undecided >= UNDECIDED_IN_A_ROW:
@@ -213,12 +216,15 @@ class Loop(Composite):
         if self.on_failure != "continue":
             return Stop(Reason.ERROR, f"iteration {last.number}: {error.stage}: {error.message}")
         if history.failures >= FAILURES_IN_A_ROW:
-            detail = f"{history.failures} iterations in a row failed, the last with: {error.message}"
+            detail = (
+                f"{history.failures} iterations in a row failed, the last with: {error.message}"
+            )
             return Stop(Reason.REPEATED_FAILURE, detail)
         return None
 
     def _ending(self, stop: Stop, history: History) -> Stop:
-        """Return the stop to report: a loop of which every round failed has failed, whatever ended it."""
+        """Return the stop to report: a loop of which every round failed has failed, whatever ended
+        it."""
         failed = [item for item in history if item.error is not None and not item.interrupted]
         whole = [item for item in history if item.error is None]
         if stop.reason.status.value != "exhausted" or whole or not failed:

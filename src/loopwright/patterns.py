@@ -14,8 +14,9 @@ A text of up to 200,000 characters is searched whole. Of a longer one only the f
 100,000 characters are searched, in this order, each as a text of its own; a match that touches the
 cut is dropped, because it may be one half of something longer.
 
-The syntax is that of the `regex` library in its `re`-compatible version 0. Of the inline flags only
-`a`, `i`, `m`, `s` and `u` are accepted: the others change the syntax or the cost of a match.
+The syntax is that of the `regex` library in its `re`-compatible version 0, without calls of groups
+(recursion), and of the inline flags only with `a`, `i`, `m`, `s` and `u`: the rest changes how a
+pattern is read, or what a match may cost.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ INLINE_FLAGS = frozenset("aimsu")
 # The library counts the processor time of the whole process: a busy neighbour makes it run faster.
 CLOCK_ALLOWANCE = 2.0
 POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 &_.-]*(?:[:=][A-Za-z0-9 &_./-]*)?:\]")
+GROUP_CALL = re.compile(r"\?(?:[+-]?[0-9]|R|&|P>)")
 
 Found = TypeVar("Found")
 Quantifier = tuple[int, int]
@@ -118,7 +120,7 @@ class Pattern:
         return self._within_time(lambda deadline: list(self._matches(text, deadline)))
 
     def finditer(self, text: str) -> Iterator[Match]:
-        """Iterate over what `findall` returns; the search is over before the first is handed out."""
+        """Iterate over what `findall` returns; all of them are found before the first is given."""
         return iter(self.findall(text))
 
     def _within_time(self, find: Callable[[float], Found]) -> Found:
@@ -129,7 +131,7 @@ class Pattern:
         def run() -> None:
             try:
                 outcome.put((find(deadline), None))
-            except Exception as error:  # noqa: BLE001 - raised again in the thread that waits
+            except Exception as error:
                 outcome.put((None, error))
 
         threading.Thread(target=run, name="pattern", daemon=True).start()
@@ -141,7 +143,7 @@ class Pattern:
             raise PatternTimeout(self.text, self.timeout) from None
         if error is not None:
             raise error
-        return cast(Found, found)
+        return cast("Found", found)
 
     def _matches(self, text: str, deadline: float) -> Iterator[Match]:
         for first, last in _windows(len(text)):
@@ -233,7 +235,7 @@ class _Measure:
             groups[-1][1] = weight
 
     def _repeat(self, start: int) -> int | None:
-        """Return how many further copies a quantifier at `start` makes, or None if there is none."""
+        """Return how many further copies a quantifier at `start` makes; None if it is none."""
         character = self.text[start]
         if character in "*?":
             copies = 0
@@ -264,6 +266,8 @@ class _Measure:
         if self.text.startswith("?#", self.at):
             self._skip_comment()
             return
+        if GROUP_CALL.match(self.text, self.at):
+            self._refuse("a call of a group is not accepted: write its pattern out", self.at)
         if self.text.startswith("?", self.at):
             self._check_flags()
         groups.append([0, 0])
@@ -281,9 +285,8 @@ class _Measure:
         while self.text[end : end + 1].isalnum() or self.text[end : end + 1] == "-":
             end += 1
         letters = self.text[self.at + 1 : end]
-        is_call = letters == "R" or letters.lstrip("-").isdigit()
         unknown = set(letters) - INLINE_FLAGS - {"-"}
-        if unknown and not is_call and self.text[end : end + 1] in (")", ":"):
+        if unknown and self.text[end : end + 1] in (")", ":"):
             self._refuse(
                 f"inline flags {letters!r} are not accepted, only those of 'aimsu'", self.at
             )

@@ -14,8 +14,9 @@ __all__ = ["Replay"]
 class Replay:
     """An index over the entries of a run.
 
-    `finished` holds effects with an outcome, `doubts` intents without one (their call may have been made and billed),
-    `rounds` the iterations of each loop, `ended` how loops ended, `answers` what people answered.
+    `finished` holds effects with an outcome, `doubts` intents without one (their call may have been
+    made and billed), `rounds` the iterations of each loop, `ended` how loops ended, `answers` what
+    people answered.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:

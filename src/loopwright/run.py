@@ -67,18 +67,14 @@ async def run(
 ) -> Result:
     """Run a loop, a workflow or any step to its end and return how it ended.
 
-    Args:
-        step: a step, or a function.
-        value: its input, any JSON value.
-        journal: where to record: a Journal, a URL such as `sqlite:runs.db`, or None for memory.
-        run_id: the run to go on with, if the journal knows it; a finished one is returned, not run again.
-        budget: a cap on the whole run.
-        listeners: called with each journal entry once it is durable.
-        resources: what steps of a kind need, by name.
-        source: how a document can be loaded again, kept with the run.
-        accept_changes: go on although code or input changed since the run was recorded.
-        in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
-        takeover: take the run even from a live owner.
+    Args: step: a step, or a function. value: its input, any JSON value. journal: where to record: a
+    Journal, a URL such as `sqlite:runs.db`, or None for memory. run_id: the run to go on with, if
+    the journal knows it; a finished one is returned, not run again. budget: a cap on the whole run.
+    listeners: called with each journal entry once it is durable. resources: what steps of a kind
+    need, by name. source: how a document can be loaded again, kept with the run. accept_changes: go
+    on although code or input changed since the run was recorded. in_doubt: `suspend` or `rerun` a
+    step that is not idempotent and was in flight at a crash. takeover: take the run even from a
+    live owner.
 
     Raises:
         JournalError: RunLocked, ReplayMismatch, JournalDamaged, JournalUnavailable.
@@ -177,7 +173,11 @@ async def _open(
 def _check_same(
     step: Any, fresh: RunInfo, info: RunInfo, value: Json, log: RunLog, accept_changes: bool
 ) -> None:
-    if not log.recorded or accept_changes or any(e.kind == "ended" and not e.path for e in log.recorded):
+    if (
+        not log.recorded
+        or accept_changes
+        or any(e.kind == "ended" and not e.path for e in log.recorded)
+    ):
         return
     if value is not None and codec.digest(fresh.input) != codec.digest(info.input):
         raise ReplayMismatch(
@@ -224,7 +224,9 @@ async def _outcome(state: Run, step: Any, value: Json) -> Result:
     try:
         result = await ctx.outcome(step.name, step, value)
     except StepError as error:
-        result = _cut(Stop(Reason.ERROR, f"{error.path}: {error}" if error.path else str(error)), state, step)
+        result = _cut(
+            Stop(Reason.ERROR, f"{error.path}: {error}" if error.path else str(error)), state, step
+        )
     except Stopped as stopped:
         if state.cancelled is not None and state.task is not None:
             state.task.uncancel()

@@ -38,9 +38,27 @@ class Run:
     """
 
     __slots__ = (
-        "_monotonic", "_shift", "_unheard", "accept_changes", "account", "accepted", "append",
-        "cancelled", "clock", "in_doubt", "keeps", "listeners", "log", "loops", "random", "replay",
-        "resources", "run_id", "steps", "task", "warnings",
+        "_monotonic",
+        "_shift",
+        "_unheard",
+        "accept_changes",
+        "accepted",
+        "account",
+        "append",
+        "cancelled",
+        "clock",
+        "in_doubt",
+        "keeps",
+        "listeners",
+        "log",
+        "loops",
+        "random",
+        "replay",
+        "resources",
+        "run_id",
+        "steps",
+        "task",
+        "warnings",
     )  # fmt: skip
 
     def __init__(
@@ -122,7 +140,8 @@ class Run:
 class Gate:
     """What an enclosing loop asks before each effect inside it: its deadline and its guards.
 
-    `deadline` is in active seconds, `wall` in seconds since the epoch; `view` shows the loop's history as of now.
+    `deadline` is in active seconds, `wall` in seconds since the epoch; `view` shows the loop's
+    history as of now.
     """
 
     __slots__ = ("chain", "deadline", "guards", "owner", "stop", "view", "wall")
@@ -168,9 +187,20 @@ class Gate:
 
 
 class Scope:
-    """The variables of one loop or workflow, under its own name; a child never changes its parent's."""
+    """The variables of one loop or workflow, under its own name; a child never changes its
+    parent's."""
 
-    __slots__ = ("current", "history", "initial", "name", "number", "outputs", "parent", "results")
+    __slots__ = (
+        "current",
+        "history",
+        "initial",
+        "name",
+        "number",
+        "outputs",
+        "parent",
+        "results",
+        "variables",
+    )
 
     def __init__(self, name: str, initial: Json, parent: Scope | None) -> None:
         self.name = name
@@ -181,3 +211,4 @@ class Scope:
         self.history = History()
         self.outputs: dict[str, Json] = {}
         self.results: dict[str, Result] = {}
+        self.variables: dict[str, Json] | None = None  # of a document: nothing beyond is seen

@@ -23,13 +23,22 @@ __all__ = ["FunctionStep", "as_step", "digest_of", "step"]
 class FunctionStep:
     """A Python function as a leaf step.
 
-    `reserve` is the worst case that one call may cost, or a function of the input that says so. `idempotent` says that
-    it may run twice when the process dies under it (the default for functions; see Context.idempotency_key).
+    `reserve` is the worst case that one call may cost, or a function of the input that says so.
+    `idempotent` says that it may run twice when the process dies under it (the default for
+    functions; see Context.idempotency_key).
     """
 
     effect = True
     required = False
-    __slots__ = ("_fingerprint", "act", "function", "idempotent", "name", "reserve", "wants_context")
+    __slots__ = (
+        "_fingerprint",
+        "act",
+        "function",
+        "idempotent",
+        "name",
+        "reserve",
+        "wants_context",
+    )
 
     def __init__(
         self,
@@ -76,7 +85,9 @@ def _parameters(function: Callable[..., Any]) -> int:
     ]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return max(1, len(fixed))
-    if not fixed and any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters):
+    if not fixed and any(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters
+    ):
         return 1
     if len(fixed) > 2:
         name = getattr(function, "__name__", function)
@@ -86,17 +97,19 @@ def _parameters(function: Callable[..., Any]) -> int:
     return len(fixed)
 
 
-def _caller(function: Callable[..., Any], count: int, inline: bool) -> Callable[..., Awaitable[Any]]:
+def _caller(
+    function: Callable[..., Any], count: int, inline: bool
+) -> Callable[..., Awaitable[Any]]:
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
     if isinstance(function, functools.partial):
         is_async = inspect.iscoroutinefunction(function.func)
     if count >= 2:
-        given = lambda value, ctx: (value, ctx)  # noqa: E731
+        given = lambda value, ctx: (value, ctx)
     elif count == 1:
-        given = lambda value, ctx: (value,)  # noqa: E731
+        given = lambda value, ctx: (value,)
     else:
-        given = lambda value, ctx: ()  # noqa: E731
+        given = lambda value, ctx: ()
     if is_async and count == 1:
         return lambda value, ctx: function(value)
     if is_async:
@@ -128,7 +141,9 @@ def _source_digest(function: Callable[..., Any]) -> str:
 def _code_digest(code: Any) -> str:
     # Bytecode rather than source: there is always some, and a comment is no change.
     consts = [
-        _code_digest(c) if hasattr(c, "co_code") else repr(sorted(c, key=repr) if isinstance(c, frozenset) else c)
+        _code_digest(c)
+        if hasattr(c, "co_code")
+        else repr(sorted(c, key=repr) if isinstance(c, frozenset) else c)
         for c in code.co_consts
     ]
     return digest_of(code.co_code.hex(), repr(code.co_names), *consts)
@@ -160,8 +175,8 @@ def step(
 ) -> Any:
     """Make a function a step, as a decorator or a call.
 
-    `reserve` is the worst case of one call, for budgets. `inline` calls a plain function on the event loop itself: for
-    those that return at once, as it saves the thread but cannot be cut off.
+    `reserve` is the worst case of one call, for budgets. `inline` calls a plain function on the
+    event loop itself: for those that return at once, as it saves the thread but cannot be cut off.
     """
 
     def made(inner: Callable[..., Any]) -> FunctionStep:

@@ -1,6 +1,7 @@
 """Plain functions beside the event loop: daemon threads that a deadline can leave behind.
 
-The standard pool is not used: its few workers are joined at exit, so one function that hangs would hold the process.
+The standard pool is not used: its few workers are joined at exit, so one function that hangs would
+hold the process.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _room = threading.BoundedSemaphore(AT_ONCE)  # a bound on threads of the process
 async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
     """Call a plain function in a thread of its own and return its value or raise its error.
 
-    A cancelled caller stops waiting at once; the thread ends by itself and what it returns is dropped.
+    A cancelled caller stops waiting at once; the thread ends by itself and what it returns is
+    dropped.
     """
     while not _room.acquire(blocking=False):
         await asyncio.sleep(0.005)

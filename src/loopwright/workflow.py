@@ -22,9 +22,10 @@ __all__ = ["Workflow"]
 class Workflow(Composite):
     """Named steps with dependencies, run as one step.
 
-    A step without `needs` is given the workflow's input, one with a single need that step's output, one with several an
-    object of their outputs by name. Steps run in written order, moved later by their needs, `at_once` at a time (default
-    1: nothing is concurrent unless you say so). The output is that of the step named by `output`, else of the last one.
+    A step without `needs` is given the workflow's input, one with a single need that step's output,
+    one with several an object of their outputs by name. Steps run in written order, moved later by
+    their needs, `at_once` at a time (default 1: nothing is concurrent unless you say so). The
+    output is that of the step named by `output`, else of the last one.
 
     Raises:
         ConfigurationError: for an unknown need or a circle, naming it.
@@ -72,7 +73,13 @@ class Workflow(Composite):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run its steps to the end, or to the first that fails."""
-        scope = Scope(self.name, value, ctx.scope)
+        return await self.inside(self._scope(value, ctx.scope), value, ctx)
+
+    def _scope(self, value: Json, outer: Scope | None) -> Scope:
+        return Scope(self.name, value, outer)
+
+    async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
+        """Run its steps with their variables in `scope`."""
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
         ended: dict[str, Result] = {}
         try:

@@ -34,10 +34,12 @@ class Condition(ABC):
         return AllOf((self, other))
 
     def __bool__(self) -> bool:
-        raise TypeError("a condition has no truth value; combine conditions with | and &, not with or and and")
+        raise TypeError(
+            "a condition has no truth value; combine conditions with | and &, not with or and and"
+        )
 
     def __str__(self) -> str:
-        fields = dataclasses.fields(cast(Any, self))
+        fields = dataclasses.fields(cast("Any", self))
         shown = (
             (f.name, getattr(self, f.name))
             for f in fields
@@ -48,7 +50,7 @@ class Condition(ABC):
     def to_json(self) -> Json:
         """Return it as `{tag: {field: value}}`, without the fields that have their default."""
         data = {}
-        for item in dataclasses.fields(cast(Any, self)):
+        for item in dataclasses.fields(cast("Any", self)):
             value = getattr(self, item.name)
             if item.default is dataclasses.MISSING or value != item.default:
                 data[item.name] = list(value) if isinstance(value, tuple) else value
@@ -87,7 +89,8 @@ def condition(kind: _Kind) -> _Kind:
 def from_json(data: Json) -> Condition:
     """Return the condition that `to_json` wrote, or that a document spells in short.
 
-    Shapes: `{tag: {field: value}}`, `{tag: value}` for the first field, `tag` alone, and a list, which is an "or".
+    Shapes: `{tag: {field: value}}`, `{tag: value}` for the first field, `tag` alone, and a list,
+    which is an "or".
 
     Raises:
         ConfigurationError: naming the unknown tag or field and the nearest valid one.
@@ -110,7 +113,7 @@ def from_json(data: Json) -> Condition:
 
 
 def _build(tag: str, kind: type[Condition], value: Json) -> Condition:
-    fields = {f.name: f for f in dataclasses.fields(cast(Any, kind))}
+    fields = {f.name: f for f in dataclasses.fields(cast("Any", kind))}
     if not isinstance(value, Mapping):
         value = {} if value is None else {next(iter(fields), "value"): value}
     for name in value:
@@ -153,7 +156,8 @@ class _Combined(Condition):
 
 
 def prefer(stops: Iterable[Stop]) -> Stop | None:
-    """Return the stop to report of those that held together: by rank, with the others under `also`."""
+    """Return the stop to report of those that held together: by rank, with the others under
+    `also`."""
     found = sorted(stops, key=lambda stop: stop.reason.rank)
     if len(found) < 2:
         return found[0] if found else None

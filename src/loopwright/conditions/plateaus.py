@@ -35,7 +35,9 @@ class NoImprovement(Condition):
             return None
         best = history.best
         shown = f" than {best.score:g}" if best is not None and best.score is not None else ""
-        return Stop(Reason.NO_IMPROVEMENT, f"{self.patience} iterations without a better score{shown}")
+        return Stop(
+            Reason.NO_IMPROVEMENT, f"{self.patience} iterations without a better score{shown}"
+        )
 
 
 @condition
@@ -67,7 +69,9 @@ class RepeatedOutput(Condition):
         if period == 1 and not self._inputs_differ(history):
             period = 0
         best = history.best
-        if not period or (best is not None and best.score is not None and best.number > count - period):
+        if not period or (
+            best is not None and best.score is not None and best.number > count - period
+        ):
             return None
         what = "output repeats" if period == 1 else f"outputs repeat in a cycle of {period}"
         return Stop(Reason.REPEATED_OUTPUT, f"the {what}, seen twice")

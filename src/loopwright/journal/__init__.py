@@ -3,8 +3,8 @@
 Rules:
 
 1. Effects are keyed by *path* (`refine/2/execute`); a finished one is never performed again.
-2. `append` orders, `sync` makes durable. Nothing acts on the world before its "started" entry is durable; the "finished"
-   of one effect and the "started" of the next share a commit.
+2. `append` orders, `sync` makes durable. Nothing acts on the world before its "started" entry is
+   durable; the "finished" of one effect and the "started" of the next share a commit.
 3. One owner writes a run: a lease with an epoch, checked with every write.
 4. Entries are set aside by `rewind`, never deleted.
 """

@@ -12,9 +12,10 @@ from ..records import NOTHING, Failure, Iteration, Usage
 class Entry:
     """One thing that happened in a run.
 
-    Kinds: `started` (an effect's intent, with what is `reserved`), `finished` (its value or error), `iteration` (a round's
-    record), `ended` (a loop, or with an empty path the run), `suspended`, `answered`, `rewound`, `accepted`.
-    `at` and `seconds` are active seconds of the run; `seq` is its number in the run, from 1.
+    Kinds: `started` (an effect's intent, with what is `reserved`), `finished` (its value or error),
+    `iteration` (a round's record), `ended` (a loop, or with an empty path the run), `suspended`,
+    `answered`, `rewound`, `accepted`. `at` and `seconds` are active seconds of the run; `seq` is
+    its number in the run, from 1.
     """
 
     __slots__ = (

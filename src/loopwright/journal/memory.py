@@ -63,7 +63,9 @@ class MemoryJournal:
         for run in self._runs.values():
             run.owner = None
 
-    async def open(self, info: RunInfo, *, resume: bool = False, takeover: bool = False) -> MemoryLog:
+    async def open(
+        self, info: RunInfo, *, resume: bool = False, takeover: bool = False
+    ) -> MemoryLog:
         """Open a run for writing; see Journal.open."""
         run = self._runs.get(info.run_id)
         if run is None:

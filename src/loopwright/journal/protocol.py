@@ -16,9 +16,10 @@ from .entries import Entry
 class RunInfo:
     """The row of a run: what it is and how far it is.
 
-    `created` and `updated` are wall-clock seconds since the epoch, `active` the seconds it was alive. `source` says how to
-    load it again (document, settings), as the command line needs it to resume. `status` is `running`, `interrupted`
-    (its process is gone or was asked to stop; resume it) or a Status.
+    `created` and `updated` are wall-clock seconds since the epoch, `active` the seconds it was
+    alive. `source` says how to load it again (document, settings), as the command line needs it to
+    resume. `status` is `running`, `interrupted` (its process is gone or was asked to stop; resume
+    it) or a Status.
     """
 
     run_id: str
@@ -120,7 +121,8 @@ class Journal(Protocol):
     async def iterations(
         self, run_id: str, *, loop: str = "", offset: int = 0, limit: int = 100
     ) -> list[tuple[str, Iteration]]:
-        """Return (loop path, iteration) pairs of a run by page; of one loop if its path is given."""
+        """Return (loop path, iteration) pairs of a run by page; of one loop if its path is
+        given."""
 
     async def cancel(self, run_id: str) -> bool:
         """Ask the owner of a run to cancel it; False if nobody owns it now."""
@@ -136,4 +138,6 @@ def missing_run(run_id: str, matches: int = 0) -> RunNotFound:
     """Return the error for an id that names no run, or several."""
     if matches:
         return RunNotFound(f"{run_id!r} begins the ids of {matches} runs; give more of it")
-    return RunNotFound(f"there is no run {run_id!r} in this journal; list them with: loopwright runs")
+    return RunNotFound(
+        f"there is no run {run_id!r} in this journal; list them with: loopwright runs"
+    )

@@ -1,4 +1,5 @@
-"""What was recorded: usage, evaluations, iterations, histories, reasons and results; frozen values all."""
+"""What was recorded: usage, evaluations, iterations, histories, reasons and results; frozen values
+all."""
 
 from .evaluation import Criterion, Evaluation, as_evaluation
 from .history import Failure, History, Iteration

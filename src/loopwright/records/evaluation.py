@@ -101,8 +101,9 @@ _FIELDS = ("score", "passed", "feedback", "improvements", "criteria", "votes", "
 def as_evaluation(value: Any) -> Evaluation:
     """Return what an evaluator gave as an `Evaluation`.
 
-    Shapes: an Evaluation; None (nothing to say); True or False (a verdict); a number (a score); an object with the
-    fields of Evaluation, where `confidence` is read as `score` as in the loop controller of the seed.
+    Shapes: an Evaluation; None (nothing to say); True or False (a verdict); a number (a score); an
+    object with the fields of Evaluation, where `confidence` is read as `score` as in the loop
+    controller of the seed.
 
     Raises:
         EvaluationError: naming the field that cannot be read.

@@ -1,7 +1,7 @@
 """Iterations and the history that conditions see.
 
-`History` is a window on an append-only list: taking one costs nothing, and an earlier history stays a prefix of each
-later one.
+`History` is a window on an append-only list: taking one costs nothing, and an earlier history stays
+a prefix of each later one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .usage import NOTHING, Usage
 class Failure:
     """Why an iteration has no verdict: the stage that failed, a kind to act on, a sentence to read.
 
-    A worker's failure (stage adapt or execute), a check's and a judge's (stage evaluate) stay three different facts.
+    A worker's failure (stage adapt or execute), a check's and a judge's (stage evaluate) stay three
+    different facts.
     """
 
     stage: str
@@ -50,7 +51,8 @@ class Failure:
 class Iteration:
     """One execute and evaluate of a loop's body, numbered from 1, failed or not.
 
-    `seconds` is how long the round took, `interrupted` that a guard cut it short, `truncated` that its output is not whole.
+    `seconds` is how long the round took, `interrupted` that a guard cut it short, `truncated` that
+    its output is not whole.
     """
 
     number: int
@@ -97,7 +99,8 @@ class Iteration:
 
     @property
     def feedback(self) -> str:
-        """What the next round is told: the error of a failed round, else the evaluator's feedback."""
+        """What the next round is told: the error of a failed round, else the evaluator's
+        feedback."""
         if self.error is not None:
             return self.error.message
         return self.evaluation.feedback if self.evaluation is not None else ""
@@ -109,7 +112,8 @@ class Iteration:
 
     @property
     def eligible(self) -> bool:
-        """Whether its output may be the best or the last: not failed, cut short, truncated or undecided."""
+        """Whether its output may be the best or the last: not failed, cut short, truncated or
+        undecided."""
         if self.error is not None or self.interrupted or self.truncated:
             return False
         return self.evaluation is None or not self.evaluation.undecided
@@ -160,7 +164,8 @@ class Iteration:
 class _Rounds:
     """The shared, append-only columns behind histories: a decision looks up, it never recomputes.
 
-    A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided in a row).
+    A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided
+    in a row).
     """
 
     __slots__ = ("crests", "items", "labels", "marks", "peaks", "scores")
@@ -215,8 +220,8 @@ _new = object.__new__
 class History(Sequence[Iteration]):
     """The iterations so far, and all that a condition may see.
 
-    `elapsed` is the loop's active seconds, `usage` what it spent, `now` the wall clock (seconds since the epoch); the
-    three are recorded with each decision.
+    `elapsed` is the loop's active seconds, `usage` what it spent, `now` the wall clock (seconds
+    since the epoch); the three are recorded with each decision.
 
     >>> history = History([Iteration(1, evaluation=Evaluation(0.4)), Iteration(2, evaluation=Evaluation(0.9))])
     >>> len(history), history.best.number, history.scores
@@ -296,7 +301,8 @@ class History(Sequence[Iteration]):
 
     @property
     def best(self) -> Iteration | None:
-        """The eligible iteration with the highest score, the earliest on ties; without scores, the latest one."""
+        """The eligible iteration with the highest score, the earliest on ties; without scores, the
+        latest one."""
         if not self._length:
             return None
         index = self._rounds.marks[self._length][0]
@@ -317,7 +323,8 @@ class History(Sequence[Iteration]):
         return self._rounds.marks[self._length][1]
 
     def stalled(self, count: int, min_delta: float) -> bool:
-        """Whether the last `count` valid scores all failed to beat the best before them by more than `min_delta`."""
+        """Whether the last `count` valid scores all failed to beat the best before them by more
+        than `min_delta`."""
         end = self._count
         if end < count:
             return False

@@ -78,7 +78,8 @@ _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A condition's verdict that a loop should end: the closed reason and a sentence with the figures."""
+    """A condition's verdict that a loop should end: the closed reason and a sentence with the
+    figures."""
 
     reason: Reason
     detail: str = ""

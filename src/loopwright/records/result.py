@@ -16,7 +16,8 @@ from .usage import NOTHING, Usage
 class Result:
     """How a run, or a loop inside it, ended and what it produced.
 
-    `loops` maps the name of each loop that ran to its own result, `steps` the name of each workflow step to its output.
+    `loops` maps the name of each loop that ran to its own result, `steps` the name of each workflow
+    step to its output.
     """
 
     status: Status

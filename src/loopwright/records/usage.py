@@ -14,8 +14,9 @@ from ..codec import Json
 class Usage:
     """What was spent: calls, tokens and US dollars.
 
-    Dollars are kept to a picodollar, so that sums do not depend on their order. `unpriced` counts calls whose price
-    nobody knows (they add 0 to `usd`), `estimated` calls whose tokens were counted here because the reply did not say.
+    Dollars are kept to a picodollar, so that sums do not depend on their order. `unpriced` counts
+    calls whose price nobody knows (they add 0 to `usd`), `estimated` calls whose tokens were
+    counted here because the reply did not say.
     """
 
     calls: int = 0

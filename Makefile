@@ -1,0 +1,41 @@
+# Two commands on a fresh machine: make demo, make test. Each creates what it needs.
+PYTHON ?= python3
+UV := .venv/bin/uv
+RUN := .venv/bin
+
+.PHONY: install demo test check fix bench torture clean
+
+.venv/bin/uv:
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet uv
+
+.venv/.synced: pyproject.toml uv.lock | .venv/bin/uv
+	$(UV) sync --quiet --frozen --inexact
+	@touch $@
+
+install: .venv/.synced
+
+demo: install
+	@$(RUN)/python examples/demo.py
+
+check: install
+	$(RUN)/ruff check src tests examples benchmarks
+	$(RUN)/ruff format --check src tests examples benchmarks
+	$(RUN)/mypy src
+	$(RUN)/lint-imports
+
+test: check
+	$(RUN)/pytest
+
+fix: install
+	$(RUN)/ruff format src tests examples benchmarks
+	$(RUN)/ruff check --fix src tests examples benchmarks
+
+bench: install
+	$(RUN)/python -m benchmarks
+
+torture: install
+	$(RUN)/python tests/crash/torture.py
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,295 @@
+"""A native document to the objects that Python users write: workflow and steps.
+
+Nothing runs here and no token is paid for: names, needs, circles, templates, functions, conditions and bounds are
+checked, and everything wrong is reported at once, each with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..composites import fallback, limited, parallel, retrying
+from ..errors import ConfigurationError, Problem, nearest
+from ..step import FunctionStep
+from ..templates import TemplateError, compile_expression
+from ..tools.shell import shell
+from ..workflow import Workflow
+from . import functions
+from .loops import compile_loop
+from .native import Action, Document, StepSpec
+from .source import Source
+from .steps import Called, DocumentWorkflow, SetStep, Tolerant, When, prepared
+from .variables import FIXED, Filled, fill, rendered
+
+if TYPE_CHECKING:
+    from .loading import Project
+
+__all__ = ["Compiler", "compile_document"]
+
+Path_ = tuple[str | int, ...]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The compilation of one document: where it is, what it may name, and what was found wrong.
+
+    `known` are the names that templates may use; `execute` imports functions, without it they are only looked up.
+    """
+
+    source: Source
+    folder: Path
+    project: Project
+    known: frozenset[str] = frozenset()
+    problems: list[Problem] = field(default_factory=list)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def problem(self, path: Path_, message: str, *, key: bool = False) -> None:
+        """Report something wrong at a place."""
+        self.problems.append(self.source.problem(path, message, key=key))
+
+    def knowing(self, names: Iterable[str]) -> Compiler:
+        """Return the compilation of a part that may use more names."""
+        return replace(self, known=self.known | frozenset(names))
+
+    def attempt(self, path: Path_, make: Callable[[], _T]) -> _T | None:
+        """Return what `make` makes, or report why it cannot."""
+        try:
+            return make()
+        except (ConfigurationError, TemplateError) as error:
+            self.problem(path, str(error))
+            return None
+
+    def filled(self, path: Path_, value: Any) -> Filled:
+        """Compile a value with templates; unknown names are problems."""
+        try:
+            found = fill(value)
+        except TemplateError as error:
+            self.problem(path, f"template: {error}")
+            return Filled(value, lambda _: value, frozenset())
+        self.names(path, found.names)
+        return found
+
+    def names(self, path: Path_, names: Iterable[str]) -> None:
+        """Report names that no step, variable or input supplies."""
+        allowed = self.known | FIXED
+        for name in sorted(set(names) - allowed):
+            self.problem(path, f"template: nothing supplies {name!r}{nearest(name, allowed)}")
+
+    def function(self, path: Path_, reference: str) -> Any:
+        """Return the function that a reference names, or None with a problem."""
+        def find() -> Any:
+            functions.looked_up(reference, self.folder)
+            if self.project.execute:
+                return functions.function(reference, self.folder)
+            return _unimported
+        return self.attempt(path, find)
+
+    # Steps.
+
+    def action(self, spec: Action, name: str, path: Path_) -> Any:
+        """Compile what a step does, with its limits and its way to fail."""
+        make = getattr(self, f"_{spec.kind}")
+        step = make(spec, name, (*path, spec.kind), path)
+        if step is None:
+            return None
+        if "input" in spec.model_fields_set:
+            step = prepared(step, self.filled((*path, "input"), spec.input))
+        if spec.timeout is not None:
+            step = limited(step, spec.timeout)
+        if spec.on_failure == "retry":
+            step = retrying(step, attempts=spec.max_retries + 1, delay=spec.retry_delay)
+        elif spec.on_failure == "continue":
+            step = Tolerant(name, step)
+        return step
+
+    def _python(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        assert spec.python is not None
+        found = self.function(path, spec.python)
+        if found is None or hasattr(found, "effect"):
+            return found
+        idempotent = True if spec.idempotent is None else spec.idempotent
+        return self.attempt(path, lambda: FunctionStep(found, name=name, idempotent=idempotent))
+
+    def _shell(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
+        command = spec.shell
+        texts = [command] if isinstance(command, str) else list(command or ())
+        for i, text in enumerate(texts):
+            if "{{" in text or "{%" in text:
+                place = path if isinstance(command, str) else (*path, i)
+                self.problem(
+                    place,
+                    "a template inside command text would let a value become a command; "
+                    "pass values by env or stdin",
+                )
+                return None
+        env = {k: self.value((*at, "env", k), v) for k, v in spec.env.items()}
+        stdin = None if spec.stdin is None else self.value((*at, "stdin"), spec.stdin)
+        cwd = self.project.inside(self.folder, spec.cwd or ".", self, (*at, "cwd"))
+        if spec.output not in (None, "text", "json", "result"):
+            self.problem((*at, "output"), f"{spec.output!r} is none of text, json, result")
+            return None
+        return self.attempt(
+            path,
+            lambda: shell(
+                command, name=name, env=env, stdin=stdin, cwd=cwd, output=spec.output or "text",
+                idempotent=bool(spec.idempotent), allow_exit=tuple(spec.allow_exit),
+            ),  # fmt: skip
+        )
+
+    def value(self, path: Path_, text: Any) -> Any:
+        """Compile a templated value to a function of (value, ctx), as commands take them."""
+        found = self.filled(path, text)
+        if not found.names and found.source == text and "{" not in str(text):
+            return text
+        return _Value(found)
+
+    def _workflow(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
+        assert spec.workflow is not None
+        given = self.filled((*at, "with"), spec.with_ or {})
+        child = self.project.child(self, spec.workflow, path, frozenset(spec.with_ or {}))
+        return None if child is None else Called(name, child, given)
+
+    def _loop(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        assert spec.loop is not None
+        return compile_loop(self, spec.loop, name, path)
+
+    def _steps(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        made = self.steps(spec.steps or [], path)
+        if not made:
+            return None
+        needs = self.needs(spec.steps or [], path)
+        return self.attempt(path, lambda: Workflow(name, made, needs=needs))
+
+    def _parallel(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        made = self.steps(spec.parallel or [], path, ordered=False)
+        return parallel(*made.values(), name=name) if made else None
+
+    def _fallback(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        made = self.steps(spec.fallback or [], path, ordered=False)
+        return fallback(*made.values(), name=name) if made else None
+
+    def _prompt(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
+        from .prompting import compile_prompt
+
+        return compile_prompt(self, spec, name, at)
+
+    def _set(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        return SetStep(name, self.filled(path, spec.set))
+
+    def steps(
+        self, specs: list[StepSpec], path: Path_, *, ordered: bool = True
+    ) -> dict[str, Any]:
+        """Compile named steps; each may use the names of those that come before it."""
+        made: dict[str, Any] = {}
+        seen: dict[str, int] = {}
+        order = _order(specs) if ordered else list(range(len(specs)))
+        compiler = self
+        for i in order:
+            spec = specs[i]
+            here = (*path, i)
+            if spec.name in seen:
+                first = self.source.position((*path, seen[spec.name], "name"))[0]
+                self.problem((*here, "name"), f"{spec.name!r} is already a step, on line {first}")
+                continue
+            seen[spec.name] = i
+            self._later(compiler, specs, spec, here)
+            step = compiler.action(spec, spec.name, here)
+            if step is not None and spec.if_ is not None:
+                step = compiler.when(step, spec, here)
+            if step is not None:
+                if spec.required and not step.required:
+                    step = _required(step)
+                made[spec.name] = step
+            if ordered:
+                compiler = compiler.knowing([spec.name])
+        return {spec.name: made[spec.name] for spec in specs if spec.name in made}
+
+    def _later(
+        self, compiler: Compiler, specs: list[StepSpec], spec: StepSpec, here: Path_
+    ) -> None:
+        names = {other.name for other in specs}
+        for i, need in enumerate(spec.needs):
+            if need not in names:
+                hint = nearest(need, names - {spec.name})
+                self.problem((*here, "needs", i), f"there is no step {need!r}{hint}")
+
+    def when(self, step: Any, spec: StepSpec, here: Path_) -> Any:
+        """Compile `if:` around a step."""
+        text = (spec.if_ or "").strip()
+        if text.startswith("{{") and text.endswith("}}"):
+            text = text[2:-2].strip()
+        found = self.attempt((*here, "if"), lambda: compile_expression(text))
+        if found is None:
+            return step
+        self.names((*here, "if"), found.names)
+        return When(spec.name, step, found, text)
+
+    def needs(self, specs: list[StepSpec], path: Path_) -> dict[str, list[str]]:
+        """Return what each step needs, without what was already reported."""
+        names = {spec.name for spec in specs}
+        return {spec.name: [n for n in spec.needs if n in names] for spec in specs}
+
+
+class _Value:
+    """A templated value of a command: called with (value, ctx)."""
+
+    def __init__(self, part: Filled) -> None:
+        self.part = part
+        self.source = part.source
+
+    def __call__(self, value: Any, ctx: Any) -> Any:
+        return rendered(self.part, ctx, value)
+
+
+def _unimported(value: Any) -> Any:
+    raise AssertionError("a document loaded for checking is not run")
+
+
+def _required(step: Any) -> Any:
+    from ..loop import Loop
+
+    return replace(step, required=True) if isinstance(step, Loop) else step
+
+
+def _order(specs: list[StepSpec]) -> list[int]:
+    """Return the order in which steps can run: as written, moved later by needs; a circle stays as written."""
+    done: set[str] = set()
+    names = {spec.name for spec in specs}
+    left = list(range(len(specs)))
+    order: list[int] = []
+    while left:
+        ready = next((i for i in left if all(n in done or n not in names for n in specs[i].needs)), left[0])
+        order.append(ready)
+        done.add(specs[ready].name)
+        left.remove(ready)
+    return order
+
+
+def compile_document(
+    document: Document, compiler: Compiler, given: frozenset[str]
+) -> DocumentWorkflow | None:
+    """Compile a document for a caller that supplies the names in `given`; None if problems were found."""
+    inner = compiler.knowing(given)
+    made = inner.steps(document.steps, ("steps",))
+    names = {spec.name for spec in document.steps}
+    if document.output is not None and document.output not in names:
+        compiler.problem(
+            ("output",), f"there is no step {document.output!r}{nearest(document.output, names)}"
+        )
+    if compiler.problems or not made:
+        return None
+    return compiler.attempt(
+        ("steps",),
+        lambda: DocumentWorkflow(
+            document.name,
+            made,
+            env=document.env,
+            needs=inner.needs(document.steps, ("steps",)),
+            at_once=document.at_once,
+            output=document.output or "",
+        ),
+    )

@@ -1,0 +1,125 @@
+"""`package.module:function` in documents: found without running it, imported when the run begins."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigurationError, nearest
+
+__all__ = ["imported", "looked_up"]
+
+
+def looked_up(reference: str, folder: Path) -> None:
+    """Check that a reference names something, by reading the module's source and not by running it.
+
+    Raises:
+        ConfigurationError: naming what is missing and the nearest name.
+    """
+    module, name = _split(reference)
+    source = _source_file(module, folder)
+    if source is None:
+        return  # a compiled or built-in module: importing it will tell
+    try:
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{reference!r}: {source.name} cannot be read: {error}") from error
+    names = {n for node in tree.body for n in _defined(node)}
+    first = name.split(".")[0]
+    if first not in names and "*" not in names:
+        raise ConfigurationError(
+            f"{reference!r}: {source.name} has no {first!r}{nearest(first, names)}"
+        )
+
+
+def imported(reference: str, folder: Path) -> Any:
+    """Import what a reference names; modules beside the document are found first.
+
+    Raises:
+        ConfigurationError: naming what is missing or what went wrong in the module.
+    """
+    module, name = _split(reference)
+    sys.path.insert(0, str(folder))
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:  # whatever a user's module does while it loads
+        raise ConfigurationError(
+            f"{reference!r}: importing {module} failed: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        sys.path.remove(str(folder))
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ConfigurationError(
+                f"{reference!r}: {module} has no {part!r}{nearest(part, dir(found))}"
+            )
+        found = getattr(found, part)
+    return found
+
+
+def function(reference: str, folder: Path) -> Callable[..., Any]:
+    """Import a reference that must be callable, or a step.
+
+    Raises:
+        ConfigurationError: if it is neither.
+    """
+    found = imported(reference, folder)
+    if not callable(found) and not hasattr(found, "effect"):
+        raise ConfigurationError(f"{reference!r} is a {type(found).__name__}; name a function")
+    return found  # type: ignore[no-any-return]
+
+
+def _split(reference: str) -> tuple[str, str]:
+    module, _, name = reference.partition(":")
+    parts = [*module.split("."), *name.split(".")]
+    if not module or not name or not all(part.isidentifier() for part in parts):
+        raise ConfigurationError(
+            f"{reference!r} names no function; write package.module:function"
+        )
+    return module, name
+
+
+def _source_file(module: str, folder: Path) -> Path | None:
+    base = folder.joinpath(*module.split("."))
+    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    top = module.split(".")[0]
+    try:
+        # Only the top package is asked for: finding a submodule would run its parents.
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        raise ConfigurationError(
+            f"there is no module {module!r} beside the document or installed"
+        )
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    root = Path(spec.origin)
+    if top == module:
+        return root
+    base = root.parent.joinpath(*module.split(".")[1:])
+    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name for alias in node.names}
+    if isinstance(node, ast.Assign):
+        return {n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return {node.target.id}
+    if isinstance(node, ast.If | ast.Try | ast.With):
+        return {n for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt) for n in _defined(child)}
+    return set()

@@ -1,0 +1,311 @@
+"""The edge to the YAML parser: what may reach it, and what is said when it complains.
+
+1. A text is at most `MAX_BYTES` long, UTF-8, and holds no control characters: `decode` sees to it.
+2. Nothing is built from a text that nests deeper than `MAX_DEPTH`, or that its aliases blow up to
+   more than `MAX_NODES` values or `MAX_CHARACTERS` of text: `source` counts as it reads. The
+   parser is asked for events only, one at a time, and left where a limit is passed; its own
+   composer recurses in C, and 40,000 nested brackets crash the process.
+3. A parser's complaint becomes one sentence with a place and, where the mistake is a known one,
+   the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn
+
+import yaml
+
+from loopwright.errors import DocumentError, Problem
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_CHARACTERS",
+    "MAX_DEPTH",
+    "MAX_NODES",
+    "MAX_PROBLEMS",
+    "TOO_LARGE",
+    "Place",
+    "UnreadableError",
+    "decode",
+    "events",
+    "place_of",
+    "split_lines",
+    "template_complaint",
+]
+
+MAX_BYTES = 1 << 20
+MAX_CHARACTERS = 4 << 20
+MAX_DEPTH = 64
+MAX_NODES = 100_000
+MAX_PROBLEMS = 100
+TOO_LARGE = (
+    f"the document is more than {MAX_NODES:,} values or {MAX_CHARACTERS >> 20} MiB "
+    "once its aliases are written out; split it, or use fewer aliases"
+)
+
+# The part of a line that is looked at for a remedy: the patterns below are not linear.
+_LONG = 500
+# An unquoted {{ or {% where a value begins.
+_TEMPLATE = re.compile(r"""[^"'#]*?(?:^\s*|[:\-,]\s+|\[)(?=\{[{%])""")
+# The value of such a key is not repeated in a message.
+_SECRET = re.compile("key|token|secret|passw|credential", re.IGNORECASE)
+# What YAML calls a line break; an editor may not count the last three.
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_TAG_DIRECTIVE = re.compile("(?:\\A|(?<=[\r\n\x85\u2028\u2029]))%TAG")
+_JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\.", re.DOTALL)
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+Place = tuple[int, int]
+
+
+class UnreadableError(ValueError):
+    """The parser gave up at `place`, line and column from 1; the text says why."""
+
+    def __init__(self, place: Place, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def place_of(mark: yaml.error.Mark | Any) -> Place:
+    """Return line and column of a parser's mark, from 1; the beginning where there is none."""
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text as YAML counts them, without their ends."""
+    return _BREAK.split(text)
+
+
+def decode(text: str | bytes, file: str) -> str:
+    """Return the text of a document, fit for the parser; raises DocumentError if it cannot be.
+
+    A byte order mark is dropped. Surrogate pairs in the strings of a JSON document, which YAML
+    does not know, are rewritten without moving what follows them.
+    """
+    if len(text) > MAX_BYTES or (isinstance(text, str) and _utf8_length(text) > MAX_BYTES):
+        message = f"the document is larger than {MAX_BYTES >> 20} MiB"
+        _refuse(file, (1, 1), f"{message}; split it, or keep large texts in files of their own")
+    if isinstance(text, bytes):
+        text = _from_utf8(text, file)
+    text = text.removeprefix("\ufeff")
+    if found := _UNPRINTABLE.search(text):
+        _refuse(
+            file,
+            _place(text, found.start()),
+            f"character U+{ord(found[0]):04X} cannot stand in a document; remove it, "
+            'or write it as an escape such as "\\x1b" in double quotes',
+        )
+    # The C parser compares each tag directive with all before it: 1 MiB of them takes 12 seconds.
+    if found := _TAG_DIRECTIVE.search(text):
+        place = _place(text, found.start())
+        _refuse(file, place, "%TAG directives are not allowed; remove the line")
+    return _join_pairs(text) if text.lstrip()[:1] in ("{", "[") else text
+
+
+def _utf8_length(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _from_utf8(data: bytes, file: str) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        _refuse(file, (1, 1), "the document is UTF-16; save it as UTF-8")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        place = _place(data[: error.start].decode(), error.start)
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8; save the document as UTF-8"
+        _refuse(file, place, message)
+
+
+def _place(text: str, index: int) -> Place:
+    before = split_lines(text[:index])
+    return len(before), len(before[-1]) + 1
+
+
+def _refuse(file: str, place: Place, message: str) -> NoReturn:
+    raise DocumentError([Problem(file, *place, "", message)])
+
+
+def _join_pairs(text: str) -> str:
+    def joined(pair: re.Match[str]) -> str:
+        if pair[1] is None:
+            return pair[0]
+        point = 0x10000 + ((int(pair[1], 16) & 0x3FF) << 10 | int(pair[2], 16) & 0x3FF)
+        return f"\\U{point:08x}"
+
+    def padded(string: re.Match[str]) -> str:
+        return _PAIR.sub(joined, string[0]).ljust(len(string[0]))
+
+    return _JSON_STRING.sub(padded, text)
+
+
+def template_complaint(line: str, column: int) -> str:
+    """Return what to say of an unquoted `{{` or `{%` at a column, which YAML reads as a mapping."""
+    opening = line[column - 1 : column + 1]
+    return f"{opening!r} without quotes begins a mapping; {_quoted(line, column)}"
+
+
+class _Spot(NamedTuple):
+    """Where a parser complained: the line and place of the problem, and those of its context."""
+
+    line: str
+    place: Place
+    start_line: str
+    start: Place
+    last: yaml.Event | None
+
+
+_Remedy = Callable[[_Spot], tuple[Place, str]]
+
+
+def events(text: str, lines: list[str]) -> Iterator[yaml.Event]:
+    """Yield the parser's events; raises UnreadableError, with the remedy, where it gives up."""
+    last: yaml.Event | None = None
+    try:
+        for last in yaml.parse(text, Loader=_LOADER):
+            yield last
+    except yaml.MarkedYAMLError as error:
+        raise UnreadableError(*_explain(error, _spot(error, lines, last))) from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # Bytes that a tag spells in %-escapes need not be text; in pure Python, nor need escapes.
+        place = place_of(last.end_mark if last else None)
+        raise UnreadableError(place, "not valid YAML: what follows is not text") from error
+
+
+def _explain(error: yaml.MarkedYAMLError, spot: _Spot) -> tuple[Place, str]:
+    lines = [(spot.line, spot.place)]
+    if "flow" in (error.context or ""):
+        lines.append((spot.start_line, spot.start))
+    for line, (row, _) in lines:
+        if found := _TEMPLATE.match(line[:_LONG]):
+            return (row, found.end() + 1), template_complaint(line, found.end() + 1)
+    wording = f"{error.context or ''}: {error.problem or ''}"
+    for pattern, remedy in _REMEDIES:
+        if re.search(pattern, wording):
+            place, message = remedy(spot)
+            return place, f"not valid YAML: {message}"
+    return spot.place, f"not valid YAML: {error.problem or error.context}"
+
+
+def _spot(error: yaml.MarkedYAMLError, lines: list[str], last: yaml.Event | None) -> _Spot:
+    place = _within(lines, error.problem_mark or error.context_mark)
+    start = _within(lines, error.context_mark or error.problem_mark)
+    return _Spot(lines[place[0] - 1], place, lines[start[0] - 1], start, last)
+
+
+def _within(lines: list[str], mark: yaml.error.Mark | Any) -> Place:
+    # At its end a text without a last line break has, for the parser, one line more.
+    place = place_of(mark)
+    return place if place[0] <= len(lines) else (len(lines), len(lines[-1]) + 1)
+
+
+def _quoted(line: str, column: int) -> str:
+    """Say how the value at a column looks in quotes."""
+    before, value = line[: column - 1][-_LONG:], line[column - 1 :][:_LONG]
+    value = re.sub(r"\s+#.*", "", value).strip()
+    if re.search(r"[\[{]", before):
+        inner = re.match(r"\{\{.*?\}\}|[^,\]}]*", value)
+        before, value = "", inner[0].strip() if inner else value
+    if not value or len(value) > 80 or _SECRET.search(before):
+        return "put quotes around the value"
+    single = re.search(r'["\\]', value)
+    written = "'" + value.replace("'", "''") + "'" if single else f'"{value}"'
+    key = re.search(r"(?:[^\s:]+:|-)\s*$", before)
+    return f"put quotes around the value: {key[0].strip() + ' ' if key else ''}{written}"
+
+
+def _context(message: str) -> _Remedy:
+    return lambda spot: (spot.start, message)
+
+
+def _problem(message: str) -> _Remedy:
+    return lambda spot: (spot.place, message)
+
+
+def _stray(spot: _Spot) -> tuple[Place, str]:
+    column = spot.place[1]
+    character = spot.line[column - 1 : column]
+    if character == "\t":
+        return spot.place, _TAB
+    return spot.place, f"{character!r} cannot begin a value; {_quoted(spot.line, column)}"
+
+
+def _sigil(spot: _Spot) -> tuple[Place, str]:
+    column = spot.start[1]
+    meaning = "an alias" if spot.start_line[column - 1 : column] == "*" else "an anchor"
+    return spot.start, f"this character begins {meaning}; {_quoted(spot.start_line, column)}"
+
+
+def _colon(spot: _Spot) -> tuple[Place, str]:
+    first = re.match(r"\s*(?:- +)*[^\s:][^:]*:\s+", spot.line[:_LONG])
+    if first and first.end() < spot.place[1]:
+        quoted = _quoted(spot.line, first.end() + 1)
+        return spot.place, f"': ' inside a value needs quotes; {quoted}"
+    return spot.place, (
+        "a key is not expected here; check the indentation of this line, "
+        "and that the line above has a space after its ':'"
+    )
+
+
+def _block(spot: _Spot) -> tuple[Place, str]:
+    row, column = spot.place
+    before = spot.line[: column - 1]
+    if isinstance(spot.last, yaml.ScalarEvent) and spot.last.style in ("'", '"'):
+        opened, closed = place_of(spot.last.start_mark), place_of(spot.last.end_mark)
+        if closed[0] == row and not before[closed[1] - 1 :].strip():
+            if opened[0] < row:
+                return opened, f"the quote opened here is closed only on line {row}"
+            quoted = _quoted(spot.line, opened[1])
+            return spot.place, f"text follows a closing quote; {quoted}"
+    if spot.line[column - 1 : column] == ":":
+        return spot.place, "a key is missing before this ':'"
+    if before.rstrip().endswith(("]", "}")):
+        return spot.place, "text follows a closing bracket; put quotes around the whole value"
+    return spot.place, (
+        f"this line does not fit the block that begins on line {spot.start[0]}, "
+        f"column {spot.start[1]}; check its indentation"
+    )
+
+
+_TAB = "a tab cannot indent; use spaces"
+# What the parser says, "context: problem", in the words of libyaml and of PyYAML; first match wins.
+_REMEDIES: list[tuple[str, _Remedy]] = [
+    ("tab character", _problem(_TAB)),
+    (
+        "quoted scalar: found unexpected (end of stream|document)",
+        _context("the quote opened here is never closed"),
+    ),
+    (
+        "Unicode character escape",
+        _problem("this escape is no character; beyond U+FFFF write \\U and eight digits"),
+    ),
+    (
+        "escape|hexdecimal|hexadecimal",
+        _problem("a backslash in double quotes begins an escape; double it or use single quotes"),
+    ),
+    ("alphabetic or numeric", _sigil),
+    ("mapping values are not allowed", _colon),
+    ("cannot start any token|block node", _stray),
+    ("sequence entries are not allowed", _problem("a list begins on the line below its key")),
+    (
+        "could not find expected ':'",
+        _context("this is neither 'key: value' nor the rest of a text; check its indentation"),
+    ),
+    ("expected ',' or", _context("the bracket opened here is not closed, or a ',' is missing")),
+    ("flow node", _problem("a value or a closing bracket is missing here")),
+    ("block scalar", _problem("the text of '|' or '>' begins on the next line")),
+    ("expected key|'-' indicator|block end", _block),
+    (
+        "document start",
+        _problem("nothing may follow the value here; 'key: value' needs a space after the ':'"),
+    ),
+    (
+        "tag|directive|incompatible",
+        _problem("tags and directives are not used here; put quotes around a text with '!' or '%'"),
+    ),
+]

@@ -1,0 +1,303 @@
+"""The native document: the models that YAML is checked against, and that the JSON Schema is made of.
+
+Every front-end ends here: a foreign dialect becomes a `Document` before anything is compiled. Unknown keys are refused;
+what a field means is its description, which editors show.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+__all__ = ["ACTIONS", "Action", "BudgetSpec", "CheckSpec", "Document", "LoopSpec", "ScoreSpec", "StepSpec"]
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(value: Any) -> Any:
+    """Return seconds of a number, or of text such as `500ms`, `30s`, `5m`, `1h30m`."""
+    if isinstance(value, str):
+        text = value.strip().lower()
+        parts = _DURATION.findall(text)
+        if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
+            raise PydanticCustomError(
+                "duration", "{value} is not a duration; write seconds, or text like 30s or 5m",
+                {"value": repr(value)},
+            )  # fmt: skip
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return value
+
+
+def one_or_more(value: Any) -> Any:
+    """Return a single name as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Seconds = Annotated[float, BeforeValidator(duration), Field(gt=0, allow_inf_nan=False)]
+Pause = Annotated[float, BeforeValidator(duration), Field(ge=0, allow_inf_nan=False)]
+Names = Annotated[list[str], BeforeValidator(one_or_more)]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_. -]{0,63}$")]
+
+
+class Model(BaseModel):
+    """The base of all: unknown keys are refused, and nothing is converted in silence."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
+
+
+class BudgetSpec(Model):
+    """What may be spent at most."""
+
+    calls: int | None = Field(None, ge=1, description="Model calls.")
+    tokens: int | None = Field(None, ge=1, description="Input and output tokens together.")
+    usd: float | None = Field(None, gt=0, description="US dollars.")
+
+
+ACTIONS = ("python", "shell", "workflow", "loop", "steps", "parallel", "fallback", "prompt", "set")
+
+
+class Action(Model):
+    """Something that runs: exactly one of python, shell, workflow, loop, steps, parallel, fallback, prompt, set."""
+
+    python: str | None = Field(None, description="`package.module:function`; called with the input, or with input and context.")
+    shell: list[str] | str | None = Field(
+        None, description="A command as a list, or a constant script; values go in by `env` and `stdin` only."
+    )
+    workflow: str | None = Field(None, description="Another document: its name, or its file relative to this one.")
+    loop: LoopSpec | None = Field(None, description="A loop.")
+    steps: list[StepSpec] | None = Field(None, description="Steps one after the other, as one.", min_length=1)
+    parallel: list[StepSpec] | None = Field(None, description="Steps at once, on the same input.", min_length=1)
+    fallback: list[StepSpec] | None = Field(None, description="Steps tried in order until one is satisfied.", min_length=1)
+    prompt: str | None = Field(None, description="A template sent to a model; the reply is the output.")
+    set: Any = Field(None, description="A value, with templates filled in.")
+
+    input: Any = Field(None, description="The step's input, with templates; default: what comes before it.")
+    with_: dict[str, Any] | None = Field(None, alias="with", description="Variables of the called workflow.")
+    env: dict[str, str] = Field(default_factory=dict, description="Environment variables of the command, with templates.")
+    stdin: str | None = Field(None, description="Standard input of the command, a template; default: the input.")
+    cwd: str | None = Field(None, description="Folder of the command, inside the project.")
+    output: Any = Field(None, description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt.")
+    allow_exit: list[int] = Field(default_factory=lambda: [0], description="Exit codes that are no failure.")
+    idempotent: bool | None = Field(None, description="May run again when the process died under it.")
+
+    model: str | None = Field(None, description="`provider:model` of the prompt.")
+    models: list[str] | None = Field(None, description="Models tried in order when one is not available.", min_length=1)
+    system: str | None = Field(None, description="System prompt, a template.")
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    model_url: str | None = Field(None, description="Address of an OpenAI-compatible server.")
+    conversation: Literal["fresh", "carried"] | None = Field(
+        None, description="Whether a prompt in a loop sees the rounds before it as one conversation."
+    )
+
+    timeout: Seconds | None = Field(None, description="Seconds, or text like 30s.")
+    on_failure: Literal["halt", "continue", "retry"] | None = None
+    max_retries: int = Field(2, ge=0, le=100, description="Tries after the first, under on_failure: retry.")
+    retry_delay: Pause = Field(0.5, description="Seconds; waits uniform(0, retry_delay * 2^k).")
+
+    @property
+    def kind(self) -> str:
+        """Which of the actions it is."""
+        return next(name for name in ACTIONS if name in self.model_fields_set)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Action:
+        given = [name for name in ACTIONS if name in self.model_fields_set]
+        if len(given) != 1:
+            found = f"has {' and '.join(given)}" if given else "has none"
+            raise PydanticCustomError(
+                "action", "needs exactly one of {kinds}, and {found}",
+                {"kinds": ", ".join(ACTIONS), "found": found},
+            )  # fmt: skip
+        self._fits(given[0])
+        return self
+
+    def _fits(self, kind: str) -> None:
+        for name, kinds in _ONLY.items():
+            if name in self.model_fields_set and kind not in kinds:
+                raise PydanticCustomError(
+                    "misplaced", "{name} belongs to {kinds}, not to {kind}",
+                    {"name": name.rstrip("_"), "kinds": " or ".join(kinds), "kind": kind},
+                )  # fmt: skip
+
+
+_ONLY = {
+    "with_": ("workflow",),
+    "env": ("shell",),
+    "stdin": ("shell",),
+    "cwd": ("shell",),
+    "allow_exit": ("shell",),
+    "output": ("shell", "prompt", "workflow", "steps"),
+    "idempotent": ("shell", "python"),
+    **{
+        name: ("prompt",)
+        for name in ("model", "models", "system", "temperature", "max_tokens", "model_url", "conversation")
+    },
+}
+
+
+class StepSpec(Action):
+    """A named step of a workflow."""
+
+    name: Identifier = Field(description="Its name, and that of its output in templates.")
+    needs: Names = Field(default_factory=list, description="Steps that come first.")
+    if_: str | None = Field(None, alias="if", description="An expression; the step is skipped unless it is true.")
+    required: bool = Field(False, description="Whether the workflow ends when this loop is not satisfied.")
+    description: str = ""
+
+
+class CheckSpec(Model):
+    """A deterministic check of an output; all that are given must hold."""
+
+    name: str | None = Field(None, description="How feedback calls it.")
+    command: list[str] | str | None = Field(None, description="Passes if it exits with 0; the output comes on stdin.")
+    env: dict[str, str] = Field(default_factory=dict)
+    cwd: str | None = None
+    timeout: Seconds | None = None
+    schema_: dict[str, Any] | None = Field(None, alias="schema", description="A JSON Schema that the output must meet.")
+    python: str | None = Field(None, description="`package.module:function` of the output: True or False, or more.")
+    matches: str | None = Field(None, description="A regular expression to be found.")
+    not_matches: str | None = Field(None, description="A regular expression not to be found.")
+    contains: str | None = None
+    max_words: int | None = Field(None, ge=0)
+    min_words: int | None = Field(None, ge=0)
+    max_chars: int | None = Field(None, ge=0)
+    min_chars: int | None = Field(None, ge=0)
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False, description="Its share in the score of a checklist.")
+
+    @model_validator(mode="after")
+    def _something(self) -> CheckSpec:
+        if not self.tests:
+            raise PydanticCustomError("check", "needs one of {kinds}", {"kinds": ", ".join(CHECKS)})
+        return self
+
+    @property
+    def tests(self) -> list[str]:
+        """Which checks it names."""
+        return [name for name in CHECKS if getattr(self, name) is not None]
+
+
+CHECKS = (
+    "command", "schema_", "python", "matches", "not_matches", "contains",
+    "max_words", "min_words", "max_chars", "min_chars",
+)  # fmt: skip
+
+
+class ScoreSpec(Model):
+    """A score read out of text: `number`, `number/den` or `number%` after a label."""
+
+    label: str | None = Field("score", description="The word before the number; null: the text is the number.")
+    scale: list[float] = Field(default_factory=lambda: [0.0, 1.0], min_length=2, max_length=2)
+    pattern: str | None = Field(None, description="A regular expression whose first group is the number.")
+    of: Action | None = Field(None, description="A step whose output holds the score; default: the output itself.")
+    tests: list[str] | str | None = Field(None, description="A test command; the score is the share that passes.")
+    cwd: str | None = None
+    timeout: Seconds | None = None
+
+
+class JudgeSpec(Model):
+    """A model that judges an output."""
+
+    criterion: str | None = Field(None, description="A sentence that must hold.")
+    criteria: list[str] | dict[str, str] | None = Field(None, description="Sentences judged one by one.")
+    goal: str | None = Field(None, description="What the work is for; default: the loop's input.")
+    preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
+    model: str | None = None
+    models: list[str] | None = None
+    model_url: str | None = None
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    max_votes: int = Field(1, ge=1, le=15)
+    accept_lead: int = Field(1, ge=1, le=15)
+    reject_lead: int = Field(1, ge=1, le=15)
+    confirm: bool = Field(False, description="Ask a second time before accepting.")
+    rejudge: int = Field(0, ge=0, le=9, description="Fresh votes on the winner for the reported score.")
+    style: Literal["structured", "yes_no"] = "structured"
+
+
+class EvaluateSpec(Model):
+    """How an output is judged; of several, the deterministic ones come first and cannot be overruled."""
+
+    check: CheckSpec | None = None
+    checklist: list[CheckSpec] | None = Field(None, min_length=1)
+    score: ScoreSpec | None = None
+    judge: JudgeSpec | str | None = None
+    python: str | None = Field(None, description="`package.module:function` that returns a score, a verdict or both.")
+
+    @model_validator(mode="after")
+    def _something(self) -> EvaluateSpec:
+        if not self.model_fields_set:
+            kinds = "check, checklist, score, judge, python"
+            raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
+        return self
+
+
+class AdaptSpec(Model):
+    """How the next input is made: exactly one of these."""
+
+    python: str | None = Field(None, description="`package.module:function` of the last iteration.")
+    rotate: list[Any] | None = Field(None, min_length=1, description="Strategies, tried in order.")
+    set: Any = Field(None, description="The next input, with templates.")
+    merge: dict[str, Any] | None = Field(None, description="Fields that change in the first input.")
+
+    @model_validator(mode="after")
+    def _one(self) -> AdaptSpec:
+        if len(self.model_fields_set) != 1:
+            raise PydanticCustomError("adapt", "needs exactly one of python, rotate, set, merge", {})
+        return self
+
+
+class LoopSpec(Model):
+    """Execute, evaluate, adapt, again, until a condition ends it."""
+
+    execute: Action = Field(description="Makes an output from an input.")
+    evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(None, description="Judges an output.")
+    adapt: AdaptSpec | Literal["feedback", "keep_input", "use_output"] | None = Field(
+        None, description="Makes the next input; default: the input stays."
+    )
+    until: Any = Field(None, description="Conditions of which any ends the loop: a list, a tree of any_of and all_of, or a sentence for a judge.")
+    guards: Any = Field(None, description="Conditions asked before each effect too.")
+    on_failure: Literal["halt", "continue", "retry"] = "halt"
+    max_retries: int = Field(2, ge=0, le=100)
+    retry_delay: Pause = 0.5
+    keep: Literal["best", "last"] = "best"
+    min_iterations: int = Field(1, ge=1, le=1000)
+    max_iterations: int | None = Field(None, ge=1, le=1000, description="The same as the condition of that name.")
+    required: bool = False
+
+
+class PriceSpec(Model):
+    """What a model costs, in US dollars per million tokens."""
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+
+
+class Document(Model):
+    """A workflow: named steps, and what binds them all."""
+
+    schema_: Literal["loopwright/1"] = Field(alias="schema", description="The version of this format.")
+    name: Identifier
+    description: str = ""
+    version: str = ""
+    input: Any = Field(None, description="The input when the caller gives none.")
+    env: dict[str, str] = Field(default_factory=dict, description="Constants, as `env.NAME` in templates.")
+    model: str | None = Field(None, description="`provider:model` of prompts and judges that name none.")
+    models: list[str] | None = Field(None, min_length=1)
+    model_url: str | None = None
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    prices: dict[str, PriceSpec | Literal["free"]] = Field(default_factory=dict)
+    budget: BudgetSpec | None = None
+    timeout: Seconds | None = None
+    at_once: int = Field(1, ge=1, le=256, description="How many steps may run at a time.")
+    steps: list[StepSpec] = Field(min_length=1)
+    output: str | None = Field(None, description="The step whose output is the workflow's; default: the last.")
+
+
+for _model in (Action, StepSpec, LoopSpec, ScoreSpec, EvaluateSpec, Document):
+    _model.model_rebuild()

@@ -1,0 +1,116 @@
+"""Scalars by the YAML 1.2 core schema, and nothing of YAML 1.1.
+
+    ~ null true False        null and boolean, also with a capital or in capitals
+    12 -3 012 0o17 0xff      integers; a leading zero is still decimal
+    1.5 .5 1. 1e-1           floats, finite only
+    yes no on off 1:30 0b1   text, like everything else
+
+Format: YAML 1.2.2, section 10.3.2 (https://yaml.org/spec/1.2.2/#1032-tag-resolution).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable
+
+from loopwright.errors import nearest
+
+__all__ = ["CORE", "Scalar", "resolve", "short_tag", "shorten"]
+
+Scalar = str | int | float | bool | None
+
+CORE = "tag:yaml.org,2002:"
+
+_WORDS: dict[str, bool | None] = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True,
+    "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_BASES = {"0o": 8, "0x": 16}
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_NAMES = {type(None): "null", bool: "bool", int: "int", float: "float"}
+_TAGS = ("null", "bool", "int", "float", "str", "seq", "map")
+_LARGEST = sys.float_info.max
+# The largest finite float has 309 digits; Python itself refuses to read more than 4,300.
+_LONGEST_NUMBER = 400
+
+
+def resolve(text: str, *, tag: str | None = None, quoted: bool = False) -> Scalar:
+    """Return the value of a scalar, by its explicit tag (`!!int "3"`), its quotes, or its look.
+
+    Raises ValueError for a number that is not finite, a tag outside the core schema, a text that
+    its tag does not fit, and a character that no text can hold.
+    """
+    if tag is None and not quoted:
+        return _plain(text)
+    if found := _NO_TEXT.search(text):
+        raise ValueError(f"a text cannot hold the character U+{ord(found[0]):04X}; remove it")
+    return text if tag is None else _tagged(tag, text)
+
+
+def short_tag(tag: str) -> str:
+    """Return a tag as people write it: `!!int` for `tag:yaml.org,2002:int`, at most 60 characters.
+
+    >>> short_tag("tag:yaml.org,2002:int")
+    '!!int'
+    """
+    written = f"!!{tag.removeprefix(CORE)}" if tag.startswith(CORE) else tag
+    return shorten(written)
+
+
+def shorten(text: str, length: int = 60) -> str:
+    """Return a text for a message, cut to a length."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _plain(text: str) -> Scalar:
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    if _INTEGER.fullmatch(text):
+        return _number(text, _integer)
+    if _FLOAT.fullmatch(text):
+        return _number(text, float)
+    if _NOT_FINITE.fullmatch(text):
+        raise ValueError(f"{text} is not a finite number; put quotes around it if it is text")
+    return text
+
+
+def _tagged(tag: str, text: str) -> Scalar:
+    name = tag.removeprefix(CORE)
+    if tag in ("!", CORE + "str"):
+        return text
+    if name not in _TAGS or not tag.startswith(CORE):
+        known = nearest(short_tag(tag), [f"!!{name}" for name in _TAGS])
+        raise ValueError(
+            f"tag {short_tag(tag)} is not allowed, only those of plain YAML such as !!str{known}; "
+            "put quotes around the value if '!' is part of the text"
+        )
+    value = _plain(text)
+    if name == "float" and type(value) is int:
+        return float(value)
+    if name != _NAMES.get(type(value)):
+        raise ValueError(f"{shorten(text)!r} is not a value of tag !!{name}")
+    return value
+
+
+def _integer(text: str) -> int:
+    base = _BASES.get(text[:2])
+    return int(text[2:], base) if base else int(text)
+
+
+def _number(text: str, convert: Callable[[str], float]) -> float:
+    number = convert(text) if len(text) <= _LONGEST_NUMBER else math.inf
+    # An integer that no float can hold would fail later, wherever it meets one.
+    if not -_LARGEST <= number <= _LARGEST:
+        raise ValueError(
+            f"number {shorten(text, 24)} is too large or too long, at most {_LARGEST:.2g}; "
+            "put quotes around it if it is text"
+        )
+    return number

@@ -1,0 +1,185 @@
+"""Steps that only documents need: inputs with templates, conditions, tolerance, calls of other documents."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import codec
+from ..codec import Json
+from ..composites import Composite, attempt
+from ..context import Context
+from ..errors import StepError
+from ..records import Reason, Result, Status
+from ..runtime import Scope
+from ..step import digest_of
+from ..templates import Expression
+from ..workflow import Workflow
+from .variables import Filled, rendered
+
+__all__ = ["Called", "DocumentWorkflow", "Prepared", "Rooted", "SetStep", "Tolerant", "When", "prepared"]
+
+
+class Prepared:
+    """A leaf whose input is filled in from the variables around it."""
+
+    effect = True
+    wants_context = True
+
+    def __init__(self, inner: Any, given: Filled) -> None:
+        self.inner = inner
+        self.given = given
+        self.name: str = inner.name
+        self.required: bool = inner.required
+        self.reserve = inner.reserve
+        self.idempotent: bool = inner.idempotent
+        self.fingerprint = digest_of(inner.fingerprint, codec.canonical(given.source))
+
+    def act(self, value: Json, ctx: Context) -> Any:
+        """Act on the filled-in input."""
+        return self.inner.act(rendered(self.given, ctx, value), ctx)
+
+
+class PreparedWhole(Composite):
+    """A step made of steps whose input is filled in from the variables around it."""
+
+    def __init__(self, inner: Any, given: Filled) -> None:
+        self.inner = inner
+        self.given = given
+        self.name = inner.name
+        self.required = inner.required
+        self.fingerprint = digest_of(inner.fingerprint, codec.canonical(given.source))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Run the inner step on the filled-in input."""
+        given = codec.normalise(rendered(self.given, ctx, value), what="input")
+        result: Result = await self.inner.run(given, ctx)
+        return result
+
+
+def prepared(inner: Any, given: Filled) -> Any:
+    """Return `inner` with its input filled in from templates."""
+    return Prepared(inner, given) if inner.effect else PreparedWhole(inner, given)
+
+
+class SetStep:
+    """A value with templates filled in: it acts on nothing, and is on record like any step."""
+
+    effect = True
+    required = False
+    reserve = None
+    idempotent = True
+    wants_context = True
+
+    def __init__(self, name: str, value: Filled) -> None:
+        self.name = name
+        self.value = value
+        self.fingerprint = digest_of("set", codec.canonical(value.source))
+
+    async def act(self, value: Json, ctx: Context) -> Json:
+        """Return the value."""
+        return rendered(self.value, ctx, value)
+
+
+@dataclass(frozen=True)
+class When(Composite):
+    """A step that is skipped unless an expression is true; a skipped step's output is null."""
+
+    name: str
+    inner: Any
+    condition: Expression
+    text: str
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("when", self.text, self.inner.fingerprint)
+
+    @property
+    def required(self) -> bool:  # type: ignore[override]
+        return bool(self.inner.required)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        if not rendered(self.condition, ctx, value):
+            return Result(Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} skipped", None, name=self.name)
+        if not self.inner.effect:
+            result: Result = await self.inner.run(value, ctx)
+            return result
+        return await attempt(ctx, "do", self.inner, value)
+
+
+@dataclass(frozen=True)
+class Tolerant(Composite):
+    """A step whose failure is a warning and an output of null."""
+
+    name: str
+    inner: Any
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("tolerant", self.inner.fingerprint)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        try:
+            return await attempt(ctx, "try", self.inner, value)
+        except StepError as error:
+            ctx.run.warn(f"{error.path or ctx.path}: {error}; the workflow goes on without it")
+            return Result(Status.SATISFIED, Reason.COMPLETED, str(error), None, name=self.name)
+
+
+class DocumentWorkflow(Workflow):
+    """The workflow of a document: a frame of variables of its own, which nothing outside reaches into."""
+
+    def __init__(self, name: str, steps: Mapping[str, Any], *, env: Mapping[str, str], **options: Any):
+        super().__init__(name, steps, **options)
+        self.env = dict(env)
+
+    def _scope(self, value: Json, outer: Scope | None) -> Scope:
+        scope = Scope(self.name, value, outer)
+        scope.variables = {"env": self.env}
+        return scope
+
+    async def called(self, value: Json, given: Mapping[str, Json], ctx: Context) -> Result:
+        """Run it for a caller that gives it variables."""
+        scope = self._scope(value, ctx.scope)
+        scope.variables = {**given, "env": self.env}
+        return await self.inside(scope, value, ctx)
+
+
+@dataclass(frozen=True)
+class Called(Composite):
+    """A call of another document, with variables."""
+
+    name: str
+    workflow: DocumentWorkflow
+    given: Filled
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("call", self.workflow.fingerprint, codec.canonical(self.given.source))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        filled = codec.normalise(rendered(self.given, ctx, value), what="with")
+        given = {k: v for k, v in filled.items() if k != "input"}
+        text = filled.get("input", value if not given else lines(given))
+        return await self.workflow.called(text, given, ctx)
+
+
+class Rooted(Composite):
+    """The root workflow of a run, with variables from outside."""
+
+    def __init__(self, workflow: DocumentWorkflow, given: Mapping[str, str]) -> None:
+        self.workflow = workflow
+        self.given = dict(given)
+        self.name = workflow.name
+        self.fingerprint = digest_of("root", workflow.fingerprint, codec.canonical(self.given))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Run the workflow with its variables."""
+        return await self.workflow.called(value, self.given, ctx)
+
+
+def lines(given: Mapping[str, Json]) -> str:
+    """Return variables as `key: value` lines in written order: the input of a child that is given no `input`."""
+    return "\n".join(f"{key}: {codec.text_of(value)}" for key, value in given.items())

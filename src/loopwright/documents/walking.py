@@ -1,0 +1,70 @@
+"""Ways through a native document that several readers of it share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..conditions import CEILING
+from ..loop import DEFAULT_LIMIT
+from .native import Action, EvaluateSpec, JudgeSpec, LoopSpec
+
+__all__ = ["condition_limit", "evaluators", "inner_actions", "sentences"]
+
+
+def inner_actions(action: Action) -> Iterator[Action]:
+    """Iterate over the actions directly inside one."""
+    for group in (action.steps, action.parallel, action.fallback):
+        yield from group or ()
+    if action.loop is not None:
+        yield action.loop.execute
+        for evaluator in evaluators(action.loop):
+            if evaluator.score is not None and evaluator.score.of is not None:
+                yield evaluator.score.of
+
+
+def evaluators(loop: LoopSpec) -> Iterator[EvaluateSpec]:
+    """Iterate over a loop's evaluators, those that sentences in `until` ask for included."""
+    given = loop.evaluate
+    if isinstance(given, list):
+        yield from given
+    elif given is not None:
+        yield given
+    for sentence in sentences(loop.until):
+        yield EvaluateSpec(judge=JudgeSpec(criterion=sentence))
+
+
+def sentences(until: Any) -> Iterator[str]:
+    """Iterate over the sentences in a condition tree."""
+    if isinstance(until, str):
+        if " " in until.strip():
+            yield until
+    elif isinstance(until, list):
+        for item in until:
+            yield from sentences(item)
+    elif isinstance(until, Mapping):
+        for tag, value in until.items():
+            if tag in ("any_of", "all_of"):
+                yield from sentences(value)
+
+
+def condition_limit(loop: LoopSpec) -> int:
+    """Return the most iterations that a loop's conditions allow."""
+    limits = [*_limits(loop.until), *_limits(loop.guards)]
+    if loop.max_iterations is not None:
+        limits.append(loop.max_iterations)
+    return min(limits, default=max(DEFAULT_LIMIT, loop.min_iterations), key=lambda n: min(n, CEILING))
+
+
+def _limits(tree: Any) -> Iterator[int]:
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _limits(item)
+    elif isinstance(tree, Mapping):
+        for tag, value in tree.items():
+            if tag in ("any_of", "all_of"):
+                yield from _limits(value)
+            elif tag in ("max_iterations", "phase_limit"):
+                limit = value.get("limit") if isinstance(value, Mapping) else value
+                if isinstance(limit, int):
+                    yield limit

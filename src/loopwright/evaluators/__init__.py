@@ -1,0 +1,1 @@
+"""Evaluators: what turns the output of a step into a score, a verdict or a checked list."""

@@ -1,0 +1,140 @@
+"""The files beside the database: the side lock, contents above 1 MiB, and who may read them.
+
+Rules:
+
+1. Files are made 0600, folders that we make 0700. What exists keeps its mode.
+2. Whoever writes, checkpoints or closes the database holds the lock on `<db>-lock`. It is a lock on a side file, because
+   closing any descriptor of a database file drops SQLite's own locks; and it keeps two connections from resetting the
+   WAL at once, which SQLite before 3.51.3 can get wrong.
+3. A content file is whole before its name exists: written, synced, renamed, and the folder synced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from ...errors import JournalUnavailable
+from .encoding import content_digest
+
+__all__ = ["SideLock", "create_private", "read_content", "refuse_network", "write_content"]
+
+_PATIENCE = 30.0
+_NETWORK = frozenset({"9p", "afs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"})
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file of mode 0600, and its folder of mode 0700, where they do not exist."""
+    _private_folder(path.parent)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _private_folder(folder: Path) -> None:
+    if not folder.exists():
+        _private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def refuse_network(path: Path, mounts: str = "/proc/self/mounts") -> None:
+    """Refuse a journal on a network file system, where locks and shared memory cannot be relied on.
+
+    Raises:
+        JournalUnavailable: naming the kind of file system, where the system tells it.
+    """
+    try:
+        lines = Path(mounts).read_text(errors="replace").splitlines()
+    except OSError:
+        return
+    place = str(path.parent.resolve())
+    best = ("", "")
+    for line in lines:
+        fields = line.split(" ")
+        point = fields[1].replace("\\040", " ").rstrip("/") if len(fields) > 2 else "-"
+        if (place + "/").startswith(point + "/") and len(point) >= len(best[0]):
+            best = (point, fields[2])
+    if best[1] in _NETWORK:
+        raise JournalUnavailable(
+            f"{path}: it lies on a network file system ({best[1]}), where SQLite's locks cannot be "
+            "relied on; keep the journal on a local disk"
+        )
+
+
+class SideLock:
+    """The lock that every writer of the database holds while it writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def __enter__(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._wait()
+
+    def _wait(self) -> None:
+        # Polled rather than blocked on, so that a stopped process cannot stop us for ever.
+        until, pause = time.monotonic() + _PATIENCE, 0.0005
+        while time.monotonic() < until:
+            time.sleep(pause)
+            pause = min(pause * 2, 0.01)
+            try:
+                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+        raise JournalUnavailable(
+            f"{self._path}: another process has held this lock for {_PATIENCE:g} seconds; "
+            "end that process or let it go on"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+
+def _place(folder: Path, digest: bytes) -> Path:
+    name = digest.hex()
+    return folder / name[:2] / name
+
+
+def write_content(folder: Path, digest: bytes, body: bytes) -> None:
+    """Keep a content as a file named by its digest; one that is there whole is not written again."""
+    place = _place(folder, digest)
+    if place.exists() and read_content(folder, digest) is not None:
+        return
+    _private_folder(place.parent)
+    draft = place.with_suffix(f".{os.getpid()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(place)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    for changed in (place.parent, folder, folder.parent):
+        _sync_folder(changed)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_content(folder: Path, digest: bytes) -> bytes | None:
+    """Return a content kept as a file; None if it is missing or does not match its name."""
+    try:
+        body = _place(folder, digest).read_bytes()
+    except OSError:
+        return None
+    return body if content_digest(body) == digest else None

@@ -1,0 +1,154 @@
+"""The tables, how a database is opened, and how an older one is brought forward.
+
+::
+
+    runs       a row per run: what it is, how far it is, who owns it; sealed by a checksum
+    owners     a row per opened store: which process it is, and until when it holds its runs
+    entries    what happened, a row per run and commit, chained by checksums; small rows only
+    contents   long values, each once per run; above 1 MiB the body is a file named by the digest
+
+The run list goes by `runs` and its two indexes, a timeline by `entries_by_run`, a page of iterations by
+`entries_by_loop`, which holds only rows with an iteration that no rewind set aside. None of them reads a content.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from ...errors import JournalDamaged, JournalUnavailable
+from .faults import journal_error
+from .files import create_private, refuse_network
+
+__all__ = ["APPLICATION_ID", "VERSION", "connect_reader", "connect_writer", "expect_journal"]
+
+APPLICATION_ID = 0x4C6F7057  # "LopW"
+VERSION = 1
+PAGE_SIZE = 2048
+_CHECKPOINT = 4 << 20  # bytes of WAL before a commit moves it into the database
+_CACHE = 16 << 10  # KiB of pages kept by the writer
+
+_TABLES = (
+    """CREATE TABLE runs(
+  id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, status TEXT NOT NULL,
+  reason TEXT NOT NULL, detail TEXT NOT NULL, input TEXT NOT NULL, source TEXT NOT NULL,
+  fingerprint TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL, active REAL NOT NULL,
+  epoch INTEGER NOT NULL, iterations INTEGER NOT NULL, score REAL, usage TEXT NOT NULL,
+  opened REAL NOT NULL, last INTEGER NOT NULL, head BLOB NOT NULL, seal BLOB NOT NULL,
+  owner INTEGER, cancel INTEGER NOT NULL) STRICT""",
+    "CREATE INDEX runs_by_name ON runs(name)",
+    "CREATE INDEX runs_by_status ON runs(status)",
+    """CREATE TABLE owners(
+  id INTEGER PRIMARY KEY, place TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,
+  started TEXT NOT NULL, until REAL NOT NULL, seconds REAL NOT NULL, seal BLOB NOT NULL) STRICT""",
+    """CREATE TABLE entries(
+  id INTEGER PRIMARY KEY, run INTEGER NOT NULL, first INTEGER NOT NULL, loop TEXT, mark INTEGER,
+  body TEXT NOT NULL, sum BLOB NOT NULL) STRICT""",
+    "CREATE INDEX entries_by_run ON entries(run, first)",
+    "CREATE INDEX entries_by_loop ON entries(run, loop, mark) WHERE loop IS NOT NULL",
+    """CREATE TABLE contents(
+  id INTEGER PRIMARY KEY, digest BLOB NOT NULL, size INTEGER NOT NULL, body TEXT) STRICT""",
+)
+# From version n to n + 1, in order; each is a tuple of statements.
+_MIGRATIONS: tuple[tuple[str, ...], ...] = ()
+
+
+def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
+    """Return a connection that may write, with the journal's tables in place.
+
+    To be called with the side lock held. A missing or empty file becomes a new journal, an older one is brought
+    forward in one transaction.
+
+    Raises:
+        JournalDamaged: if it is not an SQLite file, or damaged.
+        JournalUnavailable: if it belongs to another program or a newer version, or cannot be written.
+    """
+    refuse_network(path)
+    create_private(path)
+    db = _connect(f"{path.resolve().as_uri()}?mode=rw")
+    try:
+        db.execute(f"PRAGMA page_size={PAGE_SIZE}")
+        version = _version(db, path)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute(f"PRAGMA synchronous={'NORMAL' if synchronous == 'normal' else 'FULL'}")
+        size = db.execute("PRAGMA page_size").fetchone()[0]
+        db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT // size}")
+        db.execute(f"PRAGMA journal_size_limit={4 * _CHECKPOINT}")
+        db.execute(f"PRAGMA cache_size=-{_CACHE}")
+        _bring_forward(db, version)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def connect_reader(path: Path) -> tuple[sqlite3.Connection, int]:
+    """Return a connection that may only read, and the version of the tables; 0 is none yet.
+
+    Text comes as bytes, so that it can be checked before it is decoded.
+    """
+    uri = path.resolve().as_uri()
+    try:
+        db = _connect(f"{uri}?mode=ro")
+        version = _version(db, path)
+    except sqlite3.OperationalError:
+        wal = path.with_name(path.name + "-wal")
+        if wal.exists() and wal.stat().st_size:
+            raise
+        db = _connect(f"{uri}?mode=ro&immutable=1")  # a folder that may only be read has no room for a WAL
+        version = _version(db, path)
+    db.text_factory = bytes
+    return db, version
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        uri, uri=True, timeout=5, isolation_level=None, check_same_thread=False, cached_statements=64
+    )
+
+
+def expect_journal(path: Path) -> bool:
+    """Return whether there is a file to look for runs in.
+
+    Raises:
+        JournalDamaged: if there is one of no length, which was a journal once or never will be found in.
+    """
+    try:
+        if path.stat().st_size:
+            return True
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise journal_error(error, str(path)) from error
+    raise JournalDamaged(f"{path}: it is empty, so its runs are lost; restore it from a backup")
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    application = db.execute("PRAGMA application_id").fetchone()[0]
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if application != APPLICATION_ID and (application or version or tables):
+        raise JournalUnavailable(f"{path}: it is an SQLite file of another program; name another file")
+    if version > VERSION:
+        raise JournalUnavailable(
+            f"{path}: a newer version wrote it (format {version}, this one reads up to {VERSION}); "
+            "upgrade this program"
+        )
+    return version
+
+
+def _bring_forward(db: sqlite3.Connection, version: int) -> None:
+    if version == VERSION:
+        return
+    steps = _MIGRATIONS[version - 1 :] if version else (_TABLES,)
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in (statement for step in steps for statement in step):
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version={VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

@@ -1,0 +1,114 @@
+"""What one template may cost, and the meter that counts it.
+
+A render is a pure function of template and values, so its limits count work, not time: the same
+template with the same values ends the same way on every machine, and when a run is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..errors import ConfigurationError
+
+__all__ = [
+    "DEPTH",
+    "ITEM",
+    "LOOP_DEPTH",
+    "NUMBER_BITS",
+    "RANGE_ITEMS",
+    "REPEATED_ITEMS",
+    "SOURCE_CHARS",
+    "TOKENS",
+    "VALUE_DEPTH",
+    "VALUE_ITEMS",
+    "Meter",
+    "TemplateError",
+]
+
+SOURCE_CHARS = 200_000
+TOKENS = 20_000
+DEPTH = 50
+LOOP_DEPTH = 4
+ITERATIONS = 100_000
+OUTPUT_CHARS = 2 * 1024 * 1024
+MADE_CHARS = 8 * 1024 * 1024
+WORK = 20_000_000
+RANGE_ITEMS = 10_000
+REPEATED_ITEMS = 1_000
+NUMBER_BITS = 256
+VALUE_ITEMS = 200_000
+VALUE_DEPTH = 64
+# One item of a list weighs as much as this many characters.
+ITEM = 16
+# Evaluating one node of a template takes as long as reading this many characters.
+NODE = 5
+
+
+class TemplateError(ConfigurationError):
+    """A template is wrong, or cannot be rendered with these values.
+
+    `line` and `column` count from 1 inside the template; 0 is unknown. `reason` is the message
+    without them.
+    """
+
+    def __init__(self, reason: str, *, line: int = 0, column: int = 0) -> None:
+        place = f"template line {line}" if line else "template"
+        if line and column:
+            place = f"{place}, column {column}"
+        super().__init__(f"{place}: {reason}")
+        self.reason = reason
+        self.line = line
+        self.column = column
+
+
+class Meter:
+    """Counts what one render costs, and collects its warnings.
+
+    Its methods raise TemplateError when a limit is passed: before the cost where it is known.
+    `known` are the names that have a value, for a hint when another one is used.
+    """
+
+    __slots__ = ("iterations", "known", "made", "output", "strict", "warnings", "work")
+
+    def __init__(self, *, strict: bool = True, known: Iterable[str] = ()) -> None:
+        self.strict = strict
+        self.known = known
+        self.iterations = 0
+        self.output = 0
+        self.made = 0
+        self.work = 0
+        self.warnings: list[str] = []
+
+    def miss(self, reason: str) -> None:
+        """Report something undefined: an error, or in lenient mode a warning."""
+        if self.strict:
+            raise TemplateError(reason)
+        if reason not in self.warnings:
+            self.warnings.append(reason)
+
+    def read(self, chars: int) -> None:
+        """Count `chars` characters looked at."""
+        self.work += chars
+        if self.work > WORK:
+            raise TemplateError("too much work; use smaller values, or fewer steps in loops")
+
+    def make(self, chars: int) -> None:
+        """Count `chars` characters of new values, which also have to be looked at."""
+        self.made += chars
+        if self.made > MADE_CHARS:
+            raise TemplateError(f"makes values of more than {MADE_CHARS:,} characters in all")
+        self.read(chars)
+
+    def write(self, chars: int) -> None:
+        """Count `chars` characters of output."""
+        self.output += chars
+        if self.output > OUTPUT_CHARS:
+            raise TemplateError(f"writes more than {OUTPUT_CHARS:,} characters")
+
+    def loop(self, count: int, nodes: int, chars: int) -> None:
+        """Count `count` rounds of a loop whose body has `nodes` nodes and `chars` of fixed text."""
+        self.iterations += count
+        if self.iterations > ITERATIONS:
+            raise TemplateError(f"loops more than {ITERATIONS:,} times in all")
+        self.read(count * nodes * NODE)
+        self.write(count * chars)

@@ -1,0 +1,226 @@
+"""The values a template can reach: plain data, and text with public fields.
+
+1. Values are copied in, so nothing else is reachable: None, bool, int, float, str, list, dict with
+   string keys, `TemplateValue`. Anything else is refused, never shown by its `repr`.
+2. Walks over values are bounded: a value may contain the same list many times over.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jinja2 import Undefined
+from jinja2.runtime import LoopContext
+
+from ..errors import nearest
+from .limits import ITEM, VALUE_DEPTH, VALUE_ITEMS, Meter, TemplateError
+
+__all__ = [
+    "LOOP_FIELDS",
+    "Missing",
+    "TemplateValue",
+    "equal",
+    "find",
+    "kind",
+    "size",
+    "to_data",
+]
+
+LOOP_FIELDS = frozenset(
+    {"depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem"}
+    | {"revindex", "revindex0"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateValue:
+    """Text that also has fields: prints as `text`, and `{{ value.name }}` is `fields["name"]`.
+
+    Fields hold plain data, or further values of this kind. An empty text counts as false.
+    """
+
+    text: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+
+class Missing(Undefined):
+    """What stands for a name or field that is not there, until something is done with it."""
+
+    __slots__ = ()
+
+    def reason(self, meter: Meter) -> str:
+        """Say what is missing, with the nearest that is there."""
+        name, owner = self._undefined_name, self._undefined_obj
+        if self._undefined_hint:
+            return self._undefined_hint
+        if isinstance(owner, LoopContext):
+            return (
+                f"'loop' has no {name!r}: inside {{% for %}} it is the counter of that loop; "
+                "give an outer 'loop' another name before, with {% set outer = loop %}"
+            )
+        if isinstance(owner, dict | TemplateValue):
+            there = owner if isinstance(owner, dict) else owner.fields
+            return f"there is no field {name!r}{nearest(str(name), map(str, there))}"
+        if isinstance(owner, list | str) and isinstance(name, int):
+            return f"there is no item {name}, only {len(owner)} items, counted from 0"
+        if isinstance(name, str) and not _has_owner(owner):
+            return f"{name!r} is not defined{nearest(name, meter.known)}"
+        return f"{kind(owner)} has no field {name!r}"
+
+
+def _has_owner(owner: Any) -> bool:
+    """Tell if a field is missing, and not a variable: then the library gives no owner at all."""
+    return owner is None or isinstance(owner, bool | int | float | str | list)
+
+
+def find(owner: Any, name: Any) -> Any:
+    """Return a field of a mapping, an item of a list, or a `Missing`; attributes do not exist."""
+    if type(owner) is dict:
+        if isinstance(name, str | int | float | None) and name in owner:
+            return owner[name]
+    elif type(owner) is list or type(owner) is str:
+        if type(name) is int and -len(owner) <= name < len(owner):
+            return owner[name]
+    elif isinstance(owner, TemplateValue):
+        if isinstance(name, str) and name in owner.fields:
+            return owner.fields[name]
+    elif isinstance(owner, Missing):
+        return owner
+    elif isinstance(owner, LoopContext) and name in LOOP_FIELDS:
+        return getattr(owner, name)
+    return Missing(obj=owner, name=name)
+
+
+def to_data(value: Any, name: str) -> Any:
+    """Copy a value to plain data; `name` is how errors call it.
+
+    Raises:
+        TemplateError: the value, or something inside it, is not plain data.
+    """
+    if type(value) is str:
+        return value
+    try:
+        return _Copy().copy(value, 0)
+    except _Refused as refused:
+        steps = (f"[{s}]" if isinstance(s, int) else f".{s}" for s in refused.path[-1:-6:-1])
+        raise TemplateError(f"{name + ''.join(steps)!r} {refused.reason}") from None
+
+
+class _Refused(Exception):
+    """Something in a value is not plain data; each level adds its step to the path."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: list[str | int] = []
+
+
+class _Copy:
+    def __init__(self) -> None:
+        self.items = 0
+
+    def copy(self, value: Any, depth: int) -> Any:
+        self.items += 1
+        exact = type(value)
+        if exact is str or value is None or exact is int or exact is float or exact is bool:
+            return value
+        if depth > VALUE_DEPTH or self.items > VALUE_ITEMS:
+            raise _Refused(
+                f"is too large for a template, which takes at most {VALUE_ITEMS:,} items, "
+                f"nested {VALUE_DEPTH} deep"
+            )
+        if isinstance(value, TemplateValue):
+            return TemplateValue(str(value.text), self._mapping(value.fields, depth))
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth)
+        if isinstance(value, list | tuple):
+            return self._list(value, depth)
+        return _scalar(value)
+
+    def _list(self, value: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
+        copied: list[Any] = []
+        try:
+            for item in value:
+                copied.append(self.copy(item, depth + 1))  # noqa: PERF401 - its length is the place
+        except _Refused as refused:
+            refused.path.append(len(copied))
+            raise
+        return copied
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        copied, key = {}, ""
+        try:
+            for key, item in value.items():
+                if not isinstance(key, str):
+                    raise _Refused(f"has a key {key!r} that is not text")
+                copied[str.__str__(key)] = self.copy(item, depth + 1)
+        except _Refused as refused:
+            if isinstance(key, str):
+                refused.path.append(key)
+            raise
+        return copied
+
+
+def _scalar(value: Any) -> Any:
+    """Reduce a subclass, like a member of a StrEnum, to what it is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return operator.index(value) + 0
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise _Refused(
+        f"is a {type(value).__name__}; templates take plain data only: "
+        "text, numbers, true or false, null, lists and mappings"
+    )
+
+
+def kind(value: Any) -> str:
+    """Return what a template's author would call the type of a value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str | TemplateValue):
+        return "text"
+    if isinstance(value, list):
+        return "a list"
+    return "a mapping" if isinstance(value, dict) else "a function"
+
+
+def size(value: Any) -> int:
+    """Return about how many characters a value weighs, without what its items hold."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, TemplateValue):
+        return len(value.text)
+    return len(value) * ITEM + 1 if isinstance(value, list | dict) else 1
+
+
+def equal(meter: Meter, left: Any, right: Any) -> bool:
+    """Compare two values by what they hold; a value with fields is compared as its text."""
+    left = left.text if isinstance(left, TemplateValue) else left
+    right = right.text if isinstance(right, TemplateValue) else right
+    if isinstance(left, list) and isinstance(right, list):
+        meter.read(ITEM * (len(left) + 1))
+        return len(left) == len(right) and all(
+            equal(meter, a, b) for a, b in zip(left, right, strict=True)
+        )
+    if isinstance(left, dict) and isinstance(right, dict):
+        meter.read(ITEM * (len(left) + 1))
+        return left.keys() == right.keys() and all(equal(meter, left[k], right[k]) for k in left)
+    if isinstance(left, list | dict) or isinstance(right, list | dict):
+        return False
+    meter.read(min(size(left), size(right)) + 1)
+    return bool(left == right)
