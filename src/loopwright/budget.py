@@ -43,8 +43,9 @@ class Account:
         self.settled = settled
         self.reserved = NOTHING
         self.round = NOTHING
-        self._held: dict[str, Usage] = {}
-        self._waiting: dict[str, asyncio.Future[None]] = {}  # in order of arrival
+        if cap is not None:  # only a capped account is ever reserved in
+            self._held: dict[str, Usage] = {}
+            self._waiting: dict[str, asyncio.Future[None]] = {}  # in order of arrival
 
     def spend(self, usage: Usage) -> None:
         """Add what was spent here to this account and every one above."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from .budget import Account
 from .codec import Json
-from .effects import perform
+from .effects import perform, unrecorded
 from .errors import StepError
 from .records import NOTHING, History, Iteration, Reason, Result, Status, Usage
 from .runtime import Gate, Run, Scope
@@ -146,6 +146,9 @@ class Context:
         """
         path = f"{self.path}/{name}" if self.path else name
         if step.effect:
+            run = self.run
+            if run.silent and self.gate is None and not step.wants_context and step.reserve is None:
+                return unrecorded(run, path, step, value)
             return perform(self, path, step, value, token)
         return self._through(path, step, value)
 

@@ -147,18 +147,20 @@ class Course:
             now - began,
             cut is not None,
         )
-        await self._commit(record, now)
+        self._commit(record, now)
+        if loop.on_iteration is not None:
+            await run.settle()
+            await self._tell(loop.on_iteration, record)
         return cut
 
-    async def _commit(self, record: Iteration, now: float) -> None:
+    def _commit(self, record: Iteration, now: float) -> None:
         elapsed = now - self.start
         wall = self.run.clock.wall() if self.loop.wall < math.inf else 0.0
-        self.run.append(Entry("iteration", self.path, now, value=record, seconds=elapsed))
+        if not self.run.silent:
+            entry = Entry("iteration", self.path, now, value=record, seconds=elapsed)
+            self.run.append(entry)
         self.history = self.history.appended(record, elapsed, self.account.settled, wall)
         self.scope.history = self.history
-        if self.loop.on_iteration is not None:
-            await self.run.settle()
-            await self._tell(self.loop.on_iteration, record)
 
     async def finish(self, stop: Stop) -> Result:
         """Record how the loop ended and return it."""
@@ -201,7 +203,7 @@ class Course:
         self.run.loops[self.loop.name] = result
         outer = self.scope.parent if hasattr(self, "scope") else None
         if outer is not None:
-            outer.results[self.loop.name] = result
+            outer.keep(self.loop.name, result, output=False)
 
     async def _tell(self, hook: Any, record: Any) -> None:
         try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .context import Context
     from .runtime import Run
 
-__all__ = ["perform"]
+__all__ = ["perform", "unrecorded"]
 
 GRACE = 0.5  # seconds that a cancelled call gets to clean up before it is left behind
 
@@ -71,6 +71,20 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
     if finished.error is not None:
         raise _raised(finished.error)
     return output
+
+
+async def unrecorded(run: Run, path: str, step: Any, value: Json) -> Json:
+    """Perform an effect of a run that nobody can ever read: only what it hands on matters."""
+    if run.cancelled is not None:
+        raise Stopped("", run.cancelled)
+    try:
+        return codec.normalise(await step.act(value, None), what="output")
+    except asyncio.CancelledError:
+        if run.cancelled is not None:
+            raise Stopped("", run.cancelled) from None
+        raise
+    except (Exception, SystemExit) as error:
+        raise _raised(_failure(error, path)) from error
 
 
 def _broken(

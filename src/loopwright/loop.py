@@ -48,18 +48,21 @@ UNDECIDED_IN_A_ROW = 2
 class Loop(Composite):
     """A declared loop: what to do, how to judge it, how to go on, and when to stop.
 
-    Args: execute: makes an output from an input: `f(input)` or `f(input, ctx)`, or any step.
-    evaluate: judges an output: returns a score from 0 to 1, True or False, or an Evaluation. adapt:
-    makes the next input from the last Iteration, failed or not; without it, the input stays. until:
-    conditions of which any ends the loop, asked after each round. guards: the same, asked before
-    each effect too. on_failure: `halt` ends the loop at the first error; `continue` records it,
-    hands it to adapt and goes on, up to 3 in a row; `retry` tries the failed step again,
-    `max_retries` times (2: three attempts in all). retry_delay: seconds; waits uniform(0,
-    retry_delay * 2^k) after attempt k+1. keep: what an unsatisfied loop returns: its `best` output
-    by score, or its `last`. min_iterations: completed iterations before a condition other than a
-    limit may end the loop. required: whether a workflow ends when this loop is not satisfied.
-    on_iteration: called with each Iteration once it is committed; a failure of it is a warning.
-    on_terminate: called with the Result, once, on every path.
+    Args:
+        execute: makes an output from an input: `f(input)` or `f(input, ctx)`, or any step.
+        evaluate: judges an output: returns a score from 0 to 1, True or False, or an Evaluation.
+        adapt: makes the next input from the last Iteration, failed or not; default: it stays.
+        until: conditions of which any ends the loop, asked after each round.
+        guards: the same, asked before each effect too.
+        on_failure: `halt` ends the loop at the first error; `continue` records it, hands it to
+            adapt and goes on, up to 3 in a row; `retry` tries the failed step again,
+            `max_retries` times (2: three attempts in all).
+        retry_delay: seconds; waits uniform(0, retry_delay * 2^k) after attempt k+1.
+        keep: what an unsatisfied loop returns: its `best` output by score, or its `last`.
+        min_iterations: completed iterations before a condition other than a limit may end it.
+        required: whether a workflow ends when this loop is not satisfied.
+        on_iteration: called with each Iteration once it is committed; its failure is a warning.
+        on_terminate: called with the Result, once, on every path.
 
     Raises:
         ConfigurationError: for a loop that could not mean anything.

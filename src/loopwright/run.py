@@ -17,7 +17,7 @@ from .codec import Json
 from .conditions import Budget
 from .context import Context
 from .errors import ConfigurationError, ReplayMismatch, StepError, Stopped, Suspended
-from .journal import Entry, Journal, MemoryJournal, RunInfo, RunLog
+from .journal import Entry, Journal, NoLog, RunInfo, RunLog
 from .records import History, Reason, Result, Status, Stop, Usage
 from .runtime import Clock, Run
 from .step import as_step
@@ -29,6 +29,8 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 class SystemClock:
     """The clock of the running event loop, which a virtual one may drive, and of the machine."""
+
+    __slots__ = ("monotonic",)
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -67,14 +69,18 @@ async def run(
 ) -> Result:
     """Run a loop, a workflow or any step to its end and return how it ended.
 
-    Args: step: a step, or a function. value: its input, any JSON value. journal: where to record: a
-    Journal, a URL such as `sqlite:runs.db`, or None for memory. run_id: the run to go on with, if
-    the journal knows it; a finished one is returned, not run again. budget: a cap on the whole run.
-    listeners: called with each journal entry once it is durable. resources: what steps of a kind
-    need, by name. source: how a document can be loaded again, kept with the run. accept_changes: go
-    on although code or input changed since the run was recorded. in_doubt: `suspend` or `rerun` a
-    step that is not idempotent and was in flight at a crash. takeover: take the run even from a
-    live owner.
+    Args:
+        step: a step, or a function.
+        value: its input, any JSON value.
+        journal: where to record: a Journal, a URL such as `sqlite:runs.db`, or None: nothing is kept.
+        run_id: the run to go on with, if the journal knows it; a finished one is returned.
+        budget: a cap on the whole run.
+        listeners: called with each journal entry once it is durable.
+        resources: what steps of a kind need, by name.
+        source: how a document can be loaded again, kept with the run.
+        accept_changes: go on although code or input changed since the run was recorded.
+        in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
+        takeover: take the run even from a live owner.
 
     Raises:
         JournalError: RunLocked, ReplayMismatch, JournalDamaged, JournalUnavailable.
@@ -83,18 +89,18 @@ async def run(
     made = as_step(step)
     store, opened = _journal(journal)
     try:
-        log, info = await _open(store, made, value, run_id, source, accept_changes, takeover)
-        clock = clock or SystemClock()
+        fresh = _fresh(made, value, run_id, source)
+        log = await _open(store, made, fresh, value, accept_changes, takeover)
         state = Run(
-            info.run_id, log, clock, random or _random.random,
+            fresh.run_id, log, clock or SystemClock(), random or _random.random,
             listeners=listeners, resources=resources,
             accept_changes=accept_changes, in_doubt=in_doubt,
         )  # fmt: skip
         if budget is not None:
             state.account = Account("", None, budget, state.account.settled)
-        return await _drive(state, made, info)
+        return await _drive(state, made, log.info)
     finally:
-        if opened:
+        if opened and store is not None:
             await store.close()
 
 
@@ -122,6 +128,7 @@ async def resume(step: Any, run_id: str, *, journal: Journal | str, **options: A
         RunNotFound: if the journal has no such run.
     """
     store, opened = _journal(journal)
+    assert store is not None
     try:
         info = await store.find(run_id)
         return await run(step, journal=store, run_id=info.run_id, **options)
@@ -130,9 +137,7 @@ async def resume(step: Any, run_id: str, *, journal: Journal | str, **options: A
             await store.close()
 
 
-def _journal(given: Journal | str | None) -> tuple[Journal, bool]:
-    if given is None:
-        return MemoryJournal(), True
+def _journal(given: Journal | str | None) -> tuple[Journal | None, bool]:
     if isinstance(given, str):
         # Only who asks for a store by its URL pays for loading it.
         from .stores import open_journal
@@ -141,33 +146,41 @@ def _journal(given: Journal | str | None) -> tuple[Journal, bool]:
     return given, False
 
 
-async def _open(
-    store: Journal,
-    step: Any,
-    value: Json,
-    run_id: str,
-    source: dict[str, Json] | None,
-    accept_changes: bool,
-    takeover: bool,
-) -> tuple[RunLog, RunInfo]:
+def _fresh(step: Any, value: Json, run_id: str, source: dict[str, Json] | None) -> RunInfo:
     if run_id and not _ID.fullmatch(run_id):
         raise ConfigurationError(
             f"run_id: {run_id!r} is not an id; use 1 to 64 letters, digits, - and _"
         )
     now = time.time()
-    fresh = RunInfo(
-        run_id or new_run_id(), step.name, codec.normalise(value, what="input"),
-        step.fingerprint if not isinstance(store, MemoryJournal) or run_id else "",
-        source or {}, created=now, updated=now,
-    )  # fmt: skip
+    return RunInfo(
+        run_id or new_run_id(),
+        step.name,
+        codec.normalise(value, what="input"),
+        "",
+        source or {},
+        created=now,
+        updated=now,
+    )
+
+
+async def _open(
+    store: Journal | None,
+    step: Any,
+    fresh: RunInfo,
+    value: Json,
+    accept_changes: bool,
+    takeover: bool,
+) -> RunLog:
+    if store is None:
+        return NoLog(fresh)
+    fresh = replace(fresh, fingerprint=step.fingerprint)
     log = await store.open(fresh, takeover=takeover)
-    info = log.info
     try:
-        _check_same(step, fresh, info, value, log, accept_changes)
+        _check_same(step, fresh, log.info, value, log, accept_changes)
     except ReplayMismatch:
-        await log.close(replace(info, status="interrupted"))
+        await log.close(replace(log.info, status="interrupted"))
         raise
-    return log, info
+    return log
 
 
 def _check_same(
@@ -211,10 +224,11 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
         status = ""
     finally:
         state.task = state.log.on_cancel = None
-        if status:
+        if status and not state.log.silent:
             row = replace(info, status=status, active=state.now(), updated=state.clock.wall())
             await asyncio.shield(state.log.close(row))
-    await state.log.close(_row(info, result, state.now()))
+    if not state.log.silent:
+        await state.log.close(_row(info, result, state.now()))
     return result
 
 

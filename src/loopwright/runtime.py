@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from .budget import Account
@@ -56,6 +57,7 @@ class Run:
         "replay",
         "resources",
         "run_id",
+        "silent",
         "steps",
         "task",
         "warnings",
@@ -80,6 +82,7 @@ class Run:
         self.clock = clock
         self.random = random
         self.listeners = tuple(listeners)
+        self.silent = log.silent and not self.listeners
         self.resources = resources or {}
         self.accept_changes = accept_changes
         self.in_doubt = in_doubt
@@ -186,6 +189,9 @@ class Gate:
         return left if wall == math.inf else min(left, wall - run.clock.wall())
 
 
+_NOTHING_YET: Mapping[str, Any] = MappingProxyType({})
+
+
 class Scope:
     """The variables of one loop or workflow, under its own name; a child never changes its
     parent's."""
@@ -209,6 +215,13 @@ class Scope:
         self.current = initial
         self.number = 0
         self.history = History()
-        self.outputs: dict[str, Json] = {}
-        self.results: dict[str, Result] = {}
+        # Most scopes are loops', which have neither; see `keep`.
+        self.outputs: Mapping[str, Json] = _NOTHING_YET
+        self.results: Mapping[str, Result] = _NOTHING_YET
         self.variables: dict[str, Json] | None = None  # of a document: nothing beyond is seen
+
+    def keep(self, name: str, result: Result, *, output: bool) -> None:
+        """Show the result of a step, or of a loop inside one, under its name."""
+        self.results = {**self.results, name: result}
+        if output:
+            self.outputs = {**self.outputs, name: result.output}

@@ -127,8 +127,7 @@ class Workflow(Composite):
     def _keep(self, ctx: Context, key: str, result: Result, ended: dict[str, Result]) -> None:
         ended[key] = result
         assert ctx.scope is not None
-        ctx.scope.outputs[key] = result.output
-        ctx.scope.results[key] = result
+        ctx.scope.keep(key, result, output=True)
         if ctx.scope.parent is None:
             ctx.run.steps[key] = result.output
 

@@ -10,7 +10,7 @@ Rules:
 """
 
 from .entries import Entry, set_aside, surviving
-from .memory import MemoryJournal, MemoryLog
+from .memory import MemoryJournal, MemoryLog, NoLog
 from .protocol import Journal, Rewind, RunInfo, RunLog, missing_run
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Journal",
     "MemoryJournal",
     "MemoryLog",
+    "NoLog",
     "Rewind",
     "RunInfo",
     "RunLog",

@@ -25,6 +25,7 @@ class MemoryLog:
     """The open run of a MemoryJournal."""
 
     keeps_values = False
+    silent = False
 
     def __init__(self, run: _MemoryRun, epoch: int) -> None:
         run.info = replace(run.info, epoch=epoch, status="running")
@@ -47,6 +48,28 @@ class MemoryLog:
         if self._run.owner is self:
             self._run.info = info
             self._run.owner = None
+
+
+class NoLog:
+    """The log of a run that is not kept: what `run` uses when it is given no journal."""
+
+    keeps_values = False
+    silent = True
+    recorded: tuple[Entry, ...] = ()
+    __slots__ = ("info", "on_cancel")
+
+    def __init__(self, info: RunInfo) -> None:
+        self.info = info
+        self.on_cancel: Callable[[], None] | None = None
+
+    def append(self, entry: Entry) -> None:
+        """Drop the entry."""
+
+    def sync(self) -> None:
+        """There is nothing to wait for."""
+
+    async def close(self, info: RunInfo) -> None:
+        """There is nothing to give back."""
 
 
 class MemoryJournal:

@@ -74,6 +74,8 @@ class RunLog(Protocol):
     """What survived of the run before this opening, in order."""
     on_cancel: Callable[[], None] | None
     """Called on the event loop when someone asks for the run to be cancelled, within a second."""
+    silent: bool
+    """Whether nobody can ever read it, so that entries need not be made."""
     keeps_values: bool
     """Whether values outlive the process, so that fingerprints are worth computing."""
 

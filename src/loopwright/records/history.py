@@ -176,7 +176,7 @@ class _Rounds:
         self.scores: list[float] = []  # valid scores
         self.peaks: list[float] = []  # the best before each valid score; -inf before the first
         self.crests: list[float] = []  # the best mean of two neighbouring scores, so far
-        self.labels: dict[Any, str] = {}  # digests of outputs, made when a guard first asks
+        self.labels: dict[Any, str] | None = None  # digests, made when a guard first asks
 
     def append(self, item: Iteration) -> None:
         items, marks = self.items, self.marks
@@ -358,9 +358,12 @@ class History(Sequence[Iteration]):
     def label(self, index: int, field_name: str, volatile: tuple[str, ...]) -> str:
         """Return the canonical digest of an iteration's `output` or `input`, made once."""
         key = (index, field_name, volatile)
-        found = self._rounds.labels.get(key)
+        labels = self._rounds.labels
+        if labels is None:
+            labels = self._rounds.labels = {}
+        found = labels.get(key)
         if found is None:
             value = getattr(self._rounds.items[index], field_name)
             found = codec.digest(codec.canonical(value, volatile=volatile))
-            self._rounds.labels[key] = found
+            labels[key] = found
         return found
