@@ -30,6 +30,7 @@ Json = Any  # JSON values: None, bool, int, float, str, list[Json], dict[str, Js
 MAX_DEPTH = 100
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _SHORT = 40
+_BITS = 14_000  # of a whole number: about 4,200 digits, Python writes no more than 4,300
 
 
 def normalise(value: Any, *, what: str = "value") -> Json:
@@ -41,7 +42,9 @@ def normalise(value: Any, *, what: str = "value") -> Json:
     kind = type(value)
     if kind is str:
         return _clean(value)
-    if kind is int or kind is bool or value is None:
+    if kind is int:
+        return value if value.bit_length() <= _BITS else _refuse(value, what)
+    if kind is bool or value is None:
         return value
     if kind is float:
         return value if math.isfinite(value) else _refuse(value, what)
@@ -71,8 +74,6 @@ def _container(value: Any, path: str, depth: int) -> Json:
 
 
 def _other(value: Any, path: str, depth: int) -> Json:
-    if getattr(value, "frozen_json", False):  # immutable records of ours: already clean
-        return value
     if hasattr(value, "to_json"):
         return _container(value.to_json(), path, depth + 1)
     if hasattr(value, "model_dump"):  # pydantic
@@ -94,6 +95,8 @@ def _plain(value: Any) -> Json:
 
 def _refuse(value: Any, path: str) -> Json:
     shown = repr(value) if isinstance(value, float) else type(value).__name__
+    if isinstance(value, int):
+        shown = f"a whole number of {value.bit_length()} bits"
     raise StepError(
         f"{path}: {shown} is not a JSON value; return text, finite numbers, booleans, lists, "
         "objects with text keys, dataclasses or pydantic models",
@@ -109,7 +112,7 @@ def _key(key: Any, path: str) -> str:
             kind="not_json",
             retryable=False,
         )
-    return _clean(str(key))
+    return _clean(str.__str__(key))
 
 
 def _clean(text: str) -> str:
@@ -172,6 +175,8 @@ def _strip(value: Json, dropped: frozenset[str], depth: int) -> Json:
         return [_strip(item, dropped, depth + 1) for item in value]
     if hasattr(value, "to_json"):
         return _strip(value.to_json(), dropped, depth + 1)
+    if isinstance(value, int) and value.bit_length() > _BITS:
+        return hex(value)
     return value
 
 
@@ -181,7 +186,10 @@ def digest(value: Json) -> str:
 
     Short values stay readable in a mismatch message, and cost nothing to name.
     """
-    if type(value) in _ATOMS and not (type(value) is str and len(value) > _SHORT):
+    kind = type(value)
+    if kind in _ATOMS and kind is not str and kind is not int:
+        return repr(value)
+    if kind is str and len(value) <= _SHORT:
         return repr(value)
     text = canonical(value)
     if len(text) <= _SHORT:
@@ -204,6 +212,7 @@ def whole(name: str, value: Any, *, least: int) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigurationError(f"{name}: {value!r} is not a whole number")
+    _sized(name, value)
     if value < least:
         raise ConfigurationError(f"{name}: {value!r} is too small; give at least {least}")
     return value
@@ -219,6 +228,8 @@ def number(
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigurationError(f"{name}: {value!r} is not a number")
+    if isinstance(value, int):
+        _sized(name, value)
     if not math.isfinite(value):
         raise ConfigurationError(f"{name}: {value!r} is not finite")
     if value < least or value > most or (above and value == least):
@@ -226,3 +237,8 @@ def number(
         high = "" if most == math.inf else f" and at most {most:g}"
         raise ConfigurationError(f"{name}: {value!r} is out of range; give a number {low}{high}")
     return float(value)
+
+
+def _sized(name: str, value: int) -> None:
+    if value.bit_length() > 1000:  # neither a float nor a message can hold it
+        raise ConfigurationError(f"{name}: a number of {value.bit_length()} bits is out of range")

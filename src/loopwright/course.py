@@ -54,7 +54,7 @@ class Course:
             spent = run.replay.spent(path)
             self._restore(value)
         self.account = Account(path, ctx.account, loop.budget, spent)
-        self.scope = Scope(loop.name, value, ctx.scope)
+        self.scope = Scope(loop.name, value, ctx.scope, path)
         self.ctx = Context(run, path, self._gate(ctx.gate), self.account, self.scope)
 
     def _gate(self, outer: Gate | None) -> Gate | None:

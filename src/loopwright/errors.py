@@ -95,15 +95,25 @@ class DocumentError(LoopwrightError):
 
 
 class StepError(LoopwrightError):
-    """A step failed; `path` says where, `kind` names the cause, `retryable` if again can help."""
+    """A step failed; `path` says where, `kind` names the cause, `retryable` if again can help.
+
+    `retry_after` is the number of seconds before which a retry is not wanted, if it was told.
+    """
 
     def __init__(
-        self, message: str, *, path: str = "", kind: str = "error", retryable: bool = True
+        self,
+        message: str,
+        *,
+        path: str = "",
+        kind: str = "error",
+        retryable: bool = True,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.path = path
         self.kind = kind
         self.retryable = retryable
+        self.retry_after = retry_after
 
 
 class StepTimeout(StepError):

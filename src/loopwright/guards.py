@@ -53,8 +53,11 @@ def cycle_period(labels: Sequence[str], longest: int = 4) -> int:
 
 
 def shingles(text: str, size: int = 4) -> frozenset[tuple[str, ...]]:
-    """Return the set of `size`-word runs of a text, case folded; a shorter text is one run."""
-    words = re.findall(r"\w+", text.casefold())
+    """Return the set of `size`-word runs of a text, case folded; a shorter text is one run.
+
+    A text without words is compared as it is.
+    """
+    words = re.findall(r"\w+", text.casefold()) or [text]
     if len(words) <= size:
         return frozenset({tuple(words)})
     return frozenset(tuple(words[i : i + size]) for i in range(len(words) - size + 1))

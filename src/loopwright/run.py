@@ -214,7 +214,8 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
         await state.log.close(_row(info, result, replay.active))
         return result
     state.task = asyncio.current_task()
-    state.log.on_cancel = state.cancel
+    if not state.log.silent:
+        state.log.on_cancel = state.cancel
     status = "interrupted"
     try:
         result = await _outcome(state, step, info.input)
@@ -223,7 +224,7 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
         await state.settle()
         status = ""
     finally:
-        state.task = state.log.on_cancel = None
+        state.task = None
         if status and not state.log.silent:
             row = replace(info, status=status, active=state.now(), updated=state.clock.wall())
             await asyncio.shield(state.log.close(row))
@@ -236,7 +237,10 @@ async def _outcome(state: Run, step: Any, value: Json) -> Result:
     ctx = Context(state, "", None, state.account, None)
     request = None
     try:
-        result = await ctx.outcome(step.name, step, value)
+        if step.effect:
+            result = await ctx.outcome(step.name, step, value)
+        else:
+            result = await step.run(value, ctx.child(step.name))
     except StepError as error:
         result = _cut(
             Stop(Reason.ERROR, f"{error.path}: {error}" if error.path else str(error)), state, step
@@ -253,9 +257,9 @@ async def _outcome(state: Run, step: Any, value: Json) -> Result:
         run_id=state.run_id,
         name=step.name,
         usage=state.account.settled,
-        loops=dict(state.loops),
-        steps=dict(state.steps),
-        warnings=tuple(state.warnings),
+        loops=state.loops,
+        steps=state.steps,
+        warnings=state.warnings,
         seconds=state.now(),
         request=request,
     )

@@ -86,13 +86,13 @@ class Run:
         self.resources = resources or {}
         self.accept_changes = accept_changes
         self.in_doubt = in_doubt
-        self.accepted: set[str] = set()
+        self.accepted: frozenset[str] = frozenset()
         self.loops: dict[str, Result] = {}
         self.steps: dict[str, Json] = {}
-        self.warnings: list[str] = []
+        self.warnings: tuple[str, ...] = ()
         self.cancelled: Stop | None = None
         self.task: asyncio.Task[Any] | None = None
-        self._unheard: list[Entry] = []
+        self._unheard: list[Entry] = [] if self.listeners else _NONE
         self._monotonic = clock.monotonic
         self._shift = (self.replay.active if self.replay else 0.0) - clock.monotonic()
         # Without listeners an entry goes straight to the log.
@@ -130,7 +130,7 @@ class Run:
     def warn(self, sentence: str) -> None:
         """Add a sentence to the result's warnings, once."""
         if sentence not in self.warnings:
-            self.warnings.append(sentence)
+            self.warnings += (sentence,)
 
     def cancel(self, detail: str = "cancelled by a person") -> None:
         """End the run as cancelled; the call in flight is cancelled with it."""
@@ -189,6 +189,7 @@ class Gate:
         return left if wall == math.inf else min(left, wall - run.clock.wall())
 
 
+_NONE: list[Entry] = []  # of a run without listeners; never appended to
 _NOTHING_YET: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -204,12 +205,18 @@ class Scope:
         "number",
         "outputs",
         "parent",
+        "path",
         "results",
+        "talks",
         "variables",
     )
 
-    def __init__(self, name: str, initial: Json, parent: Scope | None) -> None:
+    def __init__(
+        self, name: str, initial: Json, parent: Scope | None, path: str = ""
+    ) -> None:
         self.name = name
+        self.path = path
+        self.talks: dict[str, Any] | None = None  # conversations carried from round to round
         self.parent = parent
         self.initial = initial
         self.current = initial

@@ -22,7 +22,7 @@ from .loops import compile_loop
 from .native import Action, Document, StepSpec
 from .source import Source
 from .steps import Called, DocumentWorkflow, SetStep, Tolerant, When, prepared
-from .variables import FIXED, Filled, fill, rendered
+from ..variables import FIXED, Filled, fill, rendered
 
 if TYPE_CHECKING:
     from .loading import Project

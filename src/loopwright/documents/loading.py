@@ -136,7 +136,9 @@ class Project:
         self, source: Source, document: Document, folder: Path, given: frozenset[str]
     ) -> DocumentWorkflow | None:
         """Compile a document; its problems are kept."""
-        compiler = Compiler(source, folder, self)
+        names = ("model", "models", "temperature", "max_tokens", "model_url")
+        defaults = {name: getattr(document, name) for name in names}
+        compiler = Compiler(source, folder, self, defaults=defaults)
         made = compile_document(document, compiler, given)
         self.problems += compiler.problems
         return made

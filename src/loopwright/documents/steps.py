@@ -17,7 +17,7 @@ from ..runtime import Scope
 from ..step import digest_of
 from ..templates import Expression
 from ..workflow import Workflow
-from .variables import Filled, rendered
+from ..variables import Filled, rendered
 
 __all__ = ["Called", "DocumentWorkflow", "Prepared", "Rooted", "SetStep", "Tolerant", "When", "prepared"]
 

@@ -44,7 +44,8 @@ _UNIT_AFTER = re.compile(_UNIT)
 # "1 out of 10", "1 von 10", "1 point" and "1 percent" are not 1.
 _SPELT_UNIT = re.compile(
     r"[ \t]{0,8}\(?(?:out[ \t]{1,8}of\b|(?:of|von|sur|de|di|su|van|av|из)[ \t]{1,8}\d"
-    r"|per[ \t]?cent\b|pct\b|points?\b|pts?\b|stars?\b|[分点점割成])",
+    r"|per[ \t]?cent\b|pct\b|points?\b|pts?\b|stars?\b|max(?:imum)?\b|on[ \t]a[ \t]scale\b"
+    r"|[分点점割成])",
     re.IGNORECASE,
 )
 _LETTER = "0-9A-Za-z_\u00b5-\u058f\u1e00-\u1fff"
@@ -98,7 +99,8 @@ def read_score(
     exact = _exact_scale(scale)
     text = strip_fence(normalise_characters(text))
     if label is None:
-        return _conclude([strip_emphasis(text).strip()] if text else [], exact)
+        alone = strip_emphasis(text).strip()
+        return _conclude([alone] if alone else [], exact)
     matches = list(_labelled(text, _label_pattern(label)))
     own = [value for value, quoted in matches if not quoted]
     if matches and not own:
@@ -123,7 +125,8 @@ def _labelled(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, bool]]
     for raw, quoted in lines_with_quotes(text):
         line = strip_emphasis(raw).strip()
         if waiting and line:
-            value = line[:_WINDOW] if quoted is waiting[1] else ""
+            fits = quoted is waiting[1] and not pattern.search(line)
+            value = line[:_WINDOW] if fits else ""
             if waiting[0] or _is_answer(value):
                 yield value, waiting[1]
             waiting = None
@@ -135,7 +138,7 @@ def _labelled(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, bool]]
                 waiting = opens, quoted
             elif opens or _is_answer(value):
                 yield value, quoted
-    if waiting and waiting[0]:
+    if waiting:  # cut off where the score belongs: an earlier one must not stand in for it
         yield "", waiting[1]
 
 

@@ -8,10 +8,10 @@ readings it is `unparsable` and the judge is asked again; a yes is never inferre
    verdict, but if it differs from the last line the two are in conflict.
 2. `read_yes_no`: the first standalone YES or NO (`workflow/v2.0`). A word stands alone if it is
    placed as an answer: it opens the reply, a line or a sentence ("Yes, ...") or follows an answer
-   cue ("Answer: NO"). For YES something other than a word must come next, for NO one of the two
-   is enough. So "I can't say yes", "not yes" and "there is no doubt" hold no answer,
-   "YES and NO" and "YES/NO" name the choices, and what comes after the answer is not weighed,
-   unless it answers again and differently.
+   cue ("Answer: NO"). After YES no word may follow at once, but for "the", "because" and the like
+   at the very start; for NO either sign is enough. So "I can't say yes", "not yes" and "there is
+   no doubt" hold no answer, "YES and NO", "YES/NO" and "YES NO" name the choices, and what comes
+   after the answer is not weighed, unless it answers again and differently.
 3. `read_structured_verdict`: an object that is already parsed; nothing in it is coerced.
 """
 
@@ -54,11 +54,14 @@ _WORD = (
     rf"(?<![{_LETTER}])(?<![{_LETTER}][-'\u2019])(?:yes|no)"
     rf"(?![{_LETTER}]|[-'\u2019][{_LETTER}])"
 )
-_CHOICE = rf"(?P<choice>{_WORD}\W{{0,3}}(?:and/or|and|or|[/|&])\W{{0,3}}{_WORD})"
+_CHOICE = (
+    rf"(?P<choice>{_WORD}\W{{0,3}}(?:and/or|and|or|[/|&])\W{{0,3}}{_WORD}"
+    rf"|(?=yes[ \t]{{1,3}}no|no[ \t]{{1,3}}yes){_WORD}[ \t]{{1,3}}{_WORD})"
+)
 _YES_NO = re.compile(rf"{_CHOICE}|{_WORD}", re.IGNORECASE)
 _CUE = re.compile(
     r"(?:^|[.!?\u3002])[\W_]*(?:(?:so|thus|therefore|hence|my|the|final|overall|correct),?\s+)*"
-    r"(?:answer|verdict|decision|result|conclusion|judge?ment|evaluation|assessment|response"
+    r"(?:answer|verdict|decision|result|conclusion|judge?ment|evaluation|assessment"
     r"|condition(?: is)? (?:met|satisfied))(?:\s+is)?\s*[:=]?$",
     re.IGNORECASE,
 )
@@ -184,12 +187,14 @@ def _answers(text: str) -> Iterator[tuple[str, bool]]:
     for found in _YES_NO.finditer(text):
         if found["choice"]:
             continue
-        word = found[0].lower()
-        opens, closed = _opens(text, found.start()), _closes(text, found.end())
-        leads = first is not None and first.start() == found.start()
-        if word == "no" and (opens or closed):
-            yield word, closed
-        if word == "yes" and ((opens and closed) or (leads and _SUBJECT.match(text, found.end()))):
+        word, start, end = found[0].lower(), found.start(), found.end()
+        closed = _closes(text, end)
+        if word == "no":
+            stands = closed or _opens(text, start)
+        else:
+            leads = first is not None and first.start() == start
+            stands = (closed and _opens(text, start)) or (leads and bool(_SUBJECT.match(text, end)))
+        if stands:
             yield word, closed
 
 

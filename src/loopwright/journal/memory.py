@@ -62,7 +62,8 @@ class NoLog:
         self.info = info
         self.on_cancel: Callable[[], None] | None = None
 
-    def append(self, entry: Entry) -> None:
+    @staticmethod
+    def append(entry: Entry) -> None:
         """Drop the entry."""
 
     def sync(self) -> None:

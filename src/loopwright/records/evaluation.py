@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from .. import codec
 from ..codec import Json
-from ..errors import EvaluationError, nearest
+from ..errors import EvaluationError, StepError, nearest
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class Evaluation:
     `undecided` means that the judge could not be read: neither satisfied nor a score of 0.
 
     Raises:
-        EvaluationError: if the score is not a finite number in [0, 1].
+        EvaluationError: if the score is not a finite number in [0, 1], or a field is of another
+            kind than it should be, naming it.
     """
 
     score: float | None = None
@@ -52,13 +56,15 @@ class Evaluation:
         votes: tuple[Json, ...] = (),
         undecided: bool = False,
     ) -> None:
+        if passed is not None and passed is not True and passed is not False:
+            raise _unreadable(f"passed: {passed!r} is not true or false")
         _score(self, None if score is None else _checked(score))
         _passed(self, passed)
-        _feedback(self, feedback)
-        _improvements(self, improvements and tuple(improvements))
-        _criteria(self, criteria and tuple(criteria))
-        _votes(self, votes and tuple(votes))
-        _undecided(self, undecided)
+        _feedback(self, feedback and _text("feedback", feedback))
+        _improvements(self, improvements and _listed("improvements", improvements, _text))
+        _criteria(self, criteria and _listed("criteria", criteria, _criterion))
+        _votes(self, votes and _listed("votes", votes, _vote))
+        _undecided(self, undecided is True)
 
     def to_json(self) -> Json:
         """Return it as a JSON object without the fields that say nothing."""
@@ -129,22 +135,25 @@ def _from_mapping(data: Mapping[str, Any]) -> Evaluation:
         fields["score"] = fields.pop("confidence")
     for name in fields:
         if name not in _FIELDS:
-            raise _unreadable(f"unknown field {name!r}{nearest(name, _FIELDS)}")
-    passed = fields.get("passed")
-    if passed is not None and not isinstance(passed, bool):
-        raise _unreadable(f"passed: {passed!r} is not true or false")
+            raise _unreadable(f"unknown field {name!r}{nearest(str(name), _FIELDS)}")
     score = fields.get("score")
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
         raise _unreadable(f"score: {score!r} is not a number")
     return Evaluation(
-        score=score,
-        passed=passed,
-        feedback=_text("feedback", fields.get("feedback", "")),
-        improvements=tuple(_text("improvements", i) for i in fields.get("improvements") or ()),
-        criteria=tuple(_criterion(item) for item in fields.get("criteria") or ()),
-        votes=tuple(fields.get("votes") or ()),
-        undecided=fields.get("undecided") is True,
+        score,
+        fields.get("passed"),
+        fields.get("feedback") or "",
+        fields.get("improvements") or (),
+        fields.get("criteria") or (),
+        fields.get("votes") or (),
+        fields.get("undecided") is True,
     )
+
+
+def _listed(name: str, value: Any, read: Callable[[str, Any], Item]) -> tuple[Item, ...]:
+    if not isinstance(value, list | tuple):
+        raise _unreadable(f"{name}: {value!r} is not a list")
+    return tuple(read(name, item) for item in value)
 
 
 def _text(name: str, value: Any) -> str:
@@ -152,15 +161,24 @@ def _text(name: str, value: Any) -> str:
         return ""
     if not isinstance(value, str):
         raise _unreadable(f"{name}: {value!r} is not text")
-    return value
+    text: str = codec.normalise(value)
+    return text
 
 
-def _criterion(item: Any) -> Criterion:
+def _vote(name: str, value: Any) -> Json:
+    try:
+        return codec.normalise(value, what=name)
+    except StepError as error:
+        raise _unreadable(str(error)) from None
+
+
+def _criterion(name: str, item: Any) -> Criterion:
     if isinstance(item, Criterion):
-        return item
+        item = item.to_json()
     if not isinstance(item, Mapping) or not isinstance(item.get("passed"), bool):
-        raise _unreadable(f"criteria: {item!r} needs a name and passed: true or false")
-    return Criterion(str(item.get("name", "")), item["passed"], _text("gap", item.get("gap", "")))
+        raise _unreadable(f"{name}: {item!r} needs a name and passed: true or false")
+    label = codec.normalise(str(item.get("name", "")))
+    return Criterion(label, item["passed"], _text("gap", item.get("gap", "")))
 
 
 def _unreadable(message: str) -> EvaluationError:

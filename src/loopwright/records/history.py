@@ -30,16 +30,18 @@ class Failure:
     message: str
     path: str = ""
     retryable: bool = True
+    retry_after: float | None = None
 
     def to_json(self) -> Json:
-        """Return it as a JSON object."""
-        return {
+        """Return it as a JSON object; `retry_after` only if it was told."""
+        data = {
             "stage": self.stage,
             "kind": self.kind,
             "message": self.message,
             "path": self.path,
             "retryable": self.retryable,
         }
+        return data if self.retry_after is None else data | {"retry_after": self.retry_after}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json] | None) -> Failure | None:
@@ -165,17 +167,15 @@ class _Rounds:
     """The shared, append-only columns behind histories: a decision looks up, it never recomputes.
 
     A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided
-    in a row).
+    in a row). The columns over scores are made when a condition first asks, and then kept up.
     """
 
-    __slots__ = ("crests", "items", "labels", "marks", "peaks", "scores")
+    __slots__ = ("columns", "items", "labels", "marks")
 
     def __init__(self) -> None:
         self.items: list[Iteration] = []
         self.marks: list[tuple[int, int, int, int]] = [_BEGINNING]  # one more than items
-        self.scores: list[float] = []  # valid scores
-        self.peaks: list[float] = []  # the best before each valid score; -inf before the first
-        self.crests: list[float] = []  # the best mean of two neighbouring scores, so far
+        self.columns: _Columns | None = None
         self.labels: dict[Any, str] | None = None  # digests, made when a guard first asks
 
     def append(self, item: Iteration) -> None:
@@ -183,34 +183,52 @@ class _Rounds:
         best, scored, failures, undecided = marks[-1]
         if item.eligible:
             score = item.score
+            top = items[best].score if best >= 0 else None
             if score is not None:
-                best = self._score(score, best)
                 scored += 1
-            elif best < 0 or items[best].score is None:
+                if top is None or score > top:
+                    best = len(items)
+            elif top is None:
                 best = len(items)  # nothing is scored so far: the latest whole output stands
             marks.append((best, scored, 0, 0))
         else:
-            marks.append(
-                (
-                    best,
-                    scored,
-                    failures + 1 if item.error is not None else 0,
-                    undecided + 1 if item.undecided else 0,
-                )
-            )
+            failures = failures + 1 if item.error is not None else 0
+            marks.append((best, scored, failures, undecided + 1 if item.undecided else 0))
         items.append(item)
 
-    def _score(self, score: float, best: int) -> int:
-        """Take up a valid score and return the index of the best so far."""
-        peaks, scores = self.peaks, self.scores
-        peak = -math.inf
+    def over_scores(self) -> _Columns:
+        """Return the columns over valid scores, up to the latest."""
+        if self.columns is None:
+            self.columns = _Columns()
+        self.columns.extend(self.items)
+        return self.columns
+
+
+class _Columns:
+    """What conditions on the course of the scores look up: one entry per valid score."""
+
+    __slots__ = ("crests", "peaks", "scores", "taken")
+
+    def __init__(self) -> None:
+        self.scores: list[float] = []
+        self.peaks: list[float] = []  # the best before each score; -inf before the first
+        self.crests: list[float] = []  # the best mean of two neighbouring scores, so far
+        self.taken = 0
+
+    def extend(self, items: list[Iteration]) -> None:
+        for item in items[self.taken :] if self.taken < len(items) else ():
+            score = item.score
+            if item.eligible and score is not None:
+                self._add(score)
+        self.taken = len(items)
+
+    def _add(self, score: float) -> None:
+        scores, peaks, crests = self.scores, self.peaks, self.crests
+        peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
         if scores:
-            peak = max(peaks[-1], scores[-1])
             mean = (scores[-1] + score) / 2
-            self.crests.append(max(mean, self.crests[-1]) if self.crests else mean)
+            crests.append(max(mean, crests[-1]) if crests else mean)
         scores.append(score)
-        peaks.append(peak)
-        return len(self.items) if score > peak else best
 
 
 _BEGINNING = (-1, 0, 0, 0)
@@ -316,7 +334,7 @@ class History(Sequence[Iteration]):
     @property
     def scores(self) -> list[float]:
         """The valid scores, in order: those of eligible iterations."""
-        return self._rounds.scores[: self._count]
+        return self._rounds.over_scores().scores[: self._count]
 
     @property
     def _count(self) -> int:
@@ -328,7 +346,8 @@ class History(Sequence[Iteration]):
         end = self._count
         if end < count:
             return False
-        scores, peaks = self._rounds.scores, self._rounds.peaks
+        columns = self._rounds.over_scores()
+        scores, peaks = columns.scores, columns.peaks
         return all(scores[i] <= peaks[i] + min_delta for i in range(end - count, end))
 
     @property
@@ -337,13 +356,14 @@ class History(Sequence[Iteration]):
         end = self._count
         if end < 2:
             return 0.0
-        scores = self._rounds.scores
-        return self._rounds.crests[end - 2] - (scores[end - 2] + scores[end - 1]) / 2
+        columns = self._rounds.over_scores()
+        scores = columns.scores
+        return columns.crests[end - 2] - (scores[end - 2] + scores[end - 1]) / 2
 
     def recent_scores(self, count: int) -> list[float]:
         """Return the latest `count` valid scores, or fewer."""
         end = self._count
-        return self._rounds.scores[max(0, end - count) : end]
+        return self._rounds.over_scores().scores[max(0, end - count) : end]
 
     @property
     def failures(self) -> int:

@@ -1,4 +1,4 @@
-"""What templates of a native document see, and values with templates in them.
+"""What templates see, and values with templates in them.
 
 `input` the workflow's input, `value` the step's own, each earlier step's output by its name, `steps` and `loops` by
 name, `env`, and inside a loop `loop` with `iteration`, `initial`, `input`, `last`, `best` and `history`.
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..codec import Json
-from ..context import Context
-from ..errors import StepError
-from ..records import Iteration, Result
-from ..runtime import Scope
-from ..templates import Expression, Template, TemplateError, compile_expression, compile_template
+from .codec import Json
+from .context import Context
+from .errors import StepError
+from .records import Iteration, Result
+from .runtime import Scope
+from .templates import Expression, Template, TemplateError, compile_expression, compile_template
 
 __all__ = ["FIXED", "Filled", "fill", "variables"]
 

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios against a bare equivalent, measured in the same run."""

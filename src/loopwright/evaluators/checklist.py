@@ -1,0 +1,86 @@
+"""A list of requirements, each with its own check: what is met, what is not, and a score between."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import codec
+from ..codec import Json
+from ..composites import Composite, attempt
+from ..context import Context
+from ..errors import ConfigurationError, nearest
+from ..records import Result, as_evaluation
+from ..step import as_step, digest_of
+from .check import check
+from .criteria import checked_names, grade
+
+__all__ = ["as_check", "checklist"]
+
+
+@dataclass(frozen=True)
+class _Checklist(Composite):
+    name: str
+    parts: tuple[tuple[str, Any], ...]
+    weights: tuple[tuple[str, float], ...]
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        parts = (f"{name} {part.fingerprint}" for name, part in self.parts)
+        return digest_of("checklist", repr(self.weights), *parts)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        found, ended = [], []
+        for name, part in self.parts:
+            result = await attempt(ctx, name, part, value)
+            found.append((name, as_evaluation(result.output)))
+            ended.append(result)
+        return self._end(grade(found, dict(self.weights)), ended, ctx)
+
+
+def checklist(
+    items: Mapping[str, Any],
+    weights: Mapping[str, float] | None = None,
+    *,
+    name: str = "checklist",
+) -> Any:
+    """Make an evaluator of named requirements; each is checked on the output and is one effect.
+
+    An item is a function, any evaluator that gives a verdict, or an object of options for `check`.
+    The score is the share of the weights (1 unless given) of the items that passed; `passed` means
+    all; the feedback lists what fails. An error in one check is an error of the whole: nothing is
+    scored that was not looked at.
+
+    Raises:
+        ConfigurationError: for an empty list, an unknown weight, a weight that is not above 0.
+
+    >>> from loopwright import run_sync
+    >>> found = run_sync(
+    ...     checklist({"is short": {"max_words": 5}, "says when": {"matches": "[0-9]{4}"}}),
+    ...     "Released today",
+    ... ).output
+    >>> print(found.score, found.feedback, sep="\\n")
+    0.5
+    1 of 2 items are not met:
+    - says when: matches '[0-9]{4}': nothing in it matches
+    """
+    names = checked_names(name, items)
+    for item in weights or {}:
+        if item not in items:
+            raise ConfigurationError(f"{name}: weights: no item {item!r}{nearest(item, names)}")
+    given = tuple(
+        (item, codec.number(f"{name}: weights: {item}", weight, least=0, above=True))
+        for item, weight in (weights or {}).items()
+    )
+    return _Checklist(name, tuple((item, as_check(item, items[item])) for item in names), given)
+
+
+def as_check(name: str, thing: Any) -> Any:
+    """Return `thing` as an evaluator: a step as it is, a function or options of `check` as a
+    check."""
+    if isinstance(thing, Mapping):
+        return check(**{"name": name, **thing})
+    made = as_step(thing, name=name)
+    return made if made is thing else check(thing, name=name)

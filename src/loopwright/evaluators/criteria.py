@@ -1,0 +1,96 @@
+"""From criteria to an evaluation: what holds, what is missing, and a score that follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ..errors import ConfigurationError, EvaluationError
+from ..records import Criterion, Evaluation
+
+__all__ = ["checked_names", "grade", "verdict"]
+
+
+def verdict(
+    criteria: Sequence[Criterion], *, feedback: str = "", improvements: Sequence[str] | None = None
+) -> Evaluation:
+    """Return an evaluation of score 1.0, passed, if all criteria hold, else of 0.0, not passed.
+
+    Without `feedback` and `improvements`, both name what fails and its gap.
+    """
+    failing = [item for item in criteria if not item.passed]
+    gaps = [f"{item.name}: {item.gap}" if item.gap else item.name for item in failing]
+    return Evaluation(
+        0.0 if failing else 1.0,
+        not failing,
+        feedback or "\n".join(gaps),
+        tuple(gaps if improvements is None else improvements),
+        tuple(criteria),
+    )
+
+
+def grade(
+    found: Sequence[tuple[str, Evaluation]], weights: Mapping[str, float] | None = None
+) -> Evaluation:
+    """Return the evaluation of a list of items from those of its items.
+
+    The score is the share of the weights (1 unless given) of the items that passed, `passed` that
+    all did, and each item is a criterion. If an item is undecided so is the whole, as its score is
+    not known; a vote names the item.
+
+    Raises:
+        EvaluationError: if an item has a score but no verdict.
+    """
+    criteria = [_criterion(name, evaluation) for name, evaluation in found]
+    weight = {item.name: (weights or {}).get(item.name, 1.0) for item in criteria}
+    met = math.fsum(weight[item.name] for item in criteria if item.passed)
+    failing = [item for item in criteria if not item.passed]
+    lines = [f"- {item.name}: {item.gap}" for item in failing]
+    undecided = [name for name, evaluation in found if evaluation.undecided]
+    return Evaluation(
+        None if undecided else met / math.fsum(weight.values()),
+        None if undecided else not failing,
+        "\n".join([f"{len(failing)} of {len(criteria)} items are not met:", *lines])
+        if failing
+        else "",
+        tuple(
+            f"{name}: {missing}"
+            for name, evaluation in found
+            if evaluation.passed is not True
+            for missing in (evaluation.improvements or ("not met",))
+        ),
+        tuple(criteria),
+        tuple({"item": name, "undecided": True} for name in undecided),
+        bool(undecided),
+    )
+
+
+def _criterion(name: str, evaluation: Evaluation) -> Criterion:
+    if evaluation.passed is None and not evaluation.undecided:
+        raise EvaluationError(
+            f"item {name!r}: its check gave no verdict; return True or False, or say from which "
+            "score on it passes: check(function, at_least=0.8)",
+            kind="no_verdict",
+            retryable=False,
+        )
+    if evaluation.passed and not evaluation.undecided:
+        return Criterion(name, True)
+    missing = "; ".join(item.gap for item in evaluation.criteria if not item.passed and item.gap)
+    return Criterion(name, False, evaluation.feedback or missing or "not met")
+
+
+def checked_names(what: str, given: object) -> list[str]:
+    """Return the names of a mapping that become parts of paths.
+
+    Raises:
+        ConfigurationError: if it is no mapping, is empty, or a name is empty or has a slash.
+    """
+    if not isinstance(given, Mapping) or not given:
+        raise ConfigurationError(f"{what}: {given!r} names nothing; give an object of named parts")
+    for name in given:
+        if not isinstance(name, str) or not name or "/" in name:
+            raise ConfigurationError(
+                f"{what}: {name!r} cannot be a name, as names are parts of paths; give a text "
+                "without a slash"
+            )
+    return list(given)

@@ -1,0 +1,198 @@
+"""A prompt as a step: a template rendered, a model asked, the reply as output.
+
+Rules:
+
+1. The prompt is rendered once; what a value contains is never rendered again.
+2. Every attempt is an effect of its own, journaled, reserved in the ledger and paid for once.
+3. A truncated or refused reply is an error, never an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from . import codec
+from .codec import Json
+from .composites import Composite
+from .context import Context
+from .errors import ConfigurationError
+from .models import Message, Reply, Request, Timers, call_model
+from .records import Reason, Result, Status
+from .step import digest_of
+from .variables import Filled, fill, rendered
+
+__all__ = ["Asking", "Prompt", "prompt"]
+
+Text = str | Filled | Callable[[Json, Context], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How a model is asked: `models` are `provider:model`, the first that is available answers.
+
+    `temperature` 0 to 2, `max_tokens` of the reply, `schema` a JSON Schema of structured output, `base_url` and
+    `api_key_env` for an endpoint of one's own.
+    """
+
+    models: tuple[str, ...] = ()
+    temperature: float | None = None
+    max_tokens: int | None = None
+    schema: Mapping[str, Json] | None = None
+    base_url: str = ""
+    api_key_env: str = ""
+    timeouts: Timers = field(default_factory=Timers)
+
+    def named(self, ctx: Context) -> tuple[str, ...]:
+        """Return the models, or the run's default.
+
+        Raises:
+            ConfigurationError: if nothing names a model.
+        """
+        models = ctx.run.resources.get("models")
+        override = getattr(models, "override", "") if models is not None else ""
+        found = (override,) if override else self.models
+        if not found:
+            raise ConfigurationError(
+                f"{ctx.path}: no model is named; give model: provider:model, or --model"
+            )
+        return found
+
+    def requests(self, messages: Sequence[Message], ctx: Context) -> tuple[Request, ...]:
+        """Return the same question to each of the models, in order."""
+        return tuple(self._request(name, messages, ctx) for name in self.named(ctx))
+
+    def _request(self, name: str, messages: Sequence[Message], ctx: Context) -> Request:
+        provider, _, model = name.partition(":")
+        if not model:
+            raise ConfigurationError(f"{name!r} is not a model; write provider:model")
+        return Request(
+            tuple(messages), model, provider,
+            temperature=self.temperature, max_tokens=self.max_tokens, schema=self.schema,
+            base_url=self.base_url, api_key_env=self.api_key_env, timeouts=self.timeouts,
+            path=ctx.path, run_id=ctx.run_id,
+        )  # fmt: skip
+
+    def to_json(self) -> Json:
+        """Return what makes one way of asking differ from another."""
+        return {
+            "models": list(self.models),
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "schema": self.schema,
+            "base_url": self.base_url,
+        }
+
+
+class Prompt(Composite):
+    """A prompt as a step; its output is the reply's text, or its data where a schema is given.
+
+    `carried` makes the rounds of a loop one conversation; else every round starts afresh.
+    """
+
+    def __init__(
+        self,
+        text: Text,
+        *,
+        name: str = "prompt",
+        system: Text = "",
+        asking: Asking,
+        carried: bool = False,
+        read: Callable[[Reply], Json] | None = None,
+    ) -> None:
+        self.name = name
+        self.text = fill(text) if isinstance(text, str) else text
+        self.system = fill(system) if isinstance(system, str) else system
+        self.asking = asking
+        self.carried = carried
+        self.read = read or _output
+        shown = (getattr(t, "source", getattr(t, "__qualname__", "")) for t in (self.text, self.system))
+        self.fingerprint = digest_of(
+            "prompt", *(codec.canonical(s) for s in shown), codec.canonical(asking.to_json())
+        )
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Render, ask and read."""
+        said = Message("user", _said(self.text, value, ctx))
+        talk = _talk(ctx) if self.carried else []
+        system = _said(self.system, value, ctx)
+        head = [Message("system", system)] if system else []
+        reply = await call_model(ctx, self.asking.requests([*head, *talk, said], ctx))
+        if self.carried:
+            _carry(ctx, [*talk, said, reply.message()])
+        for warning in reply.warnings:
+            ctx.warn(warning)
+        output = self.read(reply)
+        return Result(Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name)
+
+
+def _output(reply: Reply) -> Json:
+    return reply.text if reply.data is None else reply.data
+
+
+def _said(text: Text, value: Json, ctx: Context) -> str:
+    if isinstance(text, Filled):
+        return codec.text_of(rendered(text, ctx, value))
+    return text if isinstance(text, str) else text(value, ctx)
+
+
+def _talk(ctx: Context) -> list[Message]:
+    """Return the conversation of the rounds before: kept in the scope, or found in the journal."""
+    scope = ctx.scope
+    if scope is None or scope.number <= 1:
+        return []
+    part = ctx.path.removeprefix(f"{scope.path}/{scope.number}")
+    if scope.talks is not None and part in scope.talks:
+        return list(scope.talks[part])
+    return _recorded_talk(ctx, part)
+
+
+def _recorded_talk(ctx: Context, part: str) -> list[Message]:
+    replay, scope = ctx.run.replay, ctx.scope
+    if replay is None or scope is None:
+        return []
+    talk: list[Message] = []
+    for number in range(1, scope.number):
+        begin = f"{scope.path}/{number}{part}/"
+        found = [
+            e.value for p, e in replay.finished.items() if p.startswith(begin) and e.error is None
+        ]
+        if found and isinstance(found[-1], Mapping) and "asked" in found[-1]:
+            talk.append(Message("user", found[-1]["asked"]))
+            talk.append(Reply.from_json(found[-1]["reply"]).message())
+    return talk
+
+
+def _carry(ctx: Context, talk: list[Message]) -> None:
+    scope = ctx.scope
+    if scope is not None and scope.number:
+        part = ctx.path.removeprefix(f"{scope.path}/{scope.number}")
+        scope.talks = {**(scope.talks or {}), part: talk}
+
+
+def prompt(
+    text: str,
+    *,
+    model: str | Sequence[str] = (),
+    name: str = "prompt",
+    system: str = "",
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    schema: Mapping[str, Json] | None = None,
+    base_url: str = "",
+    carried: bool = False,
+) -> Prompt:
+    """Make a step that sends a template to a model.
+
+    The template sees `value` (the step's input), `loop` and the outputs of earlier steps; see `variables`.
+    `model` is `provider:model`, or several tried in order; default: that of the run.
+    """
+    models = (model,) if isinstance(model, str) else tuple(model)
+    asking = Asking(models, temperature, max_tokens, schema, base_url)
+    return Prompt(text, name=name, system=system, asking=asking, carried=carried)
+
+
+def with_schema(asking: Asking, schema: Mapping[str, Json] | None) -> Asking:
+    """Return the same way of asking, for structured output."""
+    return replace(asking, schema=schema)
