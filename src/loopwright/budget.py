@@ -5,7 +5,8 @@ Rules:
 1. Settled + reserved never exceeds a cap, in any account, at any instant.
 2. A call that does not fit *now* waits for those in flight; it is refused only when nothing in
    flight could free enough.
-3. Waiters are served in order, so that small calls cannot starve a large one.
+3. Waiters are served in order, so that small calls cannot starve a large one. The order is one for
+   all accounts: nobody waits behind someone who came later, so nobody waits in a circle.
 4. What is spent is added to every account up the tree, never taken from the difference of a shared
    counter.
 """
@@ -13,12 +14,15 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 from .conditions import Budget
 from .errors import Stopped
 from .records import NOTHING, Reason, Stop, Usage
 
 __all__ = ["Account"]
+
+_Waiter = tuple[str, "asyncio.Future[None]"]  # the path of a call that waits, and what wakes it
 
 
 class Account:
@@ -28,7 +32,10 @@ class Account:
     present iteration spent.
     """
 
-    __slots__ = ("_held", "_waiting", "cap", "parent", "path", "reserved", "round", "settled")
+    __slots__ = (
+        "_held", "_inner", "_turns", "_waiting",
+        "cap", "parent", "path", "reserved", "round", "settled",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -45,7 +52,9 @@ class Account:
         self.round = NOTHING
         if cap is not None:  # only a capped account is ever reserved in
             self._held: dict[str, Usage] = {}
-            self._waiting: dict[str, asyncio.Future[None]] = {}  # in order of arrival
+            self._turns = itertools.count()  # of the outermost capped account, for all below it
+            self._waiting: dict[int, _Waiter] = {}  # by turn
+            self._inner: dict[int, _Waiter] = {}  # calls inside an effect that holds a promise
 
     def spend(self, usage: Usage) -> None:
         """Add what was spent here to this account and every one above."""
@@ -62,18 +71,20 @@ class Account:
             Stopped: by the account that can no longer fit it; the detail says which call it was.
         """
         chain = self._capped()
+        if not chain:
+            return
+        turn = next(chain[0]._turns)
         try:
-            while (
-                blocked := next((a for a in chain if a._blocks(path, amount)), None)
-            ) is not None:
+            while (blocked := _first_blocked(chain, path, turn, amount)) is not None:
                 blocked._refuse_if_hopeless(path, amount)
-                await blocked._turn(path)
+                await blocked._wait(path, turn)
             for account in chain:
                 account.reserved += amount
                 account._held[path] = amount
         finally:
             for account in chain:
-                account._waiting.pop(path, None)
+                account._waiting.pop(turn, None)
+                account._inner.pop(turn, None)
                 account._wake()
 
     def settle(self, path: str, usage: Usage) -> None:
@@ -97,19 +108,15 @@ class Account:
         chain.reverse()  # the outermost first: it is the one to blame
         return chain
 
-    def _blocks(self, path: str, amount: Usage) -> bool:
-        head = next(iter(self._waiting), path)
+    def _blocks(self, path: str, turn: int, amount: Usage) -> bool:
+        ahead = self._inner or (self._waiting and min(self._waiting) < turn)
         # A call inside an effect that holds a promise goes first: those in front may wait for it.
-        if head != path and not self._held_above(path):
+        if ahead and not self._is_inner(path):
             return True
         return bool(self._over(self.settled + self.reserved + amount))
 
-    def _held_above(self, path: str) -> Usage:
-        held = NOTHING
-        for other, promised in self._held.items():
-            if path.startswith(other + "/"):
-                held += promised
-        return held
+    def _is_inner(self, path: str) -> bool:
+        return any(path.startswith(other + "/") for other in self._held)
 
     def _over(self, total: Usage) -> str:
         cap = self.cap
@@ -123,8 +130,13 @@ class Account:
         return "usd" if cap.usd is not None and total.usd > cap.usd + 5e-13 else ""
 
     def _refuse_if_hopeless(self, path: str, amount: Usage) -> None:
-        # What an enclosing effect holds cannot be freed by waiting inside it.
-        unit = self._over(self.settled + self._held_above(path) + amount)
+        # What an effect holds cannot be freed while a call inside it waits.
+        inner = [path, *(other for other, _ in self._inner.values())]
+        stuck = NOTHING
+        for holder, promised in self._held.items():
+            if any(one.startswith(holder + "/") for one in inner):
+                stuck += promised
+        unit = self._over(self.settled + stuck + amount)
         if unit:
             raise Stopped(self.path, Stop(Reason.BUDGET, self._sentence(path, amount, unit)))
 
@@ -136,14 +148,23 @@ class Account:
             f"{spent:g} of {cap:g} are spent"
         )
 
-    async def _turn(self, path: str) -> None:
-        future = self._waiting[path] = asyncio.get_running_loop().create_future()
+    async def _wait(self, path: str, turn: int) -> None:
+        future = asyncio.get_running_loop().create_future()
+        queue = self._inner if self._is_inner(path) else self._waiting
+        queue[turn] = (path, future)
         await future
 
     def _wake(self) -> None:
-        head = next(iter(self._waiting.values()), None)
-        if head is not None and not head.done():
-            head.set_result(None)
+        waiters = list(self._inner.values())
+        if self._waiting:
+            waiters.append(self._waiting[min(self._waiting)])
+        for _, future in waiters:
+            if not future.done():
+                future.set_result(None)
+
+
+def _first_blocked(chain: list[Account], path: str, turn: int, amount: Usage) -> Account | None:
+    return next((account for account in chain if account._blocks(path, turn, amount)), None)
 
 
 def _less(a: Usage, b: Usage) -> Usage:

@@ -19,7 +19,7 @@ import json
 import math
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from .errors import ConfigurationError, StepError
 
@@ -141,7 +141,7 @@ _encoder = json.JSONEncoder(
 
 def encode(value: Json) -> str:
     """Return compact JSON text of a normalised value."""
-    return cast("str", _encoder(value))
+    return _encoder(value)
 
 
 def decode(text: str | bytes) -> Json:

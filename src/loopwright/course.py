@@ -114,7 +114,10 @@ class Course:
         """Run and record one round; return the guard that cut it short, if one did."""
         loop, run, account = self.loop, self.run, self.account
         number = len(self.history) + 1
-        self.scope.number, account.round = number, NOTHING
+        self.scope.number = number
+        # What a replay holds of this round was spent in it, whatever is replayed and when.
+        replay = run.replay
+        account.round = NOTHING if replay is None else replay.spent(f"{self.path}/{number}")
         ctx = self.ctx  # private to the course: every step gets a child of it
         ctx.path = f"{self.path}/{number}"
         began = run.now()

@@ -18,6 +18,7 @@ from .conditions import Budget
 from .context import Context
 from .errors import ConfigurationError, ReplayMismatch, StepError, Stopped, Suspended
 from .journal import Entry, Journal, NoLog, RunInfo, RunLog
+from .replay import Replay
 from .records import History, Reason, Result, Status, Stop, Usage
 from .runtime import Clock, Run
 from .step import as_step
@@ -213,6 +214,8 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
         result = _finished(state, replay.ended[""])
         await state.log.close(_row(info, result, replay.active))
         return result
+    if replay is not None:  # loops inside an ended one are not run again, and still are its loops
+        state.loops.update(_ended_loops(state, replay))
     state.task = asyncio.current_task()
     if not state.log.silent:
         state.log.on_cancel = state.cancel
@@ -293,11 +296,7 @@ def _finished(state: Run, ended: Json) -> Result:
     replay = state.replay
     assert replay is not None
     stop = Stop.from_json(ended["stop"])
-    loops = {}
-    for path, value in replay.ended.items():
-        if path:
-            loops.pop(value["name"], None)
-            loops[value["name"]] = _loop_result(state, path, value)
+    loops = _ended_loops(state, replay)
     own = loops.get(ended["name"])
     return Result(
         stop.reason.status, stop.reason, stop.detail, ended["output"],
@@ -308,9 +307,17 @@ def _finished(state: Run, ended: Json) -> Result:
     )  # fmt: skip
 
 
-def _loop_result(state: Run, path: str, value: Json) -> Result:
-    replay = state.replay
-    assert replay is not None
+def _ended_loops(state: Run, replay: Replay) -> dict[str, Result]:
+    """Return the results of the loops that the journal holds to their end, in the order they ended."""
+    loops: dict[str, Result] = {}
+    for path, value in replay.ended.items():
+        if path:
+            loops.pop(value["name"], None)
+            loops[value["name"]] = _loop_result(state, replay, path, value)
+    return loops
+
+
+def _loop_result(state: Run, replay: Replay, path: str, value: Json) -> Result:
     history, usage = History(), Usage()
     for entry in replay.rounds.get(path, ()):
         usage += entry.value.usage

@@ -104,12 +104,9 @@ def _caller(
     is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
     if isinstance(function, functools.partial):
         is_async = inspect.iscoroutinefunction(function.func)
-    if count >= 2:
-        given = lambda value, ctx: (value, ctx)
-    elif count == 1:
-        given = lambda value, ctx: (value,)
-    else:
-        given = lambda value, ctx: ()
+    def given(value: Any, ctx: Any) -> tuple[Any, ...]:
+        return (value, ctx)[:count]
+
     if is_async and count == 1:
         return lambda value, ctx: function(value)
     if is_async:

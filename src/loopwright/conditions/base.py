@@ -106,7 +106,7 @@ def from_json(data: Json) -> Condition:
     kind = TAGS.get(tag)
     if kind is None:
         raise ConfigurationError(f"unknown condition {tag!r}{nearest(str(tag), TAGS)}")
-    if issubclass(kind, _Combined):
+    if issubclass(kind, AnyOf | AllOf):
         items = value if isinstance(value, list) else [value]
         return kind(tuple(from_json(item) for item in items))
     return _build(tag, kind, value)
@@ -132,14 +132,16 @@ class _Combined(Condition):
     members: tuple[Condition, ...]
     joint: ClassVar[str]
 
-    def __post_init__(self) -> None:
+    def _flatten(self) -> None:
         flat: list[Condition] = []
+        tag = tag_of(type(self))
+        if not isinstance(self.members, list | tuple):
+            raise ConfigurationError(f"{tag}: give a list of conditions, not {self.members}")
         for member in self.members:
             if not isinstance(member, Condition):
                 raise ConfigurationError(f"{member!r} is not a condition")
             flat += member.members if isinstance(member, type(self)) else [member]
         if not flat:
-            tag = tag_of(type(self))
             raise ConfigurationError(f"{tag}: the list of conditions is empty; name at least one")
         object.__setattr__(self, "members", tuple(flat))
 
@@ -174,7 +176,9 @@ class AnyOf(_Combined):
     members: tuple[Condition, ...]
     joint: ClassVar[str] = "|"
 
-    __post_init__ = _Combined.__post_init__
+    def __post_init__(self) -> None:
+        self._flatten()
+
     __str__ = _Combined.__str__
 
     def check(self, history: History) -> Stop | None:
@@ -193,7 +197,9 @@ class AllOf(_Combined):
     members: tuple[Condition, ...]
     joint: ClassVar[str] = "&"
 
-    __post_init__ = _Combined.__post_init__
+    def __post_init__(self) -> None:
+        self._flatten()
+
     __str__ = _Combined.__str__
 
     def check(self, history: History) -> Stop | None:

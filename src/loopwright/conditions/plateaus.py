@@ -57,8 +57,9 @@ class RepeatedOutput(Condition):
     def __post_init__(self) -> None:
         if whole("repeated_output: period", self.period, least=1) > 4:
             raise ConfigurationError(f"repeated_output: period: {self.period} is above 4")
-        if isinstance(self.volatile, str):
+        if not isinstance(self.volatile, list | tuple):
             raise ConfigurationError("repeated_output: volatile: give a list of keys")
+        object.__setattr__(self, "volatile", tuple(self.volatile))
         if self.similarity is not None:
             number("repeated_output: similarity", self.similarity, least=0, most=1, above=True)
 
@@ -90,11 +91,14 @@ class RepeatedOutput(Condition):
         ]
         if self.similarity is None:
             return labels
-        texts = [guards.shingles(text_of(history[i].output)) for i in window]
-        for i in range(1, len(labels)):
-            near = (j for j in range(i) if guards.similarity(texts[i], texts[j]) >= self.similarity)
-            if history[window[i]].eligible and (first := next(near, None)) is not None:
-                labels[i] = labels[first]
+        texts = {
+            place: guards.shingles(text_of(history[i].output))
+            for place, i in enumerate(window)
+            if history[i].eligible
+        }
+        for place, text in texts.items():
+            like = (p for p in texts if guards.similarity(text, texts[p]) >= self.similarity)
+            labels[place] = labels[next(like)]  # the first that is alike, or itself
         return labels
 
 

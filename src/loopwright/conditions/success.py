@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codec import number, text_of, whole
+from ..errors import ConfigurationError
 from ..records import History, Reason, Stop
 from .base import Condition, condition
 
@@ -82,11 +83,13 @@ class OutputMatches(Condition):
     ignore_case: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.pattern, str):
+            raise ConfigurationError(f"output_matches: pattern: {self.pattern!r} is not text")
         self._compiled()
 
     def _compiled(self) -> Any:
         # Here and not at the top: the engine starts without the pattern library.
-        from .patterns import compile_pattern
+        from ..patterns import compile_pattern
 
         return compile_pattern(self.pattern, ignore_case=self.ignore_case)
 
@@ -94,7 +97,7 @@ class OutputMatches(Condition):
         last = history.last
         if last is None or not last.eligible:
             return None
-        from .patterns import PatternTimeout
+        from ..patterns import PatternTimeout
 
         try:
             found = self._compiled().search(text_of(last.output))

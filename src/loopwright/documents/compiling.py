@@ -115,8 +115,8 @@ class Compiler:
         return self.attempt(path, lambda: FunctionStep(found, name=name, idempotent=idempotent))
 
     def _shell(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
-        command = spec.shell
-        texts = [command] if isinstance(command, str) else list(command or ())
+        command = spec.shell or []
+        texts = [command] if isinstance(command, str) else list(command)
         for i, text in enumerate(texts):
             if "{{" in text or "{%" in text:
                 place = path if isinstance(command, str) else (*path, i)

@@ -131,7 +131,7 @@ def _message(item: dict[str, Any], place: tuple[str | int, ...], model: type[Bas
         return f"{item['input']!r} is not {wanted}{hint}"
     if kind == "string_pattern_mismatch":
         return f"{item['input']!r} is not a name; use letters, digits, _, - and spaces, a letter first"
-    message = item["msg"][0].lower() + item["msg"][1:]
+    message: str = item["msg"][0].lower() + item["msg"][1:]
     shown = repr(item["input"])
     if kind in ("action", "misplaced", "check", "evaluate", "adapt", "duration") or len(shown) > 60:
         return message

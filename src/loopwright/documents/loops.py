@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import adapters
 from ..conditions import Condition, MaxIterations, Passed, from_json, tag_of
 from ..conditions.base import TAGS, AllOf, AnyOf
 from ..errors import ConfigurationError, nearest
-from ..evaluators.check import check, share_passing
+from ..evaluators.check import check
 from ..evaluators.checklist import checklist
 from ..evaluators.gates import gates
+from ..evaluators.passing import share_passing
+from ..evaluators.passing import share_passing
 from ..evaluators.score import score
 from ..loop import Loop, any_of
-from ..step import FunctionStep
+from ..step import FunctionStep, as_step
 from .native import AdaptSpec, CheckSpec, EvaluateSpec, JudgeSpec, LoopSpec, ScoreSpec
 from .steps import SetStep
 
@@ -142,7 +145,7 @@ def _firm(compiler: Compiler, spec: EvaluateSpec, path: Path_) -> list[Any]:
     if spec.python is not None:
         found = compiler.function((*path, "python"), spec.python)
         if found is not None:
-            made.append(compiler.attempt(path, lambda: FunctionStep(found, name="evaluate")))
+            made.append(compiler.attempt(path, lambda: as_step(found, name="evaluate")))
     return made
 
 
@@ -165,7 +168,7 @@ def _check(compiler: Compiler, spec: CheckSpec, path: Path_) -> Any:
             value = compiler.function(at, value)
             if value is None:
                 continue
-            made = compiler.attempt(at, lambda value=value: check(value, name=spec.name or ""))
+            made = compiler.attempt(at, partial(check, value, name=spec.name or ""))
         else:
             if kind == "command":
                 value = _constant(compiler, value, at)
@@ -173,9 +176,7 @@ def _check(compiler: Compiler, spec: CheckSpec, path: Path_) -> Any:
                 env = {k: compiler.value((*path, "env", k), v) for k, v in spec.env.items()}
                 options = {"cwd": cwd, "env": env, "timeout": spec.timeout}
             keyword = {kind.rstrip("_"): value}
-            made = compiler.attempt(
-                at, lambda k=keyword, o=options: check(**k, name=spec.name or "", **o)
-            )
+            made = compiler.attempt(at, partial(check, name=spec.name or "", **keyword, **options))
         parts.append(made)
     found = [part for part in parts if part is not None]
     return None if not found else found[0] if len(found) == 1 else gates(*found)
@@ -217,7 +218,7 @@ def _score(compiler: Compiler, spec: ScoreSpec, path: Path_) -> Any:
     low, high = spec.scale
     return compiler.attempt(
         path,
-        lambda: score(label=spec.label, scale=(low, high), pattern=spec.pattern, of=of),
+        lambda: score(spec.label, (low, high), pattern=spec.pattern or "", of=of),
     )
 
 

@@ -190,7 +190,7 @@ CHECKS = (
 class ScoreSpec(Model):
     """A score read out of text: `number`, `number/den` or `number%` after a label."""
 
-    label: str | None = Field("score", description="The word before the number; null: the text is the number.")
+    label: str = Field("score", min_length=1, description="The word before the number.")
     scale: list[float] = Field(default_factory=lambda: [0.0, 1.0], min_length=2, max_length=2)
     pattern: str | None = Field(None, description="A regular expression whose first group is the number.")
     of: Action | None = Field(None, description="A step whose output holds the score; default: the output itself.")

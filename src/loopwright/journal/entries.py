@@ -73,7 +73,7 @@ class Entry:
         """Return the entry that `to_json` wrote."""
         value = data.get("value")
         if data["kind"] == "iteration":
-            value = Iteration.from_json(value)
+            value = Iteration.from_json(data["value"])
         return cls(
             data["kind"],
             data["path"],

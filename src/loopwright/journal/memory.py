@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from .. import codec
@@ -55,7 +55,7 @@ class NoLog:
 
     keeps_values = False
     silent = True
-    recorded: tuple[Entry, ...] = ()
+    recorded: Sequence[Entry] = ()
     __slots__ = ("info", "on_cancel")
 
     def __init__(self, info: RunInfo) -> None:
