@@ -18,9 +18,9 @@ from .codec import Json
 from .composites import Composite
 from .context import Context
 from .errors import ConfigurationError
-from .models import Message, Reply, Request, Timers, call_model
+from .models import Message, Reply, Request, Target, Timers, call_model
 from .records import Reason, Result, Status
-from .step import digest_of
+from .step import FunctionStep, digest_of
 from .variables import Filled, fill, rendered
 
 __all__ = ["Asking", "Prompt", "prompt"]
@@ -50,29 +50,30 @@ class Asking:
         Raises:
             ConfigurationError: if nothing names a model.
         """
-        models = ctx.run.resources.get("models")
-        override = getattr(models, "override", "") if models is not None else ""
-        found = (override,) if override else self.models
+        default = ctx.run.resources.get("model")
+        found = self.models or ((str(default),) if default else ())
         if not found:
             raise ConfigurationError(
-                f"{ctx.path}: no model is named; give model: provider:model, or --model"
+                f"{ctx.path}: no model is named; give model='provider:model' here, or "
+                "resources={'model': …} to the run"
             )
         return found
 
-    def requests(self, messages: Sequence[Message], ctx: Context) -> tuple[Request, ...]:
-        """Return the same question to each of the models, in order."""
-        return tuple(self._request(name, messages, ctx) for name in self.named(ctx))
+    async def ask(self, messages: Sequence[Message], ctx: Context, *, judge: bool = False) -> Reply:
+        """Ask the first model, and those after it when it is not available.
 
-    def _request(self, name: str, messages: Sequence[Message], ctx: Context) -> Request:
-        provider, _, model = name.partition(":")
-        if not model:
-            raise ConfigurationError(f"{name!r} is not a model; write provider:model")
-        return Request(
-            tuple(messages), model, provider,
+        Raises:
+            ModelFault: when nothing is left to try.
+        """
+        first, *others = (split_model(name) for name in self.named(ctx))
+        request = Request(
+            tuple(messages), first[1], first[0],
             temperature=self.temperature, max_tokens=self.max_tokens, schema=self.schema,
             base_url=self.base_url, api_key_env=self.api_key_env, timeouts=self.timeouts,
-            path=ctx.path, run_id=ctx.run_id,
         )  # fmt: skip
+        targets = [Target(provider, model) for provider, model in others]
+        reply = await call_model(ctx, "", request, failover=targets, judge=judge)
+        return Reply.from_json(reply)
 
     def to_json(self) -> Json:
         """Return what makes one way of asking differ from another."""
@@ -118,7 +119,9 @@ class Prompt(Composite):
         talk = _talk(ctx) if self.carried else []
         system = _said(self.system, value, ctx)
         head = [Message("system", system)] if system else []
-        reply = await call_model(ctx, self.asking.requests([*head, *talk, said], ctx))
+        if self.carried:
+            await ctx.call("said", _SAID, said.content)  # a resume takes the conversation up from here
+        reply = await self.asking.ask([*head, *talk, said], ctx)
         if self.carried:
             _carry(ctx, [*talk, said, reply.message()])
         for warning in reply.warnings:
@@ -155,13 +158,34 @@ def _recorded_talk(ctx: Context, part: str) -> list[Message]:
     talk: list[Message] = []
     for number in range(1, scope.number):
         begin = f"{scope.path}/{number}{part}/"
-        found = [
-            e.value for p, e in replay.finished.items() if p.startswith(begin) and e.error is None
+        said = replay.finished.get(f"{begin}said")
+        replies = [
+            entry.value
+            for path, entry in replay.finished.items()
+            if path.startswith(f"{begin}attempt-") and entry.error is None
         ]
-        if found and isinstance(found[-1], Mapping) and "asked" in found[-1]:
-            talk.append(Message("user", found[-1]["asked"]))
-            talk.append(Reply.from_json(found[-1]["reply"]).message())
+        if said is not None and replies:
+            talk += [Message("user", said.value), Reply.from_json(replies[-1]).message()]
     return talk
+
+
+async def _echo(value: Json) -> Json:
+    return value
+
+
+_SAID = FunctionStep(_echo, name="said")
+
+
+def split_model(name: str) -> tuple[str, str]:
+    """Return provider and model of `provider:model`.
+
+    Raises:
+        ConfigurationError: if it is not written so.
+    """
+    provider, _, model = name.partition(":")
+    if not provider or not model:
+        raise ConfigurationError(f"{name!r} is not a model; write provider:model, like openai:gpt-4o")
+    return provider, model
 
 
 def _carry(ctx: Context, talk: list[Message]) -> None:

@@ -15,6 +15,7 @@ from ..errors import DocumentError, Problem, nearest
 from .compiling import Compiler, compile_document
 from .dialects import parse
 from .native import Document
+from .resources import resources
 from .source import Source, read
 from .steps import DocumentWorkflow, Rooted
 
@@ -40,6 +41,7 @@ class Settings:
     transcript: str | None = None
     max_usd: float | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
+    allowed_hosts: tuple[str, ...] = ()
     root: Path | None = None
     execute: bool = True
     agents: Mapping[str, str] = field(default_factory=dict)
@@ -210,7 +212,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     workflow = project.compiled(source, document, file.parent, frozenset(settings.sets))
     if project.problems or workflow is None:
         raise DocumentError(project.problems)
-    resources = _resources(document, settings, project)
+    found = resources(document, settings, project)
     if project.problems:
         raise DocumentError(project.problems)
     step: Any = Rooted(workflow, settings.sets) if settings.sets else workflow
@@ -222,7 +224,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         _source(path, settings),
         document.input,
         _budget(document, settings),
-        resources,
+        found,
         tuple(project.notes),
         project.documents,
     )
@@ -249,7 +251,3 @@ def _budget(document: Document, settings: Settings) -> Budget | None:
     if calls is None and tokens is None and not usd:
         return None
     return Budget(calls, tokens, min(usd, default=None))
-
-
-def _resources(document: Document, settings: Settings, project: Project) -> dict[str, Any]:
-    return {}

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..conditions import CEILING
 from ..loop import DEFAULT_LIMIT
-from .native import Action, EvaluateSpec, JudgeSpec, LoopSpec
+from .native import Action, Document, EvaluateSpec, JudgeSpec, LoopSpec
 
-__all__ = ["condition_limit", "evaluators", "inner_actions", "sentences"]
+__all__ = ["condition_limit", "evaluators", "inner_actions", "models_in", "sentences"]
 
 
 def inner_actions(action: Action) -> Iterator[Action]:
@@ -32,6 +32,29 @@ def evaluators(loop: LoopSpec) -> Iterator[EvaluateSpec]:
         yield given
     for sentence in sentences(loop.until):
         yield EvaluateSpec(judge=JudgeSpec(criterion=sentence))
+
+
+def models_in(document: Document) -> Iterator[str]:
+    """Iterate over the models that a document names, each as `provider:model`."""
+    yield from _named(document)
+    for step in document.steps:
+        yield from _models_of(step)
+
+
+def _named(spec: Any) -> Iterator[str]:
+    if spec.model:
+        yield spec.model
+    yield from spec.models or ()
+
+
+def _models_of(action: Action) -> Iterator[str]:
+    yield from _named(action)
+    if action.loop is not None:
+        for evaluator in evaluators(action.loop):
+            if evaluator.judge is not None and not isinstance(evaluator.judge, str):
+                yield from _named(evaluator.judge)
+    for inner in inner_actions(action):
+        yield from _models_of(inner)
 
 
 def sentences(until: Any) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ..codec import Json
 from ..composites import Composite
 from ..context import Context
 from ..errors import ModelError
-from ..models import Message, Reply, call_model
+from ..models import Message, Reply
 from ..prompts import Asking, with_schema
 from ..records import Criterion, Evaluation, Reason, Result, Status
 from ..step import digest_of
@@ -56,6 +56,9 @@ class Votes:
     accept: int = 1
     reject: int = 1
     most: int = 1
+
+
+_UNREADABLE = ("refused", "malformed", "empty_output")  # answers, but none that is a verdict
 
 
 class Judge(Composite):
@@ -135,14 +138,14 @@ class Judge(Composite):
                 again = Message("user", f"That could not be read: {verdict.detail}. {_ANSWERS[self.style]}")
                 verdict = await self._ask([*messages, again], "again", ctx)
         except ModelError as error:
-            if error.kind != "refused":
+            if error.kind not in _UNREADABLE:
                 raise
-            return Verdict("unparsable", detail="the judge refused to answer")
+            return Verdict("unparsable", detail=f"the judge gave no verdict: {error}")
         return verdict
 
     async def _ask(self, messages: Sequence[Message], part: str, ctx: Context) -> Verdict:
         inner = ctx.child(ctx.below(part)) if part else ctx
-        reply = await call_model(inner, self.asking.requests(messages, inner), judge=True)
+        reply = await self.asking.ask(messages, inner, judge=True)
         return _read(reply, self.style, _nonce(ctx))
 
     def _messages(self, criterion: str, text: str, ctx: Context) -> list[Message]:
