@@ -1,0 +1,45 @@
+"""Improve a text against a rubric until a judge is satisfied, from Python.
+
+python polish.py                                     on scripted replies, no key needed
+LOOPWRIGHT_MODEL=openai:gpt-4o python polish.py      on a real model, with OPENAI_API_KEY set
+"""
+
+import os
+from pathlib import Path
+
+from loopwright import Loop, MaxIterations, NoImprovement, Passed, run_sync
+from loopwright.evaluators.judge import judge
+from loopwright.models import Models, ProviderModel, ScriptedModel
+from loopwright.prompts import prompt
+
+HERE = Path(__file__).parent
+
+improve = Loop(
+    prompt(
+        "Rewrite this announcement. Keep every fact, invent none.\n\n{{ loop.initial }}\n"
+        "{% if loop.iteration > 1 %}Your last version:\n{{ loop.last.output }}\n"
+        "What a reader missed:\n{{ loop.last.feedback }}{% endif %}",
+        temperature=0.5,
+    ),
+    judge(
+        "It says in the first sentence who must act, and what they must do.",
+        "It gives the date by which to act.",
+        "It says where to get help.",
+    ),
+    until=Passed() | NoImprovement(patience=2) | MaxIterations(5),
+    name="improve",
+    on_iteration=lambda item: print(f"{item.number}: {item.score:.2f}  {item.feedback}"),
+)
+
+if __name__ == "__main__":
+    named = os.environ.get("LOOPWRIGHT_MODEL")
+    model = (
+        ProviderModel({k: v for k, v in os.environ.items() if k.endswith("_API_KEY")})
+        if named
+        else ScriptedModel((HERE / "replies.yaml").read_text(encoding="utf-8"))
+    )
+    resources = {"models": Models(model), "model": named or "openai:gpt-4o-mini"}
+    result = run_sync(
+        improve, (HERE / "draft.txt").read_text(encoding="utf-8"), resources=resources
+    )
+    print(f"{result.status}: {result.detail}\n\n{result.output}")
