@@ -1,0 +1,174 @@
+"""The engine on SQLite: effects, many runs at once, bytes on disk, replay."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from loopwright import Loop, MaxIterations, run
+from loopwright.stores.sqlite import SqliteJournal
+
+from .engine import adapt, evaluate, execute, loop_of, waiting
+from .measuring import Row
+
+EFFECTS = 600
+RECORD = b"x" * 300  # what one journaled effect takes, see `_record_size`
+
+
+def _bare(path: Path, synchronous: str, commits: int, per_commit: int) -> float:
+    """Return the seconds that a bare writer takes for `commits` of so many records each."""
+    base = sqlite3.connect(path, isolation_level=None)
+    base.execute("pragma journal_mode=wal")
+    base.execute(f"pragma synchronous={synchronous}")
+    base.execute("create table record(id integer primary key, body blob)")
+    start = time.perf_counter()
+    for _ in range(commits):
+        base.execute("begin immediate")
+        base.executemany("insert into record(body) values(?)", [(RECORD,)] * per_commit)
+        base.execute("commit")
+    taken = time.perf_counter() - start
+    base.close()
+    return taken
+
+
+def _ours(path: Path, synchronous: str, loops: int, iterations: int) -> float:
+    """Return the seconds that so many loops at once take on a journal."""
+
+    async def main() -> float:
+        journal = SqliteJournal(path, synchronous=synchronous)
+        loop = loop_of(iterations)
+        start = time.perf_counter()
+        await asyncio.gather(*(run(loop, 1, journal=journal) for _ in range(loops)))
+        taken = time.perf_counter() - start
+        await journal.close()
+        return taken
+
+    return asyncio.run(main())
+
+
+def rows() -> Iterator[Row]:
+    """Measure and yield the figures."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER", ".")) as scratch:
+        root = Path(scratch)
+        yield from _one_run(root)
+        yield from _many_runs(root)
+        yield from _waiting_runs(root)
+        yield from _bytes(root)
+        yield from _replay(root)
+
+
+def _one_run(root: Path) -> Iterator[Row]:
+    iterations = EFFECTS // 3
+    for synchronous, allowed in (("full", 80e-6), ("normal", 100e-6)):
+        pairs = []
+        for number in range(7):
+            bare = _bare(root / f"bare-{synchronous}-{number}.db", synchronous, EFFECTS, 1) / EFFECTS
+            ours = _ours(root / f"ours-{synchronous}-{number}.db", synchronous, 1, iterations) / EFFECTS
+            pairs.append((bare, ours))
+        bare, ours = (sorted(column)[3] for column in zip(*pairs, strict=True))
+        over = sorted(o - b for b, o in pairs)[3]
+        bound = max(0.3 * bare, allowed) if synchronous == "full" else allowed
+        note = f"bare commit {bare * 1e6:.0f} us, an effect {ours * 1e6:.0f} us, {ours / bare:.2f} x"
+        yield Row(f"an effect, {synchronous.upper()}, over a bare commit", over * 1e6, bound * 1e6, "us", note)
+
+
+def _many_runs(root: Path) -> Iterator[Row]:
+    ratios, notes = [], ""
+    for number in range(5):
+        commits = 200
+        bare = commits * 100 / _bare(root / f"batch-{number}.db", "full", commits, 100)
+        loops, iterations = 1000, 10
+        effects = loops * (3 * iterations - 1)
+        ours = effects / _ours(root / f"many-{number}.db", "full", loops, iterations)
+        ratios.append(bare / ours)
+        notes = f"bare {bare:,.0f} records/s, ours {ours:,.0f} effects/s"
+    yield Row("1,000 runs at once, FULL: bare batch writer to ours", sorted(ratios)[2], 2, note=notes)
+
+
+def _waiting_runs(root: Path) -> Iterator[Row]:
+    loop = Loop(waiting, evaluate, adapt, MaxIterations(5), name="bench")
+
+    async def persisted(path: Path) -> float:
+        journal = SqliteJournal(path)
+        start = time.perf_counter()
+        await asyncio.gather(*(run(loop, 1, journal=journal) for _ in range(1000)))
+        taken = time.perf_counter() - start
+        await journal.close()
+        return taken
+
+    async def unpersisted() -> float:
+        start = time.perf_counter()
+        await asyncio.gather(*(run(loop, 1) for _ in range(1000)))
+        return time.perf_counter() - start
+
+    pairs = [
+        (asyncio.run(unpersisted()), asyncio.run(persisted(root / f"waiting-{n}.db"))) for n in range(5)
+    ]
+    ratio = sorted(p / u for u, p in pairs)[2]
+    note = f"unpersisted {sorted(u for u, _ in pairs)[2]:.2f} s, on SQLite {sorted(p for _, p in pairs)[2]:.2f} s"
+    yield Row("1,000 loops of 5 x 50 ms on SQLite FULL, to unpersisted", ratio, 2, note=note)
+
+
+def _bytes(root: Path) -> Iterator[Row]:
+    async def produce(value: Any) -> Any:
+        return os.urandom(2048).hex()  # 4 KB that no compression shrinks
+
+    async def empty(path: Path) -> int:
+        journal = SqliteJournal(path)
+        await run(Loop(execute, name="none", until=MaxIterations(1)), 1, journal=journal)
+        await journal.close()
+        return path.stat().st_size
+
+    base = asyncio.run(empty(root / "empty.db"))
+    for iterations in (10, 100, 1000):
+
+        async def main(path: Path, count: int = iterations) -> int:
+            journal = SqliteJournal(path)
+            loop = Loop(produce, evaluate, produce, MaxIterations(count), name="bytes")
+            await run(loop, "start", journal=journal)
+            await journal.close()
+            return path.stat().st_size
+
+        size = asyncio.run(main(root / f"bytes-{iterations}.db"))
+        produced = 4096 * (2 * iterations - 1)
+        note = f"file {size:,} bytes of {produced:,} produced; a journal with one small run {base:,}"
+        yield Row(f"bytes on disk per byte produced, {iterations} iterations", size / produced, 1.3, note=note)
+
+
+def _replay(root: Path) -> Iterator[Row]:
+    path = root / "replay.db"
+    calls = 0
+
+    async def counted(value: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return value
+
+    # 4 rounds of an inner loop of 834 with three effects each: some 10,000.
+    inner = Loop(counted, evaluate, adapt, MaxIterations(834), name="inner")
+    outer = Loop(inner, evaluate, adapt, MaxIterations(4), name="outer")
+
+    async def main() -> float:
+        journal = SqliteJournal(path, synchronous="normal")
+        await run(outer, 1, journal=journal, run_id="replayed")
+        before = calls
+        start = time.perf_counter()
+        await run(outer, journal=journal, run_id="replayed")
+        taken = time.perf_counter() - start
+        await journal.close()
+        if calls != before:
+            raise SystemExit("a replay performed an effect")
+        return taken
+
+    yield Row("replaying a finished run of 10,000 effects", asyncio.run(main()), 1, "s")
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(row)
