@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sys
 import time
 from collections.abc import Iterator
 
@@ -230,10 +231,22 @@ def test_the_timeout_must_be_positive() -> None:
         compile_pattern("a", timeout=0)
 
 
-def test_a_pattern_too_deep_for_the_library_is_an_error_not_a_crash() -> None:
-    """What the library cannot compile is reported as such."""
-    with pytest.raises(PatternError):
-        compile_pattern("(?<=" * 48 + "\\L" + ")" * 48)
+def _depth() -> int:
+    frame, depth = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+def test_a_pattern_too_deep_for_the_stack_is_an_error_not_a_crash() -> None:
+    """What the library cannot compile where it is asked to is reported as such."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(_depth() + 60)
+    try:
+        with pytest.raises(PatternError, match="too complex to compile at position 0"):
+            compile_pattern("(?:" * 45 + "a" + ")" * 45)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @given(st.text(alphabet="ab(){}[]^?:*+#|\\1,2.-&<>=!PRV", max_size=40))

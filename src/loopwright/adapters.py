@@ -70,7 +70,11 @@ def rotate(*strategies: Json, key: str = "strategy") -> FunctionStep:
     >>> [item.output for item in run_sync(loop, {"strategy": "skim"}).history]
     ['skim', 'search', 'ask', 'skim']
     """
-    known = [codec.canonical(strategy) for strategy in strategies]
+    try:  # as they will be on record, or they would not be known again
+        given = codec.normalise(list(strategies), what="rotate")
+    except StepError as error:
+        raise ConfigurationError(str(error)) from None
+    known = [codec.canonical(strategy) for strategy in given]
     if not known or len(set(known)) < len(known):
         raise ConfigurationError(
             f"rotate: {list(strategies)!r} are not strategies to take in turn; "
@@ -81,7 +85,7 @@ def rotate(*strategies: Json, key: str = "strategy") -> FunctionStep:
         used = last.input.get(key) if isinstance(last.input, Mapping) else None
         shown = codec.canonical(used)
         following = known.index(shown) + 1 if shown in known else 0
-        return {**_object(ctx.initial), key: strategies[following % len(known)]}
+        return {**_object(ctx.initial), key: given[following % len(known)]}
 
     return FunctionStep(rotated, name="rotate", fingerprint=digest_of("rotate", key, *known))
 

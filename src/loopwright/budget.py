@@ -18,7 +18,7 @@ import itertools
 
 from .conditions import Budget
 from .errors import Stopped
-from .records import NOTHING, Reason, Stop, Usage
+from .records import NOTHING, History, Reason, Stop, Usage
 
 __all__ = ["Account"]
 
@@ -63,6 +63,18 @@ class Account:
             account.settled += usage
             account.round += usage
             account = account.parent
+
+    def admit(self) -> None:
+        """Raise Stopped for the outermost capped account that has nothing left for a new round."""
+        account: Account | None = self
+        stopped: Stopped | None = None
+        while account is not None:
+            if account.cap is not None and account.settled is not NOTHING:
+                stop = account.cap.check(History(usage=account.settled))
+                stopped = stopped if stop is None else Stopped(account.path, stop)
+            account = account.parent
+        if stopped is not None:
+            raise stopped
 
     async def reserve(self, path: str, amount: Usage) -> None:
         """Promise `amount` to the call at `path` in every capped account, waiting for its turn.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -42,6 +43,15 @@ class Composite:
     reserve = None
     idempotent = True
     name: str
+
+    @property
+    def depth(self) -> int:
+        """How many loops nest in it."""
+        return max((getattr(part, "depth", 0) for part in self.made_of()), default=0)
+
+    def made_of(self) -> Iterable[Any]:
+        """Return the steps that it is made of."""
+        return ()
 
     def _end(self, output: Json, ended: list[Result], ctx: Context) -> Result:
         """Return how the whole ended: exhausted if any part was, with that part's reason."""
@@ -77,8 +87,26 @@ async def attempt(ctx: Context, name: str, inner: Any, value: Json) -> Result:
     return result
 
 
+class _Parts(Composite):
+    """Steps under names of their own."""
+
+    parts: tuple[tuple[str, Any], ...]
+
+    def made_of(self) -> Iterable[Any]:
+        return [part for _, part in self.parts]
+
+
+class _Around(Composite):
+    """One step, run in a way of its own."""
+
+    inner: Any
+
+    def made_of(self) -> Iterable[Any]:
+        return [self.inner]
+
+
 @dataclass(frozen=True)
-class _Sequence(Composite):
+class _Sequence(_Parts):
     name: str
     parts: tuple[tuple[str, Any], ...]
 
@@ -104,15 +132,20 @@ def _named(steps: tuple[Any, ...]) -> tuple[tuple[str, Any], ...]:
     if not steps:
         raise ConfigurationError("give at least one step")
     made = [as_step(s) for s in steps]
-    names = [s.name for s in made]
-    return tuple(
-        (f"{n}-{names[: i + 1].count(n)}" if names.count(n) > 1 else n, s)
-        for i, (n, s) in enumerate(zip(names, made, strict=True))
-    )
+    names = [s.name.replace("/", "-") for s in made]  # they become parts of paths
+    taken = {name for name in names if names.count(name) == 1}
+    found = []
+    for name, part in zip(names, made, strict=True):
+        if names.count(name) > 1:
+            numbered = (f"{name}-{n}" for n in itertools.count(1))
+            name = next(each for each in numbered if each not in taken)
+            taken.add(name)
+        found.append((name, part))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
-class _Parallel(Composite):
+class _Parallel(_Parts):
     name: str
     parts: tuple[tuple[str, Any], ...]
     at_once: int
@@ -123,10 +156,17 @@ class _Parallel(Composite):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         room = asyncio.Semaphore(self.at_once)
+        broken: list[str] = []
 
-        async def branch(name: str, part: Any) -> Result:
+        async def branch(name: str, part: Any) -> Result | None:
             async with room:
-                return await attempt(ctx, name, part, value)
+                if broken:  # what waited for room begins nothing after a failure
+                    return None
+                try:
+                    return await attempt(ctx, name, part, value)
+                except BaseException:
+                    broken.append(name)
+                    raise
 
         ended = await gather([branch(name, part) for name, part in self.parts])
         output = {n: r.output for (n, _), r in zip(self.parts, ended, strict=True)}
@@ -162,7 +202,7 @@ def parallel(*steps: Any, name: str = "parallel", at_once: int = 16) -> Any:
 
 
 @dataclass(frozen=True)
-class _Fallback(Composite):
+class _Fallback(_Parts):
     name: str
     parts: tuple[tuple[str, Any], ...]
 
@@ -206,7 +246,7 @@ def fallback(*steps: Any, name: str = "fallback") -> Any:
 
 
 @dataclass(frozen=True)
-class _Retrying(Composite):
+class _Retrying(_Around):
     name: str
     inner: Any
     attempts: int
@@ -266,7 +306,7 @@ def retrying(
 
 
 @dataclass(frozen=True)
-class _Limited(Composite):
+class _Limited(_Around):
     name: str
     inner: Any
     seconds: float
@@ -288,7 +328,7 @@ class _Limited(Composite):
         try:
             return await attempt(inner, "within", self.inner, value)
         except Stopped as stopped:
-            if stopped.owner != ctx.path or stopped.stop is not stop:
+            if stopped.owner != ctx.path:
                 raise
         ctx.run.append(Entry("expired", ctx.path, ctx.run.now()))
         raise StepTimeout(stop.detail, path=ctx.path)

@@ -45,7 +45,7 @@ class Step(Protocol):
 class Context:
     """Where a step is in the run, and its only door to the world."""
 
-    __slots__ = ("account", "gate", "path", "run", "scope", "spent")
+    __slots__ = ("account", "gate", "names", "path", "run", "scope", "spent")
 
     def __init__(
         self, run: Run, path: str, gate: Gate | None, account: Account, scope: Scope | None
@@ -56,10 +56,17 @@ class Context:
         self.account = account
         self.scope = scope
         self.spent = NOTHING
+        self.names: set[str] | None = None  # of calls made, where a function makes them
 
     def child(self, path: str) -> Context:
         """Return the context of a step inside this one."""
         return Context(self.run, path, self.gate, self.account, self.scope)
+
+    def within(self, path: str) -> Context:
+        """Return the context of an effect inside this one: each of its calls needs its own name."""
+        inner = self.child(path)
+        inner.names = set()
+        return inner
 
     def below(self, name: str) -> str:
         """Return the path of a step inside this one."""
@@ -145,12 +152,26 @@ class Context:
             StepError: if it failed, or is a required loop that was not satisfied.
         """
         path = f"{self.path}/{name}" if self.path else name
+        if self.names is not None:
+            self._take(name)
         if step.effect:
             run = self.run
             if run.silent and self.gate is None and not step.wants_context and step.reserve is None:
                 return unrecorded(run, path, step, value)
             return perform(self, path, step, value, token)
         return self._through(path, step, value)
+
+    def _take(self, name: str) -> None:
+        assert self.names is not None
+        if name in self.names:
+            raise StepError(
+                f"the name {name!r} was used by an earlier call of this step; "
+                "give each call a name of its own",
+                path=self.below(name),
+                kind="used_twice",
+                retryable=False,
+            )
+        self.names.add(name)
 
     async def _through(self, path: str, step: Any, value: Json) -> Json:
         result: Result = await step.run(value, self.child(path))

@@ -3,6 +3,7 @@ end."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,21 @@ from typing import TYPE_CHECKING, Any
 from .budget import Account
 from .codec import Json
 from .context import Context
+from .conditions import Deadline, Timeout
 from .errors import StepError, Stopped
 from .journal import Entry
-from .records import NOTHING, Failure, History, Iteration, Result, Stop, as_evaluation
+from .records import (
+    NOTHING,
+    Evaluation,
+    Failure,
+    History,
+    Iteration,
+    Reason,
+    Result,
+    Stop,
+    as_evaluation,
+)
+from .replay import Replay
 from .runtime import Gate, Scope
 
 if TYPE_CHECKING:
@@ -24,13 +37,15 @@ __all__ = ["Course"]
 class Course:
     """One loop while it runs.
 
-    `history` is what is recorded so far; `known` the result, if the journal already holds its end.
+    `history` is what is recorded so far; `known` the result, if the journal already holds its end;
+    `cut` what cut its last recorded round short, if something did.
     """
 
     __slots__ = (
         "account",
         "ctx",
         "current",
+        "cut",
         "history",
         "known",
         "loop",
@@ -49,29 +64,29 @@ class Course:
         self.start = run.now()
         self.history = History()
         self.known: Result | None = None
+        self.cut: Stopped | None = None
+        self.scope = Scope(loop.name, value, ctx.scope, path)
         spent = NOTHING
         if run.replay is not None:
             spent = run.replay.spent(path)
-            self._restore(value)
+            self._restore(run.replay)
         self.account = Account(path, ctx.account, loop.budget, spent)
-        self.scope = Scope(loop.name, value, ctx.scope, path)
         self.ctx = Context(run, path, self._gate(ctx.gate), self.account, self.scope)
 
     def _gate(self, outer: Gate | None) -> Gate | None:
         loop = self.loop
         if loop.seconds == math.inf and loop.wall == math.inf and not loop.watched:
             return outer
-        stop = None
-        if loop.seconds < math.inf:
-            from .conditions import Timeout
-
-            stop = Timeout(loop.seconds).check(History(elapsed=loop.seconds))
+        last = History(elapsed=loop.seconds, now=loop.wall)
+        limits = [c for c in loop.members if isinstance(c, Timeout | Deadline)]
+        stops = {stop.reason: stop for c in limits if (stop := c.check(last)) is not None}
         return Gate(
             self.path,
             outer,
             deadline=self.start + loop.seconds,
-            stop=stop,
+            stop=stops.get(Reason.TIMEOUT),
             wall=loop.wall,
+            wall_stop=stops.get(Reason.DEADLINE),
             guards=loop.watched,
             view=self._view,
         )
@@ -82,10 +97,9 @@ class Course:
             elapsed=run.now() - self.start, usage=self.account.settled, now=run.clock.wall()
         )
 
-    def _restore(self, value: Json) -> None:
+    def _restore(self, replay: Replay) -> None:
         """Take up the rounds, and the end, that the journal holds."""
-        replay = self.run.replay
-        assert replay is not None
+        wall = self.run.clock.wall() if self.loop.wall < math.inf else 0.0
         began = replay.began(self.path)
         if began is not None:
             self.start = began
@@ -93,14 +107,18 @@ class Course:
         for entry in replay.rounds.get(self.path, ()):
             record: Iteration = entry.value
             usage += record.usage
-            self.history = self.history.appended(record, entry.seconds, usage, entry.at)
-            self.current = record.input
+            self.history = self.history.appended(record, entry.seconds, usage, wall)
+            self.current = self.scope.current = record.input
             self.start = entry.at - entry.seconds
+            self.cut = _cut_of(entry)
+        self.scope.history = self.history
         ended = replay.ended.get(self.path)
         if ended is not None:
             stop = Stop.from_json(ended["stop"])
             self.known = self._result(stop, ended["output"], replay.spent(self.path))
-            self._register(self.known)
+            cut = ended.get("cut")
+            self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
+            self._show(self.known)
 
     def admit(self) -> None:
         """Ask the gates whether a new round may begin. Raises Stopped."""
@@ -109,12 +127,13 @@ class Course:
             raise Stopped("", self.run.cancelled)
         if self.ctx.gate is not None:
             self.ctx.gate.ask(self.run)
+        self.account.admit()
 
     async def round(self) -> Stopped | None:
         """Run and record one round; return the guard that cut it short, if one did."""
         loop, run, account = self.loop, self.run, self.account
         number = len(self.history) + 1
-        self.scope.number = number
+        self.scope.number, self.scope.parts = number, None
         # What a replay holds of this round was spent in it, whatever is replayed and when.
         replay = run.replay
         account.round = NOTHING if replay is None else replay.spent(f"{self.path}/{number}")
@@ -127,18 +146,19 @@ class Course:
         try:
             if number > 1 and loop.adapt is not None:
                 last = self.history.last
-                self.current = await ctx.call("adapt", loop.adapt, last, token=f"round {number}")
+                given = await ctx.call("adapt", loop.adapt, last, token=f"round {number}")
+                self.current = _plain(given)
             self.scope.current = self.current
             stage = "execute"
-            output = await ctx.call("execute", loop.execute, self.current)
+            output = _plain(await ctx.call("execute", loop.execute, self.current))
             stage = "evaluate"
             if loop.evaluate is not None:
                 evaluation = as_evaluation(await ctx.call("evaluate", loop.evaluate, output))
         except StepError as error:
-            failure = Failure(stage, error.kind, str(error), error.path, error.retryable)
-        except Stopped as stopped:
-            cut = stopped
-            failure = Failure(stage, "interrupted", stopped.stop.detail, ctx.path)
+            failure = _failed(stage, error)
+        except (Stopped, asyncio.CancelledError) as error:
+            cut = run.stopped_by(error)
+            failure = Failure(stage, "interrupted", cut.stop.detail, ctx.path)
         now = run.now()
         record = Iteration(
             number,
@@ -149,30 +169,33 @@ class Course:
             account.round,
             now - began,
             cut is not None,
+            steps=self.scope.parts,
         )
-        self._commit(record, now)
+        self._commit(record, now, cut)
         if loop.on_iteration is not None:
-            await run.settle()
             await self._tell(loop.on_iteration, record)
         return cut
 
-    def _commit(self, record: Iteration, now: float) -> None:
+    def _commit(self, record: Iteration, now: float, cut: Stopped | None) -> None:
         elapsed = now - self.start
         wall = self.run.clock.wall() if self.loop.wall < math.inf else 0.0
         if not self.run.silent:
             entry = Entry("iteration", self.path, now, value=record, seconds=elapsed)
+            if cut is not None:
+                entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
             self.run.append(entry)
         self.history = self.history.appended(record, elapsed, self.account.settled, wall)
         self.scope.history = self.history
 
-    async def finish(self, stop: Stop) -> Result:
-        """Record how the loop ended and return it."""
+    async def finish(self, stop: Stop, cut: Stopped | None) -> Result:
+        """Record how the loop ended, and whose guard or cancel it was if not its own; return it."""
         result = self._result(stop, self._output(stop), self.account.settled)
         ended = {"name": self.loop.name, "stop": stop.to_json(), "output": result.output}
+        if cut is not None and cut.owner != self.path:
+            ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
         self.run.append(Entry("ended", self.path, self.run.now(), value=ended))
         self._register(result)
         if self.loop.on_terminate is not None:
-            await self.run.settle()
             await self._tell(self.loop.on_terminate, result)
         return result
 
@@ -204,14 +227,39 @@ class Course:
     def _register(self, result: Result) -> None:
         self.run.loops.pop(self.loop.name, None)
         self.run.loops[self.loop.name] = result
-        outer = self.scope.parent if hasattr(self, "scope") else None
-        if outer is not None:
-            outer.keep(self.loop.name, result, output=False)
+        self._show(result)
+
+    def _show(self, result: Result) -> None:
+        if self.scope.parent is not None:
+            self.scope.parent.keep_loop(self.loop.name, result)
 
     async def _tell(self, hook: Any, record: Any) -> None:
+        """Tell a hook what is durable; a hook watches, it never steers, and a cancel cuts it short."""
+        run = self.run
         try:
+            await run.settled()
             answer = hook(record)
             if inspect.isawaitable(answer):
                 await answer
-        except Exception as error:  # a hook watches; it never steers
-            self.run.warn(f"{self.path}: a hook failed: {type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            if run.cancelled is None:
+                raise
+        except Exception as error:
+            run.warn(f"{self.path}: a hook failed: {type(error).__name__}: {error}")
+
+
+def _cut_of(entry: Entry) -> Stopped | None:
+    """Return what cut a recorded round short: the reason and the owner of the guard."""
+    error = entry.error
+    if error is None:
+        return None
+    return Stopped(error.path, Stop(Reason(error.kind), error.message))
+
+
+def _failed(stage: str, error: StepError) -> Failure:
+    return Failure(stage, error.kind, str(error), error.path, error.retryable, error.retry_after)
+
+
+def _plain(value: Json) -> Json:
+    """Return an output as a record holds it: an evaluation is one only where it judges."""
+    return value.to_json() if type(value) is Evaluation else value

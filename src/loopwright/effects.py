@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import codec
 from .codec import Json
-from .errors import JournalError, ReplayMismatch, StepError, Stopped, Suspended
+from .errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
 from .journal import Entry
-from .records import NOTHING, Failure, Reason, Stop
+from .records import NOTHING, Failure, Reason, Stop, Usage
 
 if TYPE_CHECKING:
     from .context import Context
@@ -45,17 +45,17 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
         raise Stopped("", run.cancelled)
     if run.replay is not None and path in run.replay.doubts:
         _doubt(run, path, step)
-    if step.reserve is not None and (amount := step.reserve(value)):
-        await _within(ctx, ctx.account.reserve(path, amount))
-        started.reserved = amount
-    started.at = run.now()
+    began = started.at = run.now()
+    if step.reserve is not None:
+        await _promise(ctx, step, value, started)
+        began += started.seconds
     run.append(started)
     if run.listeners:
-        await run.settle()
+        await _durable(ctx, started, run.settle())
     elif (pending := run.log.sync()) is not None:
-        await pending
-    inner = ctx.child(path) if step.wants_context else None
-    finished = Entry("finished", path, started.at)
+        await _durable(ctx, started, pending)
+    inner = ctx.within(path) if step.wants_context else None
+    finished = Entry("finished", path, began)
     try:
         work = step.act(value, inner)
         output = await (work if gate is None else _within(ctx, work))
@@ -64,7 +64,7 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
         _broken(error, ctx, inner, started, finished)
     if inner is not None or started.reserved is not NOTHING:
         _settle(ctx, inner, started, finished)
-    finished.seconds = run.now() - started.at
+    finished.seconds = run.now() - began
     if run.keeps:
         finished.fingerprint = started.fingerprint
     run.append(finished)
@@ -87,6 +87,46 @@ async def unrecorded(run: Run, path: str, step: Any, value: Json) -> Json:
         raise _raised(_failure(error, path)) from error
 
 
+def _ask(ctx: Context) -> None:
+    """Ask again whether anything may begin; waiting took time."""
+    if ctx.gate is not None:
+        ctx.gate.ask(ctx.run)
+    if ctx.run.cancelled is not None:
+        raise Stopped("", ctx.run.cancelled)
+
+
+async def _promise(ctx: Context, step: Any, value: Json, started: Entry) -> None:
+    """Promise the worst case of a call in every account, waiting for its turn.
+
+    `started.seconds` says how long that took: a loop began when it asked, not when it was served.
+    """
+    path = started.path
+    try:
+        amount = step.reserve(value)
+    except Exception as error:  # a function of the user's
+        raise _raised(_failure(error, path)) from error
+    if not amount:
+        return
+    try:
+        await _within(ctx, ctx.account.reserve(path, amount))
+        _ask(ctx)
+    except BaseException:
+        ctx.account.settle(path, NOTHING)
+        raise
+    started.reserved = amount
+    started.seconds = ctx.run.now() - started.at
+
+
+async def _durable(ctx: Context, started: Entry, pending: Awaitable[None]) -> None:
+    """Wait until the intent is durable; a call that may not begin after that has cost nothing."""
+    try:
+        await pending
+        _ask(ctx)
+    except BaseException as error:
+        _cut(ctx, started, NOTHING, error)
+        raise
+
+
 def _broken(
     error: BaseException, ctx: Context, inner: Context | None, started: Entry, finished: Entry
 ) -> None:
@@ -94,23 +134,27 @@ def _broken(
     if isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError):
         finished.error = _failure(error, started.path)
         return
-    _cut(ctx, inner, started)
+    # At the larger of what was seen and what was promised: nobody knows what a cut call cost.
+    seen = inner.spent if inner is not None else NOTHING
+    _cut(ctx, started, seen.most(started.reserved), error)
     if isinstance(error, asyncio.CancelledError) and ctx.run.cancelled is not None:
         raise Stopped("", ctx.run.cancelled) from None
     raise error
 
 
 def _settle(ctx: Context, inner: Context | None, started: Entry, finished: Entry) -> None:
-    usage = inner.spent if inner is not None else NOTHING
+    # Who has no context cannot say what it spent: then it is what was promised.
+    usage = inner.spent if inner is not None else started.reserved
     if usage is not NOTHING or started.reserved is not NOTHING:
         finished.usage = usage
         ctx.account.settle(started.path, usage)
 
 
-def _cut(ctx: Context, inner: Context | None, started: Entry) -> None:
-    """Settle a cancelled effect at the larger of what was seen and what was promised."""
-    usage = (inner.spent if inner is not None else NOTHING).most(started.reserved)
+def _cut(ctx: Context, started: Entry, usage: Usage, error: BaseException) -> None:
+    """Settle an effect that was begun and has no outcome."""
     ctx.account.settle(started.path, usage)
+    if isinstance(error, JournalError | OwnershipLost):
+        return  # there is nothing to write to
     seconds = ctx.run.now() - started.at
     ctx.run.append(
         Entry(
@@ -126,15 +170,29 @@ def _cut(ctx: Context, inner: Context | None, started: Entry) -> None:
 
 def _failure(error: BaseException, path: str) -> Failure:
     if isinstance(error, StepError):
-        return Failure("", error.kind, str(error), error.path or path, error.retryable)
-    what = codec.normalise(str(error))[:2000]
+        where = error.path or path
+        told = error.retry_after
+        return Failure("", error.kind, _words(error), where, error.retryable, told)
+    what = _words(error)[:2000]
     name = type(error).__name__
     return Failure("", name, f"{name}: {what}" if what else name, path)
 
 
+def _words(error: BaseException) -> str:
+    try:
+        words: str = codec.normalise(str(error))
+    except Exception:  # an error that cannot even be printed
+        return ""
+    return words
+
+
 def _raised(failure: Failure) -> StepError:
     return StepError(
-        failure.message, path=failure.path, kind=failure.kind, retryable=failure.retryable
+        failure.message,
+        path=failure.path,
+        kind=failure.kind,
+        retryable=failure.retryable,
+        retry_after=failure.retry_after,
     )
 
 
@@ -183,7 +241,7 @@ async def _within(ctx: Context, work: Awaitable[Json]) -> Json:
     left = gate.remaining(ctx.run)
     if left == math.inf:
         return await work
-    task = asyncio.ensure_future(work)
+    task = asyncio.create_task(_contained(work))
     try:
         await asyncio.wait({task}, timeout=max(0.0, left))
     except asyncio.CancelledError:
@@ -193,12 +251,22 @@ async def _within(ctx: Context, work: Awaitable[Json]) -> Json:
         return task.result()
     await _leave(task)
     gate.ask(ctx.run)
-    raise Stopped(gate.owner, gate.stop)  # the clock and the timer disagree by a hair
+    raise gate.expired(ctx.run)  # the clock and the timer disagree by a hair
 
 
-async def _leave(task: asyncio.Future[Any]) -> None:
+async def _contained(work: Awaitable[Any]) -> Any:
+    """Await `work` in a task of its own, where SystemExit would end the event loop."""
+    try:
+        return await work
+    except SystemExit as error:
+        raise _raised(_failure(error, "")) from error
+
+
+async def _leave(task: asyncio.Task[Any]) -> None:
     """Cancel a task and give it GRACE seconds; what does not end by then is left behind."""
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE)
-    if task.done() and not task.cancelled():
+    if not task.done():
+        asyncio.tasks._unregister_task(task)  # or asyncio.run would wait for it at its end
+    elif not task.cancelled():
         task.exception()  # seen: it ended some other way while being cancelled

@@ -22,6 +22,7 @@ from . import codec
 from .codec import Json
 from .composites import Composite, retrying
 from .conditions import (
+    CEILING,
     AnyOf,
     Budget,
     Condition,
@@ -40,6 +41,7 @@ from .step import as_step, digest_of
 __all__ = ["DEFAULT_LIMIT", "Loop"]
 
 DEFAULT_LIMIT = 10  # iterations of a loop that names no limit
+MAX_DEPTH = 8  # loops within loops
 FAILURES_IN_A_ROW = 3
 UNDECIDED_IN_A_ROW = 2
 
@@ -93,20 +95,28 @@ class Loop(Composite):
                     made = retrying(made, attempts=self.max_retries + 1, delay=self.retry_delay)
                 put(stage, made)
         put("name", self.name or self.execute.name)
+        if "/" in self.name:
+            raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
+        if self.depth > MAX_DEPTH:
+            raise ConfigurationError(
+                f"loop: {self.name}: loops nest {self.depth} deep; {MAX_DEPTH} is the most"
+            )
         put("members", tuple(self._conditions()))
 
     def _check(self) -> None:
         _one_of("on_failure", self.on_failure, ("halt", "continue", "retry"))
         _one_of("keep", self.keep, ("best", "last"))
         codec.whole("loop: max_retries", self.max_retries, least=0)
-        codec.whole("loop: min_iterations", self.min_iterations, least=1)
+        if codec.whole("loop: min_iterations", self.min_iterations, least=1) > CEILING:
+            raise ConfigurationError(
+                f"loop: min_iterations: {self.min_iterations} is above the ceiling of {CEILING}; "
+                f"give at most {CEILING}"
+            )
         codec.number("loop: retry_delay", self.retry_delay, least=0)
         for name in ("until", "guards"):
             given = getattr(self, name)
             if given is not None and not isinstance(given, Condition):
                 raise ConfigurationError(f"loop: {name}: {given!r} is not a condition")
-        if "/" in self.name:
-            raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
 
     def _conditions(self) -> Iterator[Condition]:
         """Iterate over what is asked after each round: all members, with limits inside an "and"
@@ -120,6 +130,14 @@ class Loop(Composite):
         yield from dict.fromkeys(seen)
 
     members: tuple[Condition, ...] = field(init=False, repr=False, compare=False, default=())
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many loops nest in it, itself included."""
+        return 1 + super().depth
+
+    def made_of(self) -> Iterator[Any]:
+        yield from (part for part in (self.execute, self.evaluate, self.adapt) if part is not None)
 
     @property
     def limit(self) -> int:
@@ -175,10 +193,13 @@ class Loop(Composite):
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run it to its end, from where the journal stands."""
         course = Course(self, value, ctx)
+        cut = course.cut
         if course.known is not None:
+            if cut is not None:
+                raise cut
             return course.known
-        stop = self.decide(course.history) if len(course.history) else None
-        cut: Stopped | None = None
+        stop = self.decide(course.history) if len(course.history) and cut is None else None
+        stop = stop if cut is None else cut.stop
         try:
             while stop is None:
                 try:
@@ -190,7 +211,7 @@ class Loop(Composite):
         except Suspended as suspended:
             course.leave(suspended.stop)
             raise
-        result = await course.finish(self._ending(stop, course.history))
+        result = await course.finish(self._ending(stop, course.history), cut)
         if cut is not None and cut.owner != course.path:
             raise cut
         return result

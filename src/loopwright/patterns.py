@@ -7,7 +7,8 @@ Rules:
 2. The library looks at its own clock only now and then, and not at all while one repeat runs along
    the text, so its `timeout` alone may come seconds late. A search therefore runs in a thread, with
    the interpreter lock released, and the caller waits for it no longer than the timeout. A thread
-   that was given up ends by the library's own clock; rule 1 bounds how late that can be.
+   that was given up ends by the library's own clock; rule 1 bounds how late that can be. That
+   clock counts the processor time of the whole process, so busy neighbours may make it end early.
 3. A time-out is its own outcome, `PatternTimeout`: not a match, and not the absence of one.
 
 A text of up to 200,000 characters is searched whole. Of a longer one only the first and the last
@@ -45,8 +46,6 @@ SET_WEIGHT = 400
 PROPERTY_WEIGHT = 20
 RANGE_WEIGHT = 10
 INLINE_FLAGS = frozenset("aimsu")
-# The library counts the processor time of the whole process: a busy neighbour makes it run faster.
-CLOCK_ALLOWANCE = 2.0
 POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 &_.-]*(?:[:=][A-Za-z0-9 &_./-]*)?:\]")
 GROUP_CALL = re.compile(r"\?(?:[+-]?[0-9]|R|&|P>)")
 
@@ -139,16 +138,15 @@ class Pattern:
             found, error = outcome.get(timeout=self.timeout)
         except queue.Empty:
             raise PatternTimeout(self.text, self.timeout) from None
-        if isinstance(error, TimeoutError | MemoryError):
-            raise PatternTimeout(self.text, self.timeout) from None
         if error is not None:
-            raise error
+            # Out of time, out of memory, or an error of the library's own: the text is unjudged.
+            raise PatternTimeout(self.text, self.timeout) from error
         return cast("Found", found)
 
     def _matches(self, text: str, deadline: float) -> Iterator[Match]:
         for first, last in _windows(len(text)):
             found = self._compiled.finditer(
-                text, first, last, concurrent=True, timeout=self.timeout * CLOCK_ALLOWANCE
+                text, first, last, concurrent=True, timeout=self.timeout
             )
             for match in found:
                 if time.monotonic() > deadline:

@@ -115,9 +115,9 @@ class Prompt(Composite):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Render, ask and read."""
-        said = Message("user", _said(self.text, value, ctx))
+        said = Message("user", filled_in(self.text, value, ctx))
         talk = _talk(ctx) if self.carried else []
-        system = _said(self.system, value, ctx)
+        system = filled_in(self.system, value, ctx)
         head = [Message("system", system)] if system else []
         if self.carried:
             await ctx.call("said", _SAID, said.content)  # a resume takes the conversation up from here
@@ -134,7 +134,8 @@ def _output(reply: Reply) -> Json:
     return reply.text if reply.data is None else reply.data
 
 
-def _said(text: Text, value: Json, ctx: Context) -> str:
+def filled_in(text: Text, value: Json, ctx: Context) -> str:
+    """Return a text as it is said: with its template filled in."""
     if isinstance(text, Filled):
         return codec.text_of(rendered(text, ctx, value))
     return text if isinstance(text, str) else text(value, ctx)

@@ -1,11 +1,4 @@
-"""The four patterns of looping, ready made: each returns a Loop that can be read and changed.
-
-====================  ==========================================================================
-`confidence_loop`     again until the score is high enough
-`improvement_loop`    again while it gets better; the best is kept
-`checklist_loop`      again for those requirements that fail, and only for those
-`strategy_loop`       one approach after the other until one works
-====================  ==========================================================================
+"""The four patterns of looping, ready made; each returns a Loop.
 
 `until` is one more condition that may end it; `options` are those of Loop: `on_failure`, `guards`,
 `required`, `on_iteration` and so on.
@@ -117,20 +110,14 @@ def checklist_loop(
         ConfigurationError: if items, checks and fixes do not have the same names.
 
     >>> from loopwright import run_sync
-    >>> made = []
-    >>> def title(task):
-    ...     made.append("title")
-    ...     return "Loops" if isinstance(task, str) else task["previous"] + ", again"
-    >>> def body(task):
-    ...     made.append("body")
-    ...     return "They repeat."
+    >>> title = lambda task: "Loops" if isinstance(task, str) else task["previous"] + ", again"
     >>> loop = checklist_loop(
-    ...     {"title": title, "body": body},
+    ...     {"title": title, "body": lambda task: "They repeat."},
     ...     {"title": {"contains": "again"}, "body": {"min_words": 2}},
     ... )
     >>> result = run_sync(loop, "write")
-    >>> print(result.status, result.output, made)
-    satisfied {'title': 'Loops, again', 'body': 'They repeat.'} ['title', 'body', 'title']
+    >>> print(result.status, result.output, [item.score for item in result.history])
+    satisfied {'title': 'Loops, again', 'body': 'They repeat.'} [0.5, 1.0]
     """
     fixes = fix if isinstance(fix, Mapping) else dict.fromkeys(items, fix) if fix else {}
     _check_names(name, items, checks, fixes)
@@ -200,7 +187,6 @@ class _Items(Composite):
     async def run(self, value: Json, ctx: Context) -> Result:
         plan = value if ctx.iteration > 1 else {"input": value, "items": {}, "redo": {}}
         fixers = dict(self.fixers)
-        room = asyncio.Semaphore(self.at_once)
 
         async def make(name: str, maker: Any) -> Result:
             task = plan["redo"].get(name)
@@ -208,14 +194,26 @@ class _Items(Composite):
             if task is not None:
                 given = {"input": given, "item": name, **task}
                 maker = fixers.get(name, maker)
-            async with room:
-                return await attempt(ctx, name, maker, given)
+            return await attempt(ctx, name, maker, given)
 
         missing = [(name, maker) for name, maker in self.makers if name not in plan["items"]]
-        ended = await gather([make(name, maker) for name, maker in missing])
+        if self.at_once == 1:  # strictly one after the other: after a failure none is begun
+            ended = [await make(name, maker) for name, maker in missing]
+        else:
+            ended = await self._together(make, missing)
         made = {name: result.output for (name, _), result in zip(missing, ended, strict=True)}
         items = {**plan["items"], **made}
         return self._end({name: items[name] for name, _ in self.makers}, ended, ctx)
+
+    async def _together(self, make: Any, missing: list[tuple[str, Any]]) -> list[Result]:
+        room = asyncio.Semaphore(self.at_once)
+
+        async def within(name: str, maker: Any) -> Result:
+            async with room:
+                result: Result = await make(name, maker)
+                return result
+
+        return await gather([within(*item) for item in missing]) if missing else []
 
 
 @dataclass(frozen=True)
@@ -243,10 +241,8 @@ class _Looks(Composite):
 
 
 async def _plan(last: Iteration, ctx: Context) -> Json:
-    """Say which items stay, which of them have passed, and what is to be made again and why.
-
-    What was not judged, because its check or the round failed, stays and is looked at again.
-    """
+    """Say what stays, what of it has passed (the rest is looked at again), and what is made
+    again."""
     before = last.input if last.number > 1 else {"items": {}, "passed": [], "redo": {}}
     made = last.output is not None
     items = dict(last.output if made else before["items"])

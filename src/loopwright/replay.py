@@ -16,7 +16,7 @@ class Replay:
 
     `finished` holds effects with an outcome, `doubts` intents without one (their call may have been
     made and billed), `rounds` the iterations of each loop, `ended` how loops ended, `answers` what
-    people answered.
+    people answered, `warnings` what was warned of.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -25,6 +25,7 @@ class Replay:
         self.rounds: dict[str, list[Entry]] = {}
         self.ended: dict[str, Json] = {}
         self.answers: dict[str, Json] = {}
+        self.warnings: list[str] = []
         self.active = 0.0
         self._spent: dict[str, Usage] = {}
         self._began: dict[str, float] = {}
@@ -34,8 +35,10 @@ class Replay:
             self._spend(path, entry.reserved)  # an unsettled intent counts as spent
 
     def _add(self, entry: Entry) -> None:
-        self.active = max(self.active, entry.at + entry.seconds)
         kind, path = entry.kind, entry.path
+        # A round is recorded at its end; its seconds are those of its loop until then.
+        ended = entry.at if kind == "iteration" else entry.at + entry.seconds
+        self.active = max(self.active, ended)
         if kind == "started":
             if path in self.doubts:  # tried again after an earlier crash: both may have been billed
                 self._spend(path, self.doubts[path].reserved)
@@ -55,6 +58,8 @@ class Replay:
             self.ended[path] = entry.value
         elif kind == "answered":
             self.answers[path] = entry.value
+        elif kind == "warned":
+            self.warnings.append(entry.value)
 
     def _spend(self, path: str, usage: Usage) -> None:
         if usage:

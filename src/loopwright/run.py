@@ -7,7 +7,7 @@ import random as _random
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,15 @@ from .budget import Account
 from .codec import Json
 from .conditions import Budget
 from .context import Context
-from .errors import ConfigurationError, ReplayMismatch, StepError, Stopped, Suspended
+from .errors import (
+    ConfigurationError,
+    JournalError,
+    OwnershipLost,
+    ReplayMismatch,
+    StepError,
+    Stopped,
+    Suspended,
+)
 from .journal import Entry, Journal, NoLog, RunInfo, RunLog
 from .replay import Replay
 from .records import History, Reason, Result, Status, Stop, Usage
@@ -25,6 +33,7 @@ from .step import as_step
 
 __all__ = ["SystemClock", "resume", "run", "run_sync"]
 
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -48,8 +57,9 @@ class SystemClock:
 
 
 def new_run_id() -> str:
-    """Return a fresh run id that sorts by time: date, time and 6 random hex digits."""
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
+    """Return a fresh run id that sorts by time: date, time and 6 random letters and digits."""
+    chance = "".join(secrets.choice(_LETTERS) for _ in range(6))
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + chance
 
 
 async def run(
@@ -114,12 +124,10 @@ def run_sync(step: Any, value: Json = None, **options: Any) -> Result:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_as_coroutine(run(step, value, **options)))
-    raise ConfigurationError("run_sync cannot be called inside an event loop; use: await run(…)")
-
-
-async def _as_coroutine(work: Coroutine[Any, Any, Result]) -> Result:
-    return await work
+        pass
+    else:
+        raise ConfigurationError("run_sync cannot be called inside an event loop; use: await run(…)")
+    return asyncio.run(run(step, value, **options))
 
 
 async def resume(step: Any, run_id: str, *, journal: Journal | str, **options: Any) -> Result:
@@ -152,11 +160,15 @@ def _fresh(step: Any, value: Json, run_id: str, source: dict[str, Json] | None) 
         raise ConfigurationError(
             f"run_id: {run_id!r} is not an id; use 1 to 64 letters, digits, - and _"
         )
+    try:
+        given = codec.normalise(value, what="input")
+    except StepError as error:
+        raise ConfigurationError(str(error)) from None
     now = time.time()
     return RunInfo(
         run_id or new_run_id(),
         step.name,
-        codec.normalise(value, what="input"),
+        given,
         "",
         source or {},
         created=now,
@@ -199,6 +211,12 @@ def _check_same(
             f"{codec.digest(fresh.input)}; resume without an input, or use another run id",
             path="", recorded=codec.digest(info.input), now=codec.digest(fresh.input),
         )  # fmt: skip
+    if info.name != step.name:
+        raise ReplayMismatch(
+            f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
+            "resume with the step of that name, or use another run id",
+            path="", recorded=info.name, now=step.name,
+        )  # fmt: skip
     if info.fingerprint and step.fingerprint != info.fingerprint:
         raise ReplayMismatch(
             f"{info.run_id}: {step.name} changed since the run was recorded ({info.fingerprint} then, "
@@ -219,21 +237,41 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
     state.task = asyncio.current_task()
     if not state.log.silent:
         state.log.on_cancel = state.cancel
-    status = "interrupted"
     try:
         result = await _outcome(state, step, info.input)
+        state.task = None  # it is over: a cancel comes too late
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", state.now(), value=_ended(result)))
         await state.settle()
-        status = ""
-    finally:
+    except BaseException as error:
         state.task = None
-        if status and not state.log.silent:
-            row = replace(info, status=status, active=state.now(), updated=state.clock.wall())
-            await asyncio.shield(state.log.close(row))
+        await _interrupted(state, info, error)
+        raise
     if not state.log.silent:
         await state.log.close(_row(info, result, state.now()))
     return result
+
+
+async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
+    """Give back a run that was interrupted, with the time that it was alive."""
+    if state.log.silent:
+        return
+    if not isinstance(error, JournalError | OwnershipLost):
+        state.append(Entry("interrupted", "", state.now()))
+    row = replace(info, status="interrupted", active=state.now(), updated=state.clock.wall())
+    await asyncio.shield(state.log.close(row))
+
+
+async def _forgive(task: asyncio.Task[Any] | None) -> None:
+    """Take back the cancellation by which a run was asked to end, delivered or still pending."""
+    if task is None:
+        return
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        pass
+    if task.uncancel():  # someone else wants the task itself to end
+        raise asyncio.CancelledError
 
 
 async def _outcome(state: Run, step: Any, value: Json) -> Result:
@@ -248,13 +286,13 @@ async def _outcome(state: Run, step: Any, value: Json) -> Result:
         result = _cut(
             Stop(Reason.ERROR, f"{error.path}: {error}" if error.path else str(error)), state, step
         )
-    except Stopped as stopped:
-        if state.cancelled is not None and state.task is not None:
-            state.task.uncancel()
-        result = _cut(stopped.stop, state, step)
+    except (Stopped, asyncio.CancelledError) as error:
+        result = _cut(state.stopped_by(error).stop, state, step)
     except Suspended as suspended:
         request = {"path": suspended.path, **suspended.request}
         result = _cut(suspended.stop, state, step)
+    if state.cancelled is not None:
+        await _forgive(state.task)
     return replace(
         result,
         run_id=state.run_id,
@@ -282,6 +320,7 @@ def _ended(result: Result) -> Json:
         "name": result.name,
         "stop": Stop(result.reason, result.detail, result.also).to_json(),
         "output": result.output,
+        "iterations": result.iterations,
         "steps": dict(result.steps),
         "warnings": list(result.warnings),
         "usage": result.usage.to_json(),
@@ -300,7 +339,7 @@ def _finished(state: Run, ended: Json) -> Result:
     own = loops.get(ended["name"])
     return Result(
         stop.reason.status, stop.reason, stop.detail, ended["output"],
-        own.history if own is not None else History(),
+        own.history if own is not None and ended.get("iterations") else History(),
         Usage.from_json(ended["usage"]), state.run_id, ended["name"], stop.also,
         {name: loops[name] for name in ended["loops"] if name in loops},
         ended["steps"], tuple(ended["warnings"]), ended["seconds"],

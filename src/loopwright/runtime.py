@@ -41,6 +41,7 @@ class Run:
     __slots__ = (
         "_monotonic",
         "_shift",
+        "_told",
         "_unheard",
         "accept_changes",
         "accepted",
@@ -89,10 +90,11 @@ class Run:
         self.accepted: frozenset[str] = frozenset()
         self.loops: dict[str, Result] = {}
         self.steps: dict[str, Json] = {}
-        self.warnings: tuple[str, ...] = ()
+        self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
         self.task: asyncio.Task[Any] | None = None
         self._unheard: list[Entry] = [] if self.listeners else _NONE
+        self._told = 0
         self._monotonic = clock.monotonic
         self._shift = (self.replay.active if self.replay else 0.0) - clock.monotonic()
         # Without listeners an entry goes straight to the log.
@@ -111,13 +113,32 @@ class Run:
 
     async def settle(self) -> None:
         """Wait until everything appended is durable, then tell the listeners."""
-        count = len(self._unheard)
+        mark = self._told + len(self._unheard)
         pending = self.log.sync()
         if pending is not None:
             await pending
-        if count:
+        count = mark - self._told  # others may have settled, and appended, meanwhile
+        if count > 0:
             heard, self._unheard = self._unheard[:count], self._unheard[count:]
+            self._told = mark
             self._tell(heard)
+
+    async def settled(self) -> None:
+        """Settle, through a cancellation that only asks for the end of the run."""
+        try:
+            await self.settle()
+        except asyncio.CancelledError:
+            if self.cancelled is None:
+                raise
+            await self.settle()
+
+    def stopped_by(self, error: BaseException) -> Stopped:
+        """Return an interruption of a round as what it means; one from outside is raised again."""
+        if isinstance(error, Stopped):
+            return error
+        if self.cancelled is None:
+            raise error
+        return Stopped("", self.cancelled)
 
     def _tell(self, entries: list[Entry]) -> None:
         for entry in entries:
@@ -131,6 +152,8 @@ class Run:
         """Add a sentence to the result's warnings, once."""
         if sentence not in self.warnings:
             self.warnings += (sentence,)
+            if not self.silent:  # a resumed run warns of what its earlier life warned of
+                self.append(Entry("warned", "", self.now(), value=sentence))
 
     def cancel(self, detail: str = "cancelled by a person") -> None:
         """End the run as cancelled; the call in flight is cancelled with it."""
@@ -143,11 +166,13 @@ class Run:
 class Gate:
     """What an enclosing loop asks before each effect inside it: its deadline and its guards.
 
-    `deadline` is in active seconds, `wall` in seconds since the epoch; `view` shows the loop's
-    history as of now.
+    `deadline` is in active seconds and `stop` says that it passed, `wall` in seconds since the epoch
+    and `wall_stop` says so; `view` shows the loop's history as of now.
     """
 
-    __slots__ = ("chain", "deadline", "guards", "owner", "stop", "view", "wall")
+    __slots__ = (
+        "_bound", "chain", "deadline", "guards", "owner", "stop", "view", "wall", "wall_stop",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -157,6 +182,7 @@ class Gate:
         deadline: float = math.inf,
         stop: Stop | None = None,
         wall: float = math.inf,
+        wall_stop: Stop | None = None,
         guards: Sequence[Condition] = (),
         view: Callable[[], History] | None = None,
     ) -> None:
@@ -165,17 +191,17 @@ class Gate:
         self.deadline = deadline
         self.stop = stop or Stop(Reason.TIMEOUT)
         self.wall = wall
+        self.wall_stop = wall_stop or Stop(Reason.DEADLINE)
         self.guards = tuple(guards)
         self.view = view
+        self._bound = math.inf
 
     def ask(self, run: Run) -> None:
         """Raise Stopped for the outermost loop whose time or guard says so."""
         now = run.now()
         for gate in self.chain:
-            if now >= gate.deadline:
-                raise Stopped(gate.owner, gate.stop)
-            if gate.wall < math.inf and run.clock.wall() >= gate.wall:
-                raise Stopped(gate.owner, Stop(Reason.DEADLINE, "its deadline has passed"))
+            if now >= gate._due(run, now):
+                raise gate._late()
             if gate.guards and gate.view is not None:
                 history = gate.view()
                 for guard in gate.guards:
@@ -184,9 +210,23 @@ class Gate:
 
     def remaining(self, run: Run) -> float:
         """Return the seconds until the nearest deadline, or infinity."""
-        left = min(gate.deadline for gate in self.chain) - run.now()
-        wall = min(gate.wall for gate in self.chain)
-        return left if wall == math.inf else min(left, wall - run.clock.wall())
+        now = run.now()
+        return min(gate._due(run, now) for gate in self.chain) - now
+
+    def expired(self, run: Run) -> Stopped:
+        """Return the interruption by the loop with the nearest deadline, the outermost on ties."""
+        now = run.now()
+        return min(self.chain, key=lambda gate: gate._due(run, now))._late()
+
+    def _due(self, run: Run, now: float) -> float:
+        """Return the active second at which it ends: a wall clock that is set back wins no time."""
+        if self.wall == math.inf:
+            return self.deadline
+        self._bound = min(self._bound, now + self.wall - run.clock.wall())
+        return min(self.deadline, self._bound)
+
+    def _late(self) -> Stopped:
+        return Stopped(self.owner, self.wall_stop if self._bound <= self.deadline else self.stop)
 
 
 _NONE: list[Entry] = []  # of a run without listeners; never appended to
@@ -201,13 +241,16 @@ class Scope:
         "current",
         "history",
         "initial",
+        "loops",
         "name",
         "number",
         "outputs",
         "parent",
+        "parts",
         "path",
         "results",
         "talks",
+        "total",
         "variables",
     )
 
@@ -221,14 +264,21 @@ class Scope:
         self.initial = initial
         self.current = initial
         self.number = 0
+        self.total = 0  # of the items, where it goes over a list
+        self.parts: Mapping[str, Json] | None = None  # of the present round, for its record
         self.history = History()
         # Most scopes are loops', which have neither; see `keep`.
         self.outputs: Mapping[str, Json] = _NOTHING_YET
         self.results: Mapping[str, Result] = _NOTHING_YET
+        self.loops: Mapping[str, Result] = _NOTHING_YET  # in the order in which they ended
         self.variables: dict[str, Json] | None = None  # of a document: nothing beyond is seen
 
-    def keep(self, name: str, result: Result, *, output: bool) -> None:
-        """Show the result of a step, or of a loop inside one, under its name."""
+    def keep(self, name: str, result: Result) -> None:
+        """Show the result of a step under its name."""
         self.results = {**self.results, name: result}
-        if output:
-            self.outputs = {**self.outputs, name: result.output}
+        self.outputs = {**self.outputs, name: result.output}
+
+    def keep_loop(self, name: str, result: Result) -> None:
+        """Show how a loop ended, under its name, after those that ended before it."""
+        others = {key: found for key, found in self.loops.items() if key != name}
+        self.loops = {**others, name: result}

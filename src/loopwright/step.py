@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from .records import Usage
 from .threads import in_thread
 
 __all__ = ["FunctionStep", "as_step", "digest_of", "step"]
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # where an object lies, which is another each time
 
 
 class FunctionStep:
@@ -128,10 +131,13 @@ async def _threaded(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 def _source_digest(function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None)
+    if code is None:  # a callable object: what its class does when it is called
+        code = getattr(getattr(type(function), "__call__", None), "__code__", None)
     name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)!s}"
-    if code is None and isinstance(function, functools.partial):
-        return digest_of("partial", _source_digest(function.func), repr(function.args))
-    return digest_of(name.split(" at 0x")[0], _code_digest(code) if code is not None else "")
+    if isinstance(function, functools.partial):
+        bound = repr((function.args, sorted(function.keywords.items())))
+        return digest_of("partial", _source_digest(function.func), _ADDRESS.sub("", bound))
+    return digest_of(_ADDRESS.sub("", name), _code_digest(code) if code is not None else "")
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,66 +1,109 @@
 """What templates see, and values with templates in them.
 
 `input` the workflow's input, `value` the step's own, each earlier step's output by its name, `steps` and `loops` by
-name, `env`, and inside a loop `loop` with `iteration`, `initial`, `input`, `last`, `best` and `history`.
-A workflow called with `with:` sees those values by name instead of its caller's.
+name, `env`, `given` what a caller's `with:` supplies (also by its own name), and inside a loop `loop` with `iteration`,
+`initial`, `input`, `last`, `best`, `history`, `output` and `outputs` (of the rounds that did not fail); over a list
+also `index`, `count`, `current` and `stats`. After a loop, `loop` is the one that ended last.
+A workflow called with `with:` sees those values by name instead of its caller's, and the loop that calls it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .codec import Json
 from .context import Context
 from .errors import StepError
-from .records import Iteration, Result
+from .records import History, Iteration, Result
 from .runtime import Scope
-from .templates import Expression, Template, TemplateError, compile_expression, compile_template
+from .templates import (
+    Expression,
+    Template,
+    TemplateError,
+    compile_expression,
+    compile_template,
+)
 
-__all__ = ["FIXED", "Filled", "fill", "variables"]
+__all__ = ["FIXED", "OF_ITEMS", "Filled", "fill", "needed", "rendered", "variables"]
 
-FIXED = frozenset({"input", "value", "steps", "loops", "loop", "env", "workflow", "strategy"})
+FIXED = frozenset({"input", "value", "steps", "loops", "env", "given", "workflow", "strategy"})
+OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` over a list only
 
 
 def variables(ctx: Context, value: Json) -> dict[str, Json]:
     """Return the variables that a step at `ctx` sees; `value` is its own input."""
-    seen: dict[str, Json] = {}
     steps: dict[str, Json] = {}
     loops: dict[str, Json] = {}
-    scope = ctx.scope
-    while scope is not None:
+    seen: dict[str, Json] = {"value": value, "steps": steps, "loops": loops, "input": value}
+    scope, given, ended = ctx.scope, None, None
+    while scope is not None and given is None:
         if scope.number and "loop" not in seen:
             seen["loop"] = loop_variables(scope)
+        ended = ended or next(iter(reversed(list(scope.loops.values()))), None)
         for name, output in scope.outputs.items():
             steps.setdefault(name, output)
-        for name, result in scope.results.items():
-            if result.iterations or result.name == name and result.history is not None:
-                loops.setdefault(name, result_variables(result))
-        if scope.variables is not None:
-            seen.update({k: v for k, v in scope.variables.items() if k not in seen})
-            seen.setdefault("input", scope.initial)
-            break
+        for name, result in (*scope.loops.items(), *scope.results.items()):
+            if name in scope.loops or result.iterations:
+                loops.setdefault(name, result_variables(scope.loops.get(name, result)))
+        given = scope.variables
+        if given is not None:
+            seen |= {"input": scope.initial, "env": given.get("env", {})}
         scope = scope.parent
-    for name, output in steps.items():
-        seen.setdefault(name, output)
-    seen.update(value=value, steps=steps, loops=loops)
-    seen.setdefault("input", value)
-    return seen
+    if ended and "loop" not in seen:
+        seen["loop"] = result_variables(ended)
+    while scope is not None and "loop" not in seen:  # the loop around the call of this workflow
+        if scope.number:
+            seen["loop"] = loop_variables(scope)
+        scope = scope.parent
+    supplied = {name: item for name, item in (given or {}).items() if name != "env"}
+    return {**supplied, **steps, **seen, "given": supplied}
 
 
 def loop_variables(scope: Scope) -> dict[str, Json]:
-    """Return what a template sees as `loop`."""
-    history = scope.history
-    best = history.best
-    return {
+    """Return what a template sees as `loop` inside of it."""
+    found = {
         "name": scope.name,
         "iteration": scope.number,
         "initial": scope.initial,
         "input": scope.current,
+        **_rounds(scope.history),
+    }
+    if scope.total:
+        stats = {"succeeded": found["succeeded"], "failed": found["failed"]}
+        found |= {"index": scope.number - 1, "count": scope.total, "current": scope.current, "stats": stats}
+    return found
+
+
+def result_variables(result: Result) -> dict[str, Json]:
+    """Return what a template sees of a finished loop."""
+    best = result.best
+    return {
+        "name": result.name,
+        "iteration": result.iterations,
+        "iterations": result.iterations,
+        "exit_reason": result.reason.value,
+        "status": result.status.value,
+        "score": best.score if best else None,
+        **_rounds(result.history),
+        "output": "" if result.output is None else result.output,
+    }
+
+
+def _rounds(history: History) -> dict[str, Json]:
+    """Return what a template sees of the rounds of a loop."""
+    whole = [item for item in history if item.error is None and not item.interrupted]
+    outputs = [item.output for item in whole]
+    return {
         "last": iteration_variables(history.last),
-        "best": iteration_variables(best),
+        "best": iteration_variables(history.best),
         "history": [iteration_variables(item) for item in history],
+        "output": outputs[-1] if outputs and outputs[-1] is not None else "",
+        "outputs": outputs,
+        "steps": dict(whole[-1].steps or {}) if whole else {},
+        "succeeded": len(whole),
+        "failed": len(history) - len(whole),
     }
 
 
@@ -80,22 +123,13 @@ def iteration_variables(item: Iteration | None) -> dict[str, Json]:
     }
 
 
-def result_variables(result: Result) -> dict[str, Json]:
-    """Return what a template sees of a finished loop."""
-    best = result.best
-    return {
-        "iterations": result.iterations,
-        "exit_reason": result.reason.value,
-        "status": result.status.value,
-        "output": result.output,
-        "score": best.score if best else None,
-        "history": [iteration_variables(item) for item in result.history],
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A value with templates compiled: text that is one expression gives its value, other text is rendered."""
+    """A value with templates compiled: text that is one expression gives its value, other text is rendered.
+
+    `names` are those that something must supply; a member of `given`, or of what only a loop over a list has, is
+    named with its parent: `given.max-words`, `loop.index`.
+    """
 
     source: Json
     fill: Callable[[Mapping[str, Json]], Json]
@@ -133,8 +167,15 @@ def _text(source: str) -> Filled:
     inner = bare[2:-2]
     if bare.startswith("{{") and bare.endswith("}}") and "{{" not in inner and "}}" not in inner:
         expression = compile_expression(inner.strip("-").strip())
-        return Filled(source, expression.evaluate, template.names)
-    return Filled(source, template.render, template.names)
+        return Filled(source, expression.evaluate, needed(template))
+    return Filled(source, template.render, needed(template))
+
+
+def needed(part: Template | Expression) -> frozenset[str]:
+    """Return the names that must be supplied; see `Filled`."""
+    given = {f"given.{name}" for name in part.members("given")}
+    items = {f"loop.{name}" for name in part.members("loop") & OF_ITEMS}
+    return part.required | given | items
 
 
 def rendered(part: Filled | Template | Expression, ctx: Context, value: Json) -> Any:

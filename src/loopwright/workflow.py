@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import codec
@@ -42,6 +42,16 @@ class Workflow(Composite):
     ) -> None:
         if not steps:
             raise ConfigurationError(f"workflow {name}: has no steps; give at least one")
+        for key in steps:
+            if "/" in key:
+                raise ConfigurationError(
+                    f"workflow {name}: the step {key!r} has a slash; it is part of paths"
+                )
+        for key, given in (needs or {}).items():
+            if isinstance(given, str):
+                raise ConfigurationError(
+                    f"workflow {name}: needs of {key!r}: give a list of steps, not {given!r}"
+                )
         self.name = name
         self.steps = {key: as_step(value, name=key) for key, value in steps.items()}
         self.needs = {key: tuple((needs or {}).get(key, ())) for key in self.steps}
@@ -52,6 +62,9 @@ class Workflow(Composite):
                 hint = nearest(key, self.steps)
                 raise ConfigurationError(f"workflow {name}: there is no step {key!r}{hint}")
         self.order = self._order()
+
+    def made_of(self) -> Iterable[Any]:
+        return self.steps.values()
 
     def _order(self) -> list[str]:
         order: list[str] = []
@@ -127,7 +140,7 @@ class Workflow(Composite):
     def _keep(self, ctx: Context, key: str, result: Result, ended: dict[str, Result]) -> None:
         ended[key] = result
         assert ctx.scope is not None
-        ctx.scope.keep(key, result, output=True)
+        ctx.scope.keep(key, result)
         if ctx.scope.parent is None:
             ctx.run.steps[key] = result.output
 

@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..composites import fallback, limited, parallel, retrying
 from ..errors import ConfigurationError, Problem, nearest
+from ..loop import Loop
 from ..step import FunctionStep
 from ..templates import TemplateError, compile_expression
 from ..tools.shell import shell
 from ..workflow import Workflow
 from . import functions
+from .consensus import compile_consensus
+from .each import Each, compile_each
 from .loops import compile_loop
 from .native import Action, Document, StepSpec
+from .prompting import compile_prompt
 from .source import Source
-from .steps import Called, DocumentWorkflow, SetStep, Tolerant, When, prepared
-from ..variables import FIXED, Filled, fill, rendered
+from .steps import Called, DocumentWorkflow, Otherwise, SetStep, Tolerant, When, prepared
+from ..variables import FIXED, Filled, fill, needed, rendered
 
 if TYPE_CHECKING:
     from .loading import Project
@@ -76,8 +80,18 @@ class Compiler:
     def names(self, path: Path_, names: Iterable[str]) -> None:
         """Report names that no step, variable or input supplies."""
         allowed = self.known | FIXED
-        for name in sorted(set(names) - allowed):
-            self.problem(path, f"template: nothing supplies {name!r}{nearest(name, allowed)}")
+        for given in sorted(set(names) - allowed):
+            name = given.removeprefix("given.")
+            if name not in allowed:
+                self.problem(path, f"template: nothing supplies {name!r}{self._instead(name)}")
+
+    def _instead(self, name: str) -> str:
+        """Return what a name could have been: the nearest, or all there are."""
+        if name.partition(".")[0] == "loop":
+            return "; no loop is around it or has ended before it"
+        own = sorted(known for known in self.known if not known.startswith("loop."))
+        hint = nearest(name, [*own, *FIXED])
+        return hint or f"; known here: {', '.join(dict.fromkeys(['input', *own]))}"
 
     def function(self, path: Path_, reference: str) -> Any:
         """Return the function that a reference names, or None with a problem."""
@@ -150,12 +164,27 @@ class Compiler:
     def _workflow(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
         assert spec.workflow is not None
         given = self.filled((*at, "with"), spec.with_ or {})
-        child = self.project.child(self, spec.workflow, path, frozenset(spec.with_ or {}))
-        return None if child is None else Called(name, child, given)
+        around = {known for known in self.known if known.partition(".")[0] == "loop"}
+        child = self.project.child(self, spec.workflow, path, frozenset({*(spec.with_ or {}), *around}))
+        if child is None:
+            return None
+        for i, step in enumerate(spec.expose):
+            if step not in child.steps:
+                what = f"{spec.workflow} has no step {step!r}{nearest(step, child.steps)}"
+                self.problem((*at, "expose", i), what)
+        return Called(name, child, given, tuple(spec.expose))
 
     def _loop(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
         assert spec.loop is not None
         return compile_loop(self, spec.loop, name, path)
+
+    def _each(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        assert spec.each is not None
+        return compile_each(self, spec.each, name, path)
+
+    def _consensus(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        assert spec.consensus is not None
+        return compile_consensus(self, spec.consensus, name, path)
 
     def _steps(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
         made = self.steps(spec.steps or [], path)
@@ -173,8 +202,6 @@ class Compiler:
         return fallback(*made.values(), name=name) if made else None
 
     def _prompt(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
-        from .prompting import compile_prompt
-
         return compile_prompt(self, spec, name, at)
 
     def _set(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
@@ -200,12 +227,14 @@ class Compiler:
             step = compiler.action(spec, spec.name, here)
             if step is not None and spec.if_ is not None:
                 step = compiler.when(step, spec, here)
+            if step is not None and "otherwise" in spec.model_fields_set:
+                step = Otherwise(spec.name, step, spec.otherwise)
             if step is not None:
                 if spec.required and not step.required:
                     step = _required(step)
                 made[spec.name] = step
             if ordered:
-                compiler = compiler.knowing([spec.name])
+                compiler = compiler.knowing([spec.name, *(["loop"] if _loops(spec) else [])])
         return {spec.name: made[spec.name] for spec in specs if spec.name in made}
 
     def _later(
@@ -225,7 +254,7 @@ class Compiler:
         found = self.attempt((*here, "if"), lambda: compile_expression(text))
         if found is None:
             return step
-        self.names((*here, "if"), found.names)
+        self.names((*here, "if"), needed(found))
         return When(spec.name, step, found, text)
 
     def needs(self, specs: list[StepSpec], path: Path_) -> dict[str, list[str]]:
@@ -249,10 +278,15 @@ def _unimported(value: Any) -> Any:
     raise AssertionError("a document loaded for checking is not run")
 
 
-def _required(step: Any) -> Any:
-    from ..loop import Loop
+def _loops(spec: Action) -> bool:
+    """Whether a loop may have ended where a step has: itself, or one of those that it runs at once or in turn."""
+    if spec.loop is not None or spec.each is not None:
+        return True
+    return any(_loops(inner) for inner in (*(spec.parallel or ()), *(spec.fallback or ())))
 
-    return replace(step, required=True) if isinstance(step, Loop) else step
+
+def _required(step: Any) -> Any:
+    return replace(step, required=True) if isinstance(step, Loop | Each) else step
 
 
 def _order(specs: list[StepSpec]) -> list[int]:

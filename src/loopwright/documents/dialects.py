@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
-
-from ..errors import DocumentError, Problem, nearest
+from ..errors import DocumentError
+from . import workflow_v2
 from .native import Document
 from .source import Source, read
+from .validating import validated
 
 if TYPE_CHECKING:
     from .loading import Project
 
-__all__ = ["FrontEnd", "parse", "validated"]
+__all__ = ["FrontEnd", "parse"]
 
-FrontEnd = Callable[[Source, "Project"], Document]
+# A front-end returns the native document, and the source as asked by the document's own paths.
+FrontEnd = Callable[[Source, "Project"], tuple[Source, Document]]
 _REPEATABLE = frozenset({"steps", "loops"})
 
 
@@ -32,16 +31,21 @@ def parse(raw: bytes, file: str, project: Project) -> tuple[Source, Document]:
     value = source.value
     if not isinstance(value, Mapping):
         raise DocumentError([source.problem((), "a document is a mapping; begin with schema: loopwright/1")])
-    front_end = _front_end(value)
+    front_end = _front_end(value, project)
     if front_end is None:
         _refuse_repeats(source)
         return source, validated(Document, value, source)
     project.notes += source.notes
-    return source, front_end(source, project)
+    return front_end(source, project)
 
 
-def _front_end(value: Mapping[str, Any]) -> FrontEnd | None:
+def _front_end(value: Mapping[str, Any], project: Project) -> FrontEnd | None:
     """Return the front-end of a foreign dialect; None for the native one."""
+    declared = value.get("$schema")
+    if isinstance(declared, str) and declared.startswith("workflow/"):
+        return workflow_v2.translate
+    if declared is None and project.settings.lenient and workflow_v2.is_fragment(value):
+        return workflow_v2.translate
     return None
 
 
@@ -51,118 +55,3 @@ def _refuse_repeats(source: Source) -> None:
         if keys.count(stage.key) > 1:
             problem = source.problem((stage.key,), f"{stage.key!r} is given twice; join the lists", key=True)
             raise DocumentError([problem])
-
-
-def validated(model: type[BaseModel], value: Any, source: Source, at: tuple[str | int, ...] = ()) -> Any:
-    """Return `value` as a model; text fields take the text as it was written.
-
-    Raises:
-        DocumentError: with every problem, each with its place and the nearest valid name.
-    """
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        repaired = _as_written(error, value, source, at)
-        if repaired is None:
-            raise DocumentError(_problems(error, model, value, source, at)) from None
-    try:
-        return model.model_validate(repaired)
-    except ValidationError as error:
-        raise DocumentError(_problems(error, model, repaired, source, at)) from None
-
-
-def _as_written(
-    error: ValidationError, value: Any, source: Source, at: tuple[str | int, ...]
-) -> Any | None:
-    """Return a copy in which scalars that should be text are the text that was written; None if there are none."""
-    changed = False
-    repaired = copy.deepcopy(value)
-    for item in error.errors(include_url=False):
-        place = _place(item["loc"], value)
-        text = source.text((*at, *place)) if item["type"] == "string_type" else None
-        if text is None or not place or isinstance(item["input"], (dict, list)) or item["input"] is None:
-            continue
-        parent = repaired
-        for part in place[:-1]:
-            parent = parent[part]
-        parent[place[-1]] = text
-        changed = True
-    return repaired if changed else None
-
-
-def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
-    """Return the part of a location that is in the value: pydantic adds the names of union members."""
-    place: list[str | int] = []
-    for part in loc:
-        if isinstance(value, Mapping) and part in value:
-            place.append(part)
-            value = value[part]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            place.append(part)
-            value = value[part]
-    return tuple(place)
-
-
-def _problems(
-    error: ValidationError, model: type[BaseModel], value: Any, source: Source, at: tuple[str | int, ...]
-) -> list[Problem]:
-    found: dict[tuple[Any, ...], Problem] = {}
-    for item in error.errors(include_url=False):
-        place = _place(item["loc"], value)
-        unknown = item["type"] == "extra_forbidden"
-        message = _message(dict(item), place, model)
-        path = (*at, *place)
-        if item["type"] == "missing":
-            path = (*at, *place)
-        found.setdefault((path, message), source.problem(path, message, key=unknown))
-    return list(found.values())
-
-
-def _message(item: dict[str, Any], place: tuple[str | int, ...], model: type[BaseModel]) -> str:
-    kind = item["type"]
-    if kind == "extra_forbidden":
-        names = _names_at(model, place[:-1])
-        return f"unknown key {str(place[-1])!r}{nearest(str(place[-1]), names) or _listed(names)}"
-    if kind == "missing":
-        return f"needs {str(item['loc'][-1])!r}"
-    if kind in ("literal_error", "enum"):
-        wanted = item["ctx"]["expected"]
-        hint = nearest(str(item["input"]), wanted.replace("'", "").replace(" or ", ", ").split(", "))
-        return f"{item['input']!r} is not {wanted}{hint}"
-    if kind == "string_pattern_mismatch":
-        return f"{item['input']!r} is not a name; use letters, digits, _, - and spaces, a letter first"
-    message: str = item["msg"][0].lower() + item["msg"][1:]
-    shown = repr(item["input"])
-    if kind in ("action", "misplaced", "check", "evaluate", "adapt", "duration") or len(shown) > 60:
-        return message
-    return f"{message}, not {shown}"
-
-
-def _listed(names: list[str]) -> str:
-    return f"; known here: {', '.join(names[:12])}" if names else ""
-
-
-def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
-    """Return the keys that the model at a place takes."""
-    kinds: list[type[BaseModel]] = [model]
-    for part in place:
-        if isinstance(part, int):
-            continue
-        kinds = [
-            inner
-            for kind in kinds
-            for name, field in kind.model_fields.items()
-            if part in (name, field.alias)
-            for inner in _models_in(field.annotation)
-        ]
-    return list(
-        dict.fromkeys(f.alias or n for kind in kinds for n, f in kind.model_fields.items())
-    )
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    if get_origin(annotation) in (Union, UnionType, list, dict, Annotated):
-        return [m for inner in get_args(annotation) for m in _models_in(inner)]
-    return []

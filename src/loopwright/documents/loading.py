@@ -6,17 +6,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ..codec import Json
 from ..composites import limited
 from ..conditions import Budget
-from ..errors import DocumentError, Problem, nearest
+from ..errors import DocumentError, Problem
 from .compiling import Compiler, compile_document
 from .dialects import parse
+from .lookup import find
 from .native import Document
 from .resources import resources
-from .source import Source, read
+from .source import Source
 from .steps import DocumentWorkflow, Rooted
 
 __all__ = ["Loaded", "Project", "Settings", "load"]
@@ -31,7 +33,8 @@ class Settings:
     `sets` are variables by name, `model` overrides `provider:model` of the document, `replies` is a file of scripted
     replies and `transcript` one that model calls are appended to, `environ` is where keys are looked up, `root` is the
     folder that nothing leaves (default: the document's own), `execute` imports functions (without it they are only looked
-    up), `agents` names functions for step types that need an outside backend.
+    up), `agents` names functions for step types that need an outside backend. `strict` makes problems of what is only
+    noted in foreign documents, `lenient` takes fragments of them and leaves unknown placeholders as they are.
     """
 
     sets: Mapping[str, str] = field(default_factory=dict)
@@ -45,6 +48,8 @@ class Settings:
     root: Path | None = None
     execute: bool = True
     agents: Mapping[str, str] = field(default_factory=dict)
+    strict: bool = False
+    lenient: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,8 @@ class Project:
         self, caller: Compiler, name: str, path: tuple[str | int, ...], given: frozenset[str]
     ) -> DocumentWorkflow | None:
         """Compile the document that a step calls, for the names that it supplies."""
-        found = self._resolve(caller, name, path)
+        folders = list(dict.fromkeys([caller.folder, self.root]))
+        found = caller.attempt(path, lambda: find(name, folders, self.root, self.open))
         if found is None:
             return None
         if found in self.open:
@@ -130,64 +136,27 @@ class Project:
             return None
         self.open.append(found)
         try:
-            return self.compiled(source, document, found.parent, given)
+            return self.compiled(source, document, found.parent, given, caller.defaults)
         finally:
             self.open.pop()
 
     def compiled(
-        self, source: Source, document: Document, folder: Path, given: frozenset[str]
+        self,
+        source: Source,
+        document: Document,
+        folder: Path,
+        given: frozenset[str],
+        inherited: Mapping[str, Any] = MappingProxyType({}),
     ) -> DocumentWorkflow | None:
-        """Compile a document; its problems are kept."""
-        names = ("model", "models", "temperature", "max_tokens", "model_url")
+        """Compile a document; its problems are kept. One that names no model is asked as its caller is."""
+        names = ("model", "models", "temperature", "max_tokens", "model_url", "call_timeout")
         defaults = {name: getattr(document, name) for name in names}
+        if document.model is None and document.models is None:
+            defaults |= {k: v for k, v in inherited.items() if defaults.get(k) is None}
         compiler = Compiler(source, folder, self, defaults=defaults)
         made = compile_document(document, compiler, given)
         self.problems += compiler.problems
         return made
-
-    def _resolve(
-        self, caller: Compiler, name: str, path: tuple[str | int, ...]
-    ) -> Path | None:
-        """Find a called document: a file by its path, or by its stem or `name:` beside the caller, then in the root."""
-        if name.startswith("/") or ".." in Path(name).parts:
-            caller.problem(path, f"{name!r} leads out of the project folder")
-            return None
-        folders = list(dict.fromkeys([caller.folder, self.root]))
-        candidates = [folder / f"{name}{end}" for folder in folders for end in ("", ".yaml", ".yml", ".json")]
-        found = next((c for c in candidates if c.is_file()), None)
-        if found is None:
-            found = self._named(caller, folders, name, path)
-        if found is None:
-            stems = {f.stem for folder in folders for f in sorted(folder.glob("*.y*ml"))[:200]}
-            hint = nearest(name, stems)
-            caller.problem(path, f"there is no document {name!r} beside this one{hint}")
-            return None
-        real = Path(os.path.realpath(found))
-        if not real.is_relative_to(os.path.realpath(self.root)):
-            caller.problem(path, f"{name!r} leads out of the project folder")
-            return None
-        return real
-
-    def _named(
-        self, caller: Compiler, folders: list[Path], name: str, path: tuple[str | int, ...]
-    ) -> Path | None:
-        """Find a document by its `name:`; two of that name are a problem."""
-        for folder in folders:
-            found = [f for f in sorted(folder.glob("*.y*ml"))[:200] if _name_of(f) == name]
-            if len(found) > 1:
-                files = ", ".join(f.name for f in found)
-                caller.problem(path, f"{name!r} is the name of several documents: {files}")
-            if found:
-                return found[0]
-        return None
-
-
-def _name_of(file: Path) -> str | None:
-    try:
-        value = read(file.read_bytes(), file.name).value
-    except (OSError, DocumentError):
-        return None
-    return value.get("name") if isinstance(value, dict) else None
 
 
 def _shown(path: Path) -> str:
@@ -210,8 +179,10 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     source, document = project.file(file)
     project.open.append(file)
     workflow = project.compiled(source, document, file.parent, frozenset(settings.sets))
+    if settings.strict:
+        project.problems += project.notes
     if project.problems or workflow is None:
-        raise DocumentError(project.problems)
+        raise DocumentError(dict.fromkeys(project.problems))
     found = resources(document, settings, project)
     if project.problems:
         raise DocumentError(project.problems)
@@ -225,7 +196,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         document.input,
         _budget(document, settings),
         found,
-        tuple(project.notes),
+        tuple(dict.fromkeys(project.notes)),
         project.documents,
     )
 

@@ -29,6 +29,7 @@ __all__ = ["compile_loop"]
 
 def compile_loop(compiler: Compiler, spec: LoopSpec, name: str, path: Path_) -> Loop | None:
     """Compile a loop; None if problems were found."""
+    compiler = compiler.knowing(["loop"])
     execute = compiler.action(spec.execute, "execute", (*path, "execute"))
     judges, until = _until(compiler, spec, path)
     evaluate = _evaluate(compiler, spec, judges, path)

@@ -6,48 +6,17 @@ what a field means is its description, which editors show.
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-__all__ = ["ACTIONS", "Action", "BudgetSpec", "CheckSpec", "Document", "LoopSpec", "ScoreSpec", "StepSpec"]
+from .fields import Identifier, Model, Names, Pause, Seconds
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def duration(value: Any) -> Any:
-    """Return seconds of a number, or of text such as `500ms`, `30s`, `5m`, `1h30m`."""
-    if isinstance(value, str):
-        text = value.strip().lower()
-        parts = _DURATION.findall(text)
-        if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
-            raise PydanticCustomError(
-                "duration", "{value} is not a duration; write seconds, or text like 30s or 5m",
-                {"value": repr(value)},
-            )  # fmt: skip
-        return sum(float(number) * _UNITS[unit] for number, unit in parts)
-    return value
-
-
-def one_or_more(value: Any) -> Any:
-    """Return a single name as a list of one."""
-    return [value] if isinstance(value, str) else value
-
-
-Seconds = Annotated[float, BeforeValidator(duration), Field(gt=0, allow_inf_nan=False)]
-Pause = Annotated[float, BeforeValidator(duration), Field(ge=0, allow_inf_nan=False)]
-Names = Annotated[list[str], BeforeValidator(one_or_more)]
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_. -]{0,63}$")]
-
-
-class Model(BaseModel):
-    """The base of all: unknown keys are refused, and nothing is converted in silence."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
-
+__all__ = [
+    "ACTIONS", "Action", "BudgetSpec", "CheckSpec", "ConsensusSpec", "Document", "EachSpec", "LoopSpec",
+    "ScoreSpec", "StepSpec", "VoterSpec",
+]  # fmt: skip
 
 class BudgetSpec(Model):
     """What may be spent at most."""
@@ -57,11 +26,13 @@ class BudgetSpec(Model):
     usd: float | None = Field(None, gt=0, description="US dollars.")
 
 
-ACTIONS = ("python", "shell", "workflow", "loop", "steps", "parallel", "fallback", "prompt", "set")
+ACTIONS = (
+    "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "set",
+)  # fmt: skip
 
 
 class Action(Model):
-    """Something that runs: exactly one of python, shell, workflow, loop, steps, parallel, fallback, prompt, set."""
+    """Something that runs: exactly one of the ACTIONS."""
 
     python: str | None = Field(None, description="`package.module:function`; called with the input, or with input and context.")
     shell: list[str] | str | None = Field(
@@ -69,14 +40,19 @@ class Action(Model):
     )
     workflow: str | None = Field(None, description="Another document: its name, or its file relative to this one.")
     loop: LoopSpec | None = Field(None, description="A loop.")
+    each: EachSpec | None = Field(None, description="The same action on each item of a list.")
     steps: list[StepSpec] | None = Field(None, description="Steps one after the other, as one.", min_length=1)
     parallel: list[StepSpec] | None = Field(None, description="Steps at once, on the same input.", min_length=1)
     fallback: list[StepSpec] | None = Field(None, description="Steps tried in order until one is satisfied.", min_length=1)
     prompt: str | None = Field(None, description="A template sent to a model; the reply is the output.")
+    consensus: ConsensusSpec | None = Field(None, description="One prompt to several models, which must agree.")
     set: Any = Field(None, description="A value, with templates filled in.")
 
     input: Any = Field(None, description="The step's input, with templates; default: what comes before it.")
     with_: dict[str, Any] | None = Field(None, alias="with", description="Variables of the called workflow.")
+    expose: Names = Field(
+        default_factory=list, description="Steps of the called workflow that a loop keeps, as `loop.steps.NAME`."
+    )
     env: dict[str, str] = Field(default_factory=dict, description="Environment variables of the command, with templates.")
     stdin: str | None = Field(None, description="Standard input of the command, a template; default: the input.")
     cwd: str | None = Field(None, description="Folder of the command, inside the project.")
@@ -90,6 +66,7 @@ class Action(Model):
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     model_url: str | None = Field(None, description="Address of an OpenAI-compatible server.")
+    call_timeout: Seconds | None = Field(None, description="How long one call of the model may take.")
     conversation: Literal["fresh", "carried"] | None = Field(
         None, description="Whether a prompt in a loop sees the rounds before it as one conversation."
     )
@@ -127,6 +104,7 @@ class Action(Model):
 
 _ONLY = {
     "with_": ("workflow",),
+    "expose": ("workflow",),
     "env": ("shell",),
     "stdin": ("shell",),
     "cwd": ("shell",),
@@ -135,7 +113,9 @@ _ONLY = {
     "idempotent": ("shell", "python"),
     **{
         name: ("prompt",)
-        for name in ("model", "models", "system", "temperature", "max_tokens", "model_url", "conversation")
+        for name in (
+            "model", "models", "system", "temperature", "max_tokens", "model_url", "call_timeout", "conversation",
+        )
     },
 }
 
@@ -147,6 +127,9 @@ class StepSpec(Action):
     needs: Names = Field(default_factory=list, description="Steps that come first.")
     if_: str | None = Field(None, alias="if", description="An expression; the step is skipped unless it is true.")
     required: bool = Field(False, description="Whether the workflow ends when this loop is not satisfied.")
+    otherwise: Any = Field(
+        None, description="Its output where it has none: skipped, failed and gone on without, or nothing kept."
+    )
     description: str = ""
 
 
@@ -202,7 +185,7 @@ class ScoreSpec(Model):
 class JudgeSpec(Model):
     """A model that judges an output."""
 
-    criterion: str | None = Field(None, description="A sentence that must hold.")
+    criterion: str | None = Field(None, description="A sentence that must hold, a template.")
     criteria: list[str] | dict[str, str] | None = Field(None, description="Sentences judged one by one.")
     goal: str | None = Field(None, description="What the work is for; default: the loop's input.")
     preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
@@ -211,6 +194,7 @@ class JudgeSpec(Model):
     model_url: str | None = None
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
+    call_timeout: Seconds | None = None
     max_votes: int = Field(1, ge=1, le=15)
     accept_lead: int = Field(1, ge=1, le=15)
     reject_lead: int = Field(1, ge=1, le=15)
@@ -270,6 +254,45 @@ class LoopSpec(Model):
     required: bool = False
 
 
+class EachSpec(Model):
+    """The same action on each item of a list, which is `loop.current` to it."""
+
+    items: Any = Field(
+        description="A list, or a template that gives one or its text: a JSON array, JSON lines, lines of text, or "
+        "`file://` and a path inside the project."
+    )
+    execute: Action = Field(description="Makes an output from an item.")
+    at_once: int = Field(1, ge=1, le=256, description="How many items at a time.")
+    max_items: int | None = Field(None, ge=1, le=100_000, description="Items beyond are left out, with a warning.")
+    min_success_rate: float = Field(0.0, ge=0, le=1, description="The share of items without which it has failed.")
+    on_failure: Literal["halt", "continue", "retry"] = "halt"
+    max_retries: int = Field(2, ge=0, le=100)
+    retry_delay: Pause = 0.5
+    item_timeout: Seconds | None = Field(None, description="How long one item may take.")
+    timeout: Seconds | None = Field(None, description="How long all may take; what is done by then is kept.")
+    keep: Literal["all", "last"] = Field("all", description="Its output: the list of outputs, or the last of them.")
+
+
+class VoterSpec(Model):
+    """One of the models that must agree."""
+
+    model: str | None = Field(None, description="`provider:model`.")
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    model_url: str | None = None
+    call_timeout: Seconds | None = None
+
+
+class ConsensusSpec(Model):
+    """One prompt to several models; its output is the answer on which enough of them agree."""
+
+    prompt: str = Field(description="A template.")
+    system: str | None = Field(None, description="System prompt, a template.")
+    voters: list[VoterSpec] = Field(min_length=2)
+    require: Literal["unanimous", "2/3", "majority"] = "majority"
+    allow_failures: bool = Field(True, description="Whether voters that give no answer are left out of the count.")
+
+
 class PriceSpec(Model):
     """What a model costs, in US dollars per million tokens."""
 
@@ -291,6 +314,7 @@ class Document(Model):
     model_url: str | None = None
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
+    call_timeout: Seconds | None = Field(None, description="How long one call of a model may take.")
     prices: dict[str, PriceSpec | Literal["free"]] = Field(default_factory=dict)
     budget: BudgetSpec | None = None
     timeout: Seconds | None = None
@@ -299,5 +323,5 @@ class Document(Model):
     output: str | None = Field(None, description="The step whose output is the workflow's; default: the last.")
 
 
-for _model in (Action, StepSpec, LoopSpec, ScoreSpec, EvaluateSpec, Document):
+for _model in (Action, StepSpec, LoopSpec, EachSpec, ConsensusSpec, ScoreSpec, EvaluateSpec, Document):
     _model.model_rebuild()

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from ..codec import Json
 from ..conditions import CEILING
 from ..loop import DEFAULT_LIMIT
+from .each import MOST_ITEMS
 from .native import Action, CheckSpec, Document, EvaluateSpec, LoopSpec, StepSpec
 from .walking import condition_limit, evaluators, inner_actions
 
@@ -50,6 +51,8 @@ def _collect(document: Document, found: dict[str, list[str]]) -> None:
         found["environment"] += list(action.env)
         if action.loop is not None:
             _collect_loop(action.loop, found)
+        if action.consensus is not None:
+            found["models"] += [v.model for v in action.consensus.voters if v.model]
     for url in (document.model_url, *(a.model_url for s in document.steps for a in _all(s))):
         if url:
             found["hosts"].append(urlsplit(url).hostname or url)
@@ -97,6 +100,8 @@ def _described(step: StepSpec) -> dict[str, Json]:
         row["if"] = step.if_
     if step.loop is not None:
         row["limit"] = condition_limit(step.loop)
+    if step.each is not None:
+        row["limit"] = step.each.max_items or MOST_ITEMS
     for kind in ("python", "workflow"):
         if getattr(step, kind):
             row[kind] = getattr(step, kind)
@@ -122,9 +127,12 @@ def _bounds(loaded: Loaded, root: Document) -> dict[str, Json]:
 def _calls(action: Action, loaded: Loaded, depth: int) -> int:
     """Return the most model calls that an action can make, without retries of failed calls."""
     tries = action.max_retries + 1 if action.on_failure == "retry" else 1
-    own = 1 if action.prompt is not None else 0
+    own = 1 if action.prompt is not None else len(action.consensus.voters) if action.consensus else 0
     if action.loop is not None:
         own += _loop_calls(action.loop, loaded, depth)
+    elif action.each is not None:
+        tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
+        own += _calls(action.each.execute, loaded, depth) * (action.each.max_items or MOST_ITEMS)
     elif action.workflow is not None and depth <= 8:
         child = next(
             (d for f, d in loaded.documents.items() if action.workflow in (d.name, _stem(f))), None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..evaluators.judge import Judge, votes_of
-from ..prompts import Asking, Prompt
-from .native import Action, JudgeSpec
+from ..models import Timers
+from ..prompts import Asking, Prompt, Text
+from .native import Action, JudgeSpec, VoterSpec
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
@@ -37,7 +38,8 @@ def compile_judge(compiler: Compiler, spec: JudgeSpec, at: Path_) -> Judge | Non
     if not criteria:
         compiler.problem(at, "a judge needs a criterion, or criteria")
         return None
-    named = criteria if isinstance(criteria, dict) else {text: text for text in criteria}
+    texts = criteria if isinstance(criteria, dict) else {text: text for text in criteria}
+    named = {name: _criterion(compiler, text, (*at, "criterion")) for name, text in texts.items()}
     temperature = 0.0 if spec.temperature is None else spec.temperature
     asking = asked(compiler, spec, at, None, temperature=temperature, max_tokens=spec.max_tokens or 512)
     if asking is None:
@@ -46,13 +48,22 @@ def compile_judge(compiler: Compiler, spec: JudgeSpec, at: Path_) -> Judge | Non
     return Judge(named, asking=asking, goal=spec.goal or "", votes=votes, style=spec.style)
 
 
+def _criterion(compiler: Compiler, text: str, at: Path_) -> Text:
+    """Return a criterion, compiled if it is a template."""
+    return compiler.filled(at, text) if "{{" in text or "{%" in text else text
+
+
 def asked(
-    compiler: Compiler, spec: Action | JudgeSpec, at: Path_, schema: Any, **fixed: Any
+    compiler: Compiler,
+    spec: Action | JudgeSpec | VoterSpec,
+    at: Path_,
+    schema: Any = None,
+    **fixed: Any,
 ) -> Asking | None:
     """Return how a model is asked: the step's own settings, then the document's, then the caller's."""
     defaults = compiler.defaults
     settings = compiler.project.settings
-    models = spec.models or ([spec.model] if spec.model else None)
+    models = getattr(spec, "models", None) or ([spec.model] if spec.model else None)
     models = models or defaults.get("models") or ([defaults["model"]] if defaults.get("model") else [])
     if settings.model:
         models = [settings.model]
@@ -68,5 +79,10 @@ def asked(
     url = spec.model_url or defaults.get("model_url") or settings.model_url or ""
     return Asking(
         tuple(models), fixed.get("temperature", temperature), fixed.get("max_tokens", tokens),
-        schema, url,
+        schema, url, timeouts=timers(spec.call_timeout or defaults.get("call_timeout")),
     )  # fmt: skip
+
+
+def timers(call: float | None) -> Timers:
+    """Return the timers of calls that may take `call` seconds; None leaves the usual ones."""
+    return Timers() if call is None else Timers(call, call, call)

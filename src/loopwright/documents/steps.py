@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import codec
@@ -19,7 +19,10 @@ from ..templates import Expression
 from ..workflow import Workflow
 from ..variables import Filled, rendered
 
-__all__ = ["Called", "DocumentWorkflow", "Prepared", "Rooted", "SetStep", "Tolerant", "When", "prepared"]
+__all__ = [
+    "Called", "DocumentWorkflow", "Otherwise", "Prepared", "Rooted", "SetStep", "Tolerant", "When",
+    "in_place", "prepared",
+]  # fmt: skip
 
 
 class Prepared:
@@ -42,14 +45,40 @@ class Prepared:
         return self.inner.act(rendered(self.given, ctx, value), ctx)
 
 
-class PreparedWhole(Composite):
+class _Around(Composite):
+    """A step that runs another in its own place."""
+
+    inner: Any
+
+    def made_of(self) -> Iterable[Any]:
+        return [self.inner]
+
+    @property
+    def required(self) -> bool:  # type: ignore[override]
+        return bool(self.inner.required)
+
+
+async def in_place(ctx: Context, name: str, inner: Any, value: Json) -> Result:
+    """Run a step where another stands: a leaf as the part `name`, a step made of steps at its very path.
+
+    Raises:
+        StepError: if it failed.
+    """
+    if inner.effect:
+        return await attempt(ctx, name, inner, value)
+    result: Result = await inner.run(value, ctx)
+    if result.status is Status.FAILED:
+        raise StepError(result.detail, path=ctx.path, kind=result.reason.value)
+    return result
+
+
+class PreparedWhole(_Around):
     """A step made of steps whose input is filled in from the variables around it."""
 
     def __init__(self, inner: Any, given: Filled) -> None:
         self.inner = inner
         self.given = given
         self.name = inner.name
-        self.required = inner.required
         self.fingerprint = digest_of(inner.fingerprint, codec.canonical(given.source))
 
     async def run(self, value: Json, ctx: Context) -> Result:
@@ -84,7 +113,7 @@ class SetStep:
 
 
 @dataclass(frozen=True)
-class When(Composite):
+class When(_Around):
     """A step that is skipped unless an expression is true; a skipped step's output is null."""
 
     name: str
@@ -96,10 +125,6 @@ class When(Composite):
     def fingerprint(self) -> str:
         return digest_of("when", self.text, self.inner.fingerprint)
 
-    @property
-    def required(self) -> bool:  # type: ignore[override]
-        return bool(self.inner.required)
-
     async def run(self, value: Json, ctx: Context) -> Result:
         if not rendered(self.condition, ctx, value):
             return Result(Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} skipped", None, name=self.name)
@@ -110,7 +135,7 @@ class When(Composite):
 
 
 @dataclass(frozen=True)
-class Tolerant(Composite):
+class Tolerant(_Around):
     """A step whose failure is a warning and an output of null."""
 
     name: str
@@ -122,10 +147,27 @@ class Tolerant(Composite):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         try:
-            return await attempt(ctx, "try", self.inner, value)
+            return await in_place(ctx, "try", self.inner, value)
         except StepError as error:
             ctx.run.warn(f"{error.path or ctx.path}: {error}; the workflow goes on without it")
             return Result(Status.SATISFIED, Reason.COMPLETED, str(error), None, name=self.name)
+
+
+@dataclass(frozen=True)
+class Otherwise(_Around):
+    """A step with an output for where it has none: skipped, failed and tolerated, or nothing kept."""
+
+    name: str
+    inner: Any
+    output: Json
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("otherwise", codec.canonical(self.output), self.inner.fingerprint)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        result = await in_place(ctx, "do", self.inner, value)
+        return replace(result, output=self.output) if result.output is None else result
 
 
 class DocumentWorkflow(Workflow):
@@ -140,11 +182,16 @@ class DocumentWorkflow(Workflow):
         scope.variables = {"env": self.env}
         return scope
 
-    async def called(self, value: Json, given: Mapping[str, Json], ctx: Context) -> Result:
-        """Run it for a caller that gives it variables."""
+    async def called(
+        self, value: Json, given: Mapping[str, Json], ctx: Context, expose: Sequence[str] = ()
+    ) -> Result:
+        """Run it for a caller that gives it variables, whose loop keeps the outputs of the steps in `expose`."""
         scope = self._scope(value, ctx.scope)
         scope.variables = {**given, "env": self.env}
-        return await self.inside(scope, value, ctx)
+        result = await self.inside(scope, value, ctx)
+        if expose and ctx.scope is not None:
+            ctx.scope.parts = {name: scope.outputs.get(name) for name in expose}
+        return result
 
 
 @dataclass(frozen=True)
@@ -154,6 +201,10 @@ class Called(Composite):
     name: str
     workflow: DocumentWorkflow
     given: Filled
+    expose: tuple[str, ...] = ()
+
+    def made_of(self) -> Iterable[Any]:
+        return [self.workflow]
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -163,7 +214,7 @@ class Called(Composite):
         filled = codec.normalise(rendered(self.given, ctx, value), what="with")
         given = {k: v for k, v in filled.items() if k != "input"}
         text = filled.get("input", value if not given else lines(given))
-        return await self.workflow.called(text, given, ctx)
+        return await self.workflow.called(text, given, ctx, self.expose)
 
 
 class Rooted(Composite):
@@ -174,6 +225,9 @@ class Rooted(Composite):
         self.given = dict(given)
         self.name = workflow.name
         self.fingerprint = digest_of("root", workflow.fingerprint, codec.canonical(self.given))
+
+    def made_of(self) -> Iterable[Any]:
+        return [self.workflow]
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the workflow with its variables."""

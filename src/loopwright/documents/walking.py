@@ -16,6 +16,8 @@ def inner_actions(action: Action) -> Iterator[Action]:
     """Iterate over the actions directly inside one."""
     for group in (action.steps, action.parallel, action.fallback):
         yield from group or ()
+    if action.each is not None:
+        yield action.each.execute
     if action.loop is not None:
         yield action.loop.execute
         for evaluator in evaluators(action.loop):
@@ -53,6 +55,8 @@ def _models_of(action: Action) -> Iterator[str]:
         for evaluator in evaluators(action.loop):
             if evaluator.judge is not None and not isinstance(evaluator.judge, str):
                 yield from _named(evaluator.judge)
+    if action.consensus is not None:
+        yield from (voter.model for voter in action.consensus.voters if voter.model)
     for inner in inner_actions(action):
         yield from _models_of(inner)
 

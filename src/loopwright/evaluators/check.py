@@ -2,8 +2,8 @@
 
 Rules:
 
-1. A check answers with a verdict: `passed`, and a score of 1.0 or 0.0, so that an output that passed
-   outranks one that did not. Each rule is a criterion, and what is missing is its gap.
+1. A check answers with a verdict: `passed`, and a score of 1.0 or 0.0, so that an output that
+   passed outranks one that did not. Each rule is a criterion, and what is missing is its gap.
 2. A check that could not look is an error of kind `check_error`: neither passed nor "not passed".
 3. Checks look and do not act, so a resumed run may repeat the one that was in flight.
 """
@@ -74,17 +74,18 @@ def function_check(
 ) -> FunctionStep:
     """Make an evaluator of a function of the output, or of the output and the context.
 
-    It returns True or False, a Criterion or a list of them, an Evaluation, or a score from 0 to 1,
-    which passes if it is `at_least` so much and is no verdict without that. A plain function runs
-    in a thread; give `step(function, inline=True)` for one that returns at once.
+    It (or any step that is no composite) returns True or False, a Criterion or a list of them, an
+    Evaluation, or a score from 0 to 1, which passes if it is `at_least` so much and is no verdict
+    without that. A plain function runs in a thread; give `step(function, inline=True)` for one that
+    returns at once.
 
     Raises:
         EvaluationError: of kind `check_error`, when the function raises or returns nothing.
     """
     inner = as_step(function, name=name)
-    if not isinstance(inner, FunctionStep):
+    if not inner.effect:
         raise ConfigurationError(
-            f"check: {inner!r} is a step; a step that judges is an evaluator as it is"
+            f"check: {inner.name} is made of steps; if it judges, it is an evaluator as it is"
         )
     name = name or inner.name
     if at_least is not None:
@@ -99,8 +100,13 @@ def function_check(
             raise _unable(f"{name} raised {type(error).__name__}: {error}") from error
         return _read(name, found, at_least)
 
-    print_ = digest_of("check", name, inner.fingerprint, repr(at_least))
-    return FunctionStep(judged, name=name, reserve=inner.reserve, fingerprint=print_)
+    return FunctionStep(
+        judged,
+        name=name,
+        reserve=inner.reserve,
+        idempotent=inner.idempotent,
+        fingerprint=digest_of("check", name, inner.fingerprint, repr(at_least)),
+    )
 
 
 def _read(name: str, found: Any, at_least: float | None) -> Evaluation:
@@ -120,7 +126,7 @@ def _read(name: str, found: Any, at_least: float | None) -> Evaluation:
     return Evaluation(
         evaluation.score,
         passed,
-        evaluation.feedback or gap and f"{name}: {gap}",
+        evaluation.feedback or (gap and f"{name}: {gap}"),
         evaluation.improvements,
         (*evaluation.criteria, Criterion(name, passed, gap)),
         evaluation.votes,
@@ -151,18 +157,18 @@ def command_check(
         EvaluationError: of kind `check_error`, when it cannot be run (exit codes 126 and 127 too),
             takes longer than `timeout` seconds or prints without end.
     """
-    shell = ShellStep(
-        command, name=name, args=args, env=env, stdin=stdin, cwd=cwd, timeout=timeout, idempotent=True
-    )  # fmt: skip
+    shell = ShellStep(command, name=name, args=args, env=env, stdin=stdin, cwd=cwd, timeout=timeout)
 
     async def judged(value: Json, ctx: Context) -> Evaluation:
         result = await look(shell, value, ctx)
         passed = result.exit_code == 0
         said = said_by(result)
-        last = said.rsplit("\n", 1)[-1]
-        gap = "" if passed else f"{result.ending}{last and f': {last}'}"
-        feedback = said if passed else f"{shell.name} {result.ending}{said and f':\n{said}'}"
-        return verdict([Criterion(shell.name, passed, gap)], feedback=feedback)
+        if passed:
+            return verdict([Criterion(shell.name, True)], feedback=said)
+        last = said.rpartition("\n")[2]
+        gap = f"{result.ending}: {last}" if last else result.ending
+        feedback = "\n".join(text for text in (f"{shell.name} {result.ending}", said) if text)
+        return verdict([Criterion(shell.name, False, gap)], feedback=feedback)
 
     return FunctionStep(judged, name=shell.name, fingerprint=digest_of("check", shell.fingerprint))
 
@@ -205,12 +211,13 @@ def text_check(
     Raises:
         PatternTimeout: when it runs, if a pattern took too long: nothing was decided.
     """
-    rules: dict[str, Rule] = {}
-    for limit in ("max_words", "min_words", "max_chars", "min_chars"):
-        most = {"max_words": max_words, "min_words": min_words,
-                "max_chars": max_chars, "min_chars": min_chars}[limit]  # fmt: skip
-        if most is not None:
-            rules[f"{limit} {most}"] = _limit(limit, most)
+    limits = {"max_words": max_words, "min_words": min_words}
+    limits |= {"max_chars": max_chars, "min_chars": min_chars}
+    rules: dict[str, Rule] = {
+        f"{keyword} {limit}": _limit(keyword, limit)
+        for keyword, limit in limits.items()
+        if limit is not None
+    }
     for part in _texts("contains", contains):
         rules[f"contains {part!r}"] = _contains(part, ignore_case)
     for pattern in _texts("matches", matches):

@@ -1,4 +1,4 @@
-"""A list of requirements, each with its own check: what is met, what is not, and a score between."""
+"""A list of requirements, each with its own check: what is met, what is not, and a score."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import ConfigurationError, nearest
 from ..records import Result, as_evaluation
 from ..step import as_step, digest_of
 from .check import check
-from .criteria import checked_names, grade
+from .criteria import grade, segments
 
 __all__ = ["as_check", "checklist"]
 
@@ -23,18 +23,18 @@ __all__ = ["as_check", "checklist"]
 @dataclass(frozen=True)
 class _Checklist(Composite):
     name: str
-    parts: tuple[tuple[str, Any], ...]
+    parts: tuple[tuple[str, str, Any], ...]  # of each item: part of its path, name, evaluator
     weights: tuple[tuple[str, float], ...]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        parts = (f"{name} {part.fingerprint}" for name, part in self.parts)
+        parts = (f"{name} {part.fingerprint}" for _, name, part in self.parts)
         return digest_of("checklist", repr(self.weights), *parts)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         found, ended = [], []
-        for name, part in self.parts:
-            result = await attempt(ctx, name, part, value)
+        for segment, name, part in self.parts:
+            result = await attempt(ctx, segment, part, value)
             found.append((name, as_evaluation(result.output)))
             ended.append(result)
         return self._end(grade(found, dict(self.weights)), ended, ctx)
@@ -66,15 +66,18 @@ def checklist(
     1 of 2 items are not met:
     - says when: matches '[0-9]{4}': nothing in it matches
     """
-    names = checked_names(name, items)
+    if not isinstance(items, Mapping) or not items:
+        raise ConfigurationError(f"{name}: {items!r} names no items; give an object of checks")
     for item in weights or {}:
         if item not in items:
-            raise ConfigurationError(f"{name}: weights: no item {item!r}{nearest(item, names)}")
+            raise ConfigurationError(f"{name}: weights: no item {item!r}{nearest(item, items)}")
     given = tuple(
         (item, codec.number(f"{name}: weights: {item}", weight, least=0, above=True))
         for item, weight in (weights or {}).items()
     )
-    return _Checklist(name, tuple((item, as_check(item, items[item])) for item in names), given)
+    parts = zip(segments(items), items, strict=True)
+    made = tuple((segment, item, as_check(item, items[item])) for segment, item in parts)
+    return _Checklist(name, made, given)
 
 
 def as_check(name: str, thing: Any) -> Any:

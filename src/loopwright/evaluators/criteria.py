@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ..errors import ConfigurationError, EvaluationError
+from ..errors import EvaluationError
 from ..records import Criterion, Evaluation
 
-__all__ = ["checked_names", "grade", "verdict"]
+__all__ = ["grade", "segments", "verdict"]
 
 
 def verdict(
@@ -79,18 +79,15 @@ def _criterion(name: str, evaluation: Evaluation) -> Criterion:
     return Criterion(name, False, evaluation.feedback or missing or "not met")
 
 
-def checked_names(what: str, given: object) -> list[str]:
-    """Return the names of a mapping that become parts of paths.
-
-    Raises:
-        ConfigurationError: if it is no mapping, is empty, or a name is empty or has a slash.
-    """
-    if not isinstance(given, Mapping) or not given:
-        raise ConfigurationError(f"{what}: {given!r} names nothing; give an object of named parts")
-    for name in given:
-        if not isinstance(name, str) or not name or "/" in name:
-            raise ConfigurationError(
-                f"{what}: {name!r} cannot be a name, as names are parts of paths; give a text "
-                "without a slash"
-            )
-    return list(given)
+def segments(names: Iterable[str]) -> list[str]:
+    """Return names as parts of a path, each once: a slash becomes a dash, a twin gets a number."""
+    found: list[str] = []
+    for name in names:
+        plain = name.replace("/", "-") or "part"
+        number = 1
+        segment = plain
+        while segment in found:
+            number += 1
+            segment = f"{plain}-{number}"
+        found.append(segment)
+    return found

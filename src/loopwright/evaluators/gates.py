@@ -13,6 +13,7 @@ from ..errors import ConfigurationError
 from ..records import Evaluation, Result, as_evaluation
 from ..step import digest_of
 from .checklist import as_check
+from .criteria import segments
 
 __all__ = ["gates"]
 
@@ -59,11 +60,8 @@ def gates(*evaluators: Any, name: str = "gates") -> Any:
     if not evaluators:
         raise ConfigurationError(f"{name}: give at least one evaluator")
     made = [as_check("", evaluator) for evaluator in evaluators]
-    names = [part.name for part in made]
-    unique = (
-        f"{n}-{names[: i + 1].count(n)}" if names.count(n) > 1 else n for i, n in enumerate(names)
-    )
-    return _Gates(name, tuple(zip(unique, made, strict=True)))
+    names = segments(part.name for part in made)
+    return _Gates(name, tuple(zip(names, made, strict=True)))
 
 
 def _merged(found: list[tuple[str, Evaluation]], *, last: bool) -> Evaluation:

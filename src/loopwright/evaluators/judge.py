@@ -20,7 +20,7 @@ from ..composites import Composite
 from ..context import Context
 from ..errors import ModelError
 from ..models import Message, Reply
-from ..prompts import Asking, with_schema
+from ..prompts import Asking, Text, filled_in, with_schema
 from ..records import Criterion, Evaluation, Reason, Result, Status
 from ..step import digest_of
 from .text import read_json
@@ -68,7 +68,7 @@ class Judge(Composite):
 
     def __init__(
         self,
-        criteria: Mapping[str, str],
+        criteria: Mapping[str, Text],
         *,
         asking: Asking,
         goal: str = "",
@@ -81,29 +81,30 @@ class Judge(Composite):
         self.style = style
         self.asking = with_schema(asking, SCHEMA) if style == "structured" else asking
         self.fingerprint = digest_of(
-            "judge", codec.canonical(self.criteria), goal, style, repr(self.votes),
+            "judge", codec.canonical({n: _source(c) for n, c in self.criteria.items()}), goal, style, repr(self.votes),
             codec.canonical(self.asking.to_json()),
         )  # fmt: skip
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Judge an output; the result's output is the evaluation."""
         text = codec.text_of(value)
+        asked = {name: filled_in(criterion, value, ctx) for name, criterion in self.criteria.items()}
         if not text.strip() and self.style == "structured":
             found = Evaluation(0.0, False, "the output is empty")
-        elif len(self.criteria) == 1:
-            found = await self._one(text, ctx)
+        elif len(asked) == 1:
+            found = await self._one(asked, text, ctx)
         else:
-            found = await self._all(text, ctx)
+            found = await self._all(asked, text, ctx)
         return Result(Status.SATISFIED, Reason.COMPLETED, "judged", found, name=self.name)
 
-    async def _one(self, text: str, ctx: Context) -> Evaluation:
-        name, criterion = next(iter(self.criteria.items()))
+    async def _one(self, asked: Mapping[str, str], text: str, ctx: Context) -> Evaluation:
+        name, criterion = next(iter(asked.items()))
         look = await self._look(name, criterion, text, ctx)
         return look.evaluation()
 
-    async def _all(self, text: str, ctx: Context) -> Evaluation:
+    async def _all(self, asked: Mapping[str, str], text: str, ctx: Context) -> Evaluation:
         looks = []
-        for number, (name, criterion) in enumerate(self.criteria.items(), start=1):
+        for number, (name, criterion) in enumerate(asked.items(), start=1):
             inner = ctx.child(ctx.below(f"criterion-{number}"))
             looks.append(await self._look(name, criterion, text, inner))
         if any(look.undecided for look in looks):
@@ -120,7 +121,7 @@ class Judge(Composite):
         )
 
     async def _look(self, name: str, criterion: str, text: str, ctx: Context) -> _Look:
-        look = _Look(name, criterion)
+        look = _Look(name, _source(self.criteria[name]))
         single = self.votes.most == 1
         for number in range(1, self.votes.most + 1):
             inner = ctx if single else ctx.child(ctx.below(f"vote-{number}"))
@@ -161,6 +162,11 @@ class Judge(Composite):
             f"{_ANSWERS['structured']} If you cannot answer in JSON, end with a line VERDICT {nonce}: YES or NO.",
         ]
         return [Message("system", SYSTEM), Message("user", "\n".join(p for p in parts if p))]
+
+
+def _source(criterion: Text) -> str:
+    """Return a criterion as it was written."""
+    return criterion if isinstance(criterion, str) else str(getattr(criterion, "source", criterion))
 
 
 _ANSWERS = {

@@ -1,8 +1,8 @@
 """JSON Schema as a check: every error with its path, safe patterns, and no reference off the page.
 
 Two departures from the library's defaults: regular expressions of a schema are searched with a time
-limit, and a reference that is not inside the schema (or to a published meta-schema) is refused when
-the check is made, instead of being fetched when it runs.
+limit, and a reference that is not inside the schema is refused when the check is made, instead of
+being fetched when it runs.
 """
 
 from __future__ import annotations
@@ -58,9 +58,12 @@ def schema_check(schema: Mapping[str, Json], *, name: str = "schema") -> Functio
         return _report(name, sorted(errors))
 
     async def checked(value: Json) -> Evaluation:
-        return await in_thread(judged, value)
+        found: Evaluation = await in_thread(judged, value)
+        return found
 
-    return FunctionStep(checked, name=name, fingerprint=digest_of("schema", codec.canonical(schema)))
+    return FunctionStep(
+        checked, name=name, fingerprint=digest_of("schema", codec.canonical(schema))
+    )
 
 
 def _report(name: str, errors: list[str]) -> Evaluation:
@@ -80,8 +83,8 @@ def _line(error: Any) -> str:
     from jsonschema.exceptions import best_match
 
     message = _short(error.message)
-    if error.context:  # of an anyOf or oneOf: say what the nearest alternative misses
-        near = best_match(error.context)
+    near = best_match([error])
+    if near is not error:  # of an anyOf or oneOf: say what the nearest alternative misses
         message = f"{message} (nearest: {near.json_path}: {_short(near.message)})"
     return f"{error.json_path}: {message}"
 
@@ -93,14 +96,17 @@ def _short(message: str) -> str:
 
 def _validator(schema: Mapping[str, Json]) -> Any:
     # Here and not at the top: who checks no schema need not load the library.
+    from jsonschema import validators
     from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import Draft202012Validator, extend, validator_for
-    from jsonschema_specifications import REGISTRY
+    from referencing.jsonschema import EMPTY_REGISTRY
 
+    library: Any = validators  # its stubs know less than it does
     if not isinstance(schema, Mapping):
         raise ConfigurationError(f"check: schema: {schema!r} is not an object; give a JSON Schema")
     dialect = schema.get("$schema")
-    kind = validator_for(schema, default=None) if dialect else Draft202012Validator
+    kind = library.Draft202012Validator
+    if dialect is not None:
+        kind = library.validator_for(schema, default=None)
     if kind is None:
         raise ConfigurationError(
             f"check: schema: $schema: {dialect!r} is no known dialect; give for example "
@@ -112,8 +118,8 @@ def _validator(schema: Mapping[str, Json]) -> Any:
         raise ConfigurationError(
             f"check: schema: {error.json_path}: {_short(error.message)}"
         ) from None
-    keywords = _safe_keywords(_compiled(schema, kind, REGISTRY))
-    return extend(kind, keywords)(schema, registry=REGISTRY)
+    keywords = _safe_keywords(_compiled(schema, kind, EMPTY_REGISTRY))
+    return library.extend(kind, keywords)(schema, registry=EMPTY_REGISTRY)
 
 
 def _compiled(schema: Mapping[str, Json], kind: Any, registry: Any) -> dict[str, Any]:

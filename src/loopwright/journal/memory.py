@@ -30,7 +30,7 @@ class MemoryLog:
     def __init__(self, run: _MemoryRun, epoch: int) -> None:
         run.info = replace(run.info, epoch=epoch, status="running")
         self.info = run.info
-        self.recorded: list[Entry] = surviving(_numbered(run.entries))
+        self.recorded: Sequence[Entry] = surviving(_numbered(run.entries))
         self.on_cancel: Callable[[], None] | None = None
         self._run = run
         # A list of its own: what an owner that was replaced still appends reaches nobody.
@@ -86,6 +86,7 @@ class MemoryJournal:
         """Let go of every run at once, as if the process had died."""
         for run in self._runs.values():
             run.owner = None
+            run.entries = list(run.entries)  # what a dead process still appends reaches nobody
 
     async def open(
         self, info: RunInfo, *, resume: bool = False, takeover: bool = False

@@ -79,7 +79,7 @@ class RunLog(Protocol):
     keeps_values: bool
     """Whether values outlive the process, so that fingerprints are worth computing."""
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: Entry, /) -> None:
         """Put an entry in order."""
 
     def sync(self) -> Awaitable[None] | None:

@@ -54,7 +54,7 @@ class Iteration:
     """One execute and evaluate of a loop's body, numbered from 1, failed or not.
 
     `seconds` is how long the round took, `interrupted` that a guard cut it short, `truncated` that
-    its output is not whole.
+    its output is not whole, `steps` what those of its steps gave that the loop asked to keep.
     """
 
     number: int
@@ -66,6 +66,7 @@ class Iteration:
     seconds: float = 0.0
     interrupted: bool = False
     truncated: bool = False
+    steps: Mapping[str, Json] | None = None
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Iteration:
         seconds: float = 0.0,
         interrupted: bool = False,
         truncated: bool = False,
+        steps: Mapping[str, Json] | None = None,
     ) -> None:
         _number(self, number)
         _input(self, input)
@@ -88,6 +90,7 @@ class Iteration:
         _seconds(self, seconds)
         _interrupted(self, interrupted)
         _truncated(self, truncated)
+        _steps(self, steps)
 
     @property
     def score(self) -> float | None:
@@ -138,6 +141,8 @@ class Iteration:
         for flag in ("interrupted", "truncated"):
             if getattr(self, flag):
                 data[flag] = True
+        if self.steps:
+            data["steps"] = dict(self.steps)
         return data
 
     @classmethod
@@ -154,12 +159,14 @@ class Iteration:
             seconds=data.get("seconds", 0.0),
             interrupted=data.get("interrupted", False),
             truncated=data.get("truncated", False),
+            steps=data.get("steps"),
         )
 
 
 # As in Evaluation: the slots' own setters are four times as quick as a frozen dataclass's.
 (
     _number, _input, _output, _evaluation, _error, _usage, _seconds, _interrupted, _truncated,
+    _steps,
 ) = (Iteration.__dict__[item.name].__set__ for item in fields(Iteration))  # fmt: skip
 
 

@@ -68,6 +68,7 @@ _STATUS = {
     Reason.EVALUATOR_UNUSABLE: Status.FAILED,
     Reason.REPEATED_FAILURE: Status.FAILED,
     Reason.ALL_FAILED: Status.FAILED,
+    Reason.SUCCESS_RATE: Status.FAILED,
     Reason.APPROVAL: Status.SUSPENDED,
     Reason.NEEDS_ATTENTION: Status.SUSPENDED,
     Reason.THROTTLED: Status.SUSPENDED,

@@ -6,7 +6,7 @@ template with the same values ends the same way on every machine, and when a run
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..errors import ConfigurationError
 
@@ -26,22 +26,23 @@ __all__ = [
 ]
 
 SOURCE_CHARS = 200_000
-TOKENS = 20_000
+TOKENS = 5_000
 DEPTH = 50
 LOOP_DEPTH = 4
 ITERATIONS = 100_000
 OUTPUT_CHARS = 2 * 1024 * 1024
-MADE_CHARS = 8 * 1024 * 1024
-WORK = 20_000_000
+MADE_CHARS = 4 * 1024 * 1024
+WORK = 10_000_000
 RANGE_ITEMS = 10_000
 REPEATED_ITEMS = 1_000
 NUMBER_BITS = 256
 VALUE_ITEMS = 200_000
 VALUE_DEPTH = 64
-# One item of a list weighs as much as this many characters.
-ITEM = 16
-# Evaluating one node of a template takes as long as reading this many characters.
-NODE = 5
+WARNINGS = 100
+# One item of a list weighs as much as this many characters, in memory and in time.
+ITEM = 64
+# Evaluating one node of a template takes about as long as reading this many characters.
+NODE = 20
 
 
 class TemplateError(ConfigurationError):
@@ -68,23 +69,36 @@ class Meter:
     `known` are the names that have a value, for a hint when another one is used.
     """
 
-    __slots__ = ("iterations", "known", "made", "output", "strict", "warnings", "work")
+    __slots__ = (
+        "copied", "iterations", "known", "made", "missed", "output", "strict", "warnings", "work",
+    )  # fmt: skip
 
     def __init__(self, *, strict: bool = True, known: Iterable[str] = ()) -> None:
         self.strict = strict
         self.known = known
+        self.copied = 0
+        self.missed = 0
         self.iterations = 0
         self.output = 0
         self.made = 0
         self.work = 0
         self.warnings: list[str] = []
 
-    def miss(self, reason: str) -> None:
-        """Report something undefined: an error, or in lenient mode a warning."""
+    def miss(self, describe: Callable[[Meter], str]) -> None:
+        """Report something undefined: an error, or in lenient mode a warning, of which 100 count.
+
+        Describing has a cost, so it is left to be called from here.
+        """
         if self.strict:
-            raise TemplateError(reason)
-        if reason not in self.warnings:
+            raise TemplateError(describe(self))
+        self.missed += 1
+        if self.missed <= WARNINGS and (reason := describe(self)) not in self.warnings:
             self.warnings.append(reason)
+
+    def copy(self, items: int = 1) -> bool:
+        """Count items of values copied in; false once there are too many."""
+        self.copied += items
+        return self.copied <= VALUE_ITEMS
 
     def read(self, chars: int) -> None:
         """Count `chars` characters looked at."""

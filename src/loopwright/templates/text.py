@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import math
 from typing import Any
 
 from .limits import ITEM, VALUE_DEPTH, Meter, TemplateError
-from .values import Missing, TemplateValue, size
+from .values import Missing, TemplateValue
 
 __all__ = ["to_json", "to_text"]
+
+TEXT_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def to_text(meter: Meter, value: Any) -> str:
@@ -19,7 +21,7 @@ def to_text(meter: Meter, value: Any) -> str:
     if isinstance(value, TemplateValue):
         return value.text
     if isinstance(value, Missing):
-        meter.miss(value.reason(meter))
+        meter.miss(value.reason)
         return ""
     if value is None or isinstance(value, bool | int | float):
         return str(value)
@@ -32,45 +34,47 @@ def to_json(meter: Meter, value: Any, indent: int = 0) -> str:
     Raises:
         TemplateError: the value is not plain data, nested too deep, or the text grows too long.
     """
-    return "".join(_json(meter, value, indent, 0))
+    parts: list[str] = []
+    _write(meter, value, parts, indent, 0)
+    return "".join(parts)
 
 
-def _json(meter: Meter, value: Any, indent: int, depth: int) -> Iterator[str]:
+def _write(meter: Meter, value: Any, parts: list[str], indent: int, depth: int) -> None:
+    if not isinstance(value, list | dict):
+        parts.append(_scalar(meter, value))
+        return
     if depth > VALUE_DEPTH:
         raise TemplateError(f"a value is nested more than {VALUE_DEPTH} deep")
-    if isinstance(value, dict):
-        keys: Sequence[str] = [_scalar(meter, str(key)) + ": " for key in value]
-        yield from _collection(meter, "{}", keys, list(value.values()), indent, depth)
-    elif isinstance(value, list):
-        yield from _collection(meter, "[]", [""] * len(value), value, indent, depth)
-    else:
-        yield _scalar(meter, value)
-
-
-def _collection(
-    meter: Meter, brackets: str, keys: Sequence[str], items: list[Any], indent: int, depth: int
-) -> Iterator[str]:
     inner = "\n" + " " * (indent * (depth + 1)) if indent else ""
     separator = "," + (inner or " ")
-    meter.make(len(items) * (ITEM + len(separator)) + 2)
-    yield brackets[0]
-    for number, (key, item) in enumerate(zip(keys, items, strict=True)):
-        yield separator if number else inner
-        yield key
-        yield from _json(meter, item, indent, depth + 1)
-    yield ("\n" + " " * (indent * depth) if indent and items else "") + brackets[1]
+    meter.make((len(value) + 1) * (ITEM + len(separator)))
+    parts.append("{" if isinstance(value, dict) else "[")
+    for number, item in enumerate(value):
+        parts.append(separator if number else inner)
+        if isinstance(value, dict):
+            parts.append(_scalar(meter, str(item)) + ": ")
+            _write(meter, value[item], parts, indent, depth + 1)
+        else:
+            _write(meter, item, parts, indent, depth + 1)
+    parts.append("\n" + " " * (indent * depth) if indent and value else "")
+    parts.append("}" if isinstance(value, dict) else "]")
 
 
 def _scalar(meter: Meter, value: Any) -> str:
     if isinstance(value, TemplateValue | Missing):
         value = to_text(meter, value)
-    if not (value is None or isinstance(value, str | bool | int | float)):
+    if isinstance(value, str):
+        # Counted before it is made, and then what escapes have added.
+        meter.make(len(value))
+        text = TEXT_ENCODER.encode(value)
+        meter.make(len(text) - len(value))
+        return text
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if not isinstance(value, int | float):
         raise TemplateError("only data can be printed, not a function or a loop")
-    weight = size(value)
-    meter.make(weight)
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        raise TemplateError(f"{value} has no JSON form") from None
-    meter.make(max(len(text) - weight, 0))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise TemplateError(f"{value} has no JSON form")
+    text = repr(value)
+    meter.make(len(text))
     return text

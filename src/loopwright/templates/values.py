@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from jinja2 import Undefined
 from jinja2.runtime import LoopContext
+from jinja2.utils import missing
 
 from ..errors import nearest
 from .limits import ITEM, VALUE_DEPTH, VALUE_ITEMS, Meter, TemplateError
@@ -25,10 +27,13 @@ __all__ = [
     "equal",
     "find",
     "kind",
+    "shown",
     "size",
     "to_data",
 ]
 
+# Printing a whole number takes time that grows with the square of its length.
+INTEGER_BITS = 4096
 LOOP_FIELDS = frozenset(
     {"depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem"}
     | {"revindex", "revindex0"}
@@ -62,24 +67,36 @@ class Missing(Undefined):
         name, owner = self._undefined_name, self._undefined_obj
         if self._undefined_hint:
             return self._undefined_hint
+        if owner is missing:
+            return f"{shown(name)} is not defined{_hint(name, meter.known)}"
         if isinstance(owner, LoopContext):
             return (
-                f"'loop' has no {name!r}: inside {{% for %}} it is the counter of that loop; "
+                f"'loop' has no {shown(name)}: inside {{% for %}} it is the counter of that loop; "
                 "give an outer 'loop' another name before, with {% set outer = loop %}"
             )
         if isinstance(owner, dict | TemplateValue):
             there = owner if isinstance(owner, dict) else owner.fields
-            return f"there is no field {name!r}{nearest(str(name), map(str, there))}"
+            return f"there is no field {shown(name)}{_hint(name, there)}"
         if isinstance(owner, list | str) and isinstance(name, int):
-            return f"there is no item {name}, only {len(owner)} items, counted from 0"
-        if isinstance(name, str) and not _has_owner(owner):
-            return f"{name!r} is not defined{nearest(name, meter.known)}"
-        return f"{kind(owner)} has no field {name!r}"
+            return f"there is no item {shown(name)}, only {len(owner)} items, counted from 0"
+        return f"{kind(owner)} has no field {shown(name)}"
 
 
-def _has_owner(owner: Any) -> bool:
-    """Tell if a field is missing, and not a variable: then the library gives no owner at all."""
-    return owner is None or isinstance(owner, bool | int | float | str | list)
+def shown(value: Any) -> str:
+    """Return how an error shows a value of a template: quoted, and cut to 60 characters."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= 60 else repr(value[:57] + "...")
+    return (
+        str(value)[:60] if value is None or isinstance(value, bool | int | float) else kind(value)
+    )
+
+
+def _hint(name: Any, candidates: Iterable[Any]) -> str:
+    """Return the nearest name; comparing has a cost, so only short names, and not all of many."""
+    if not isinstance(name, str) or len(name) > 60:
+        return ""
+    there = (word for word in candidates if isinstance(word, str) and len(word) <= 60)
+    return nearest(name, islice(there, 100))
 
 
 def find(owner: Any, name: Any) -> Any:
@@ -90,17 +107,17 @@ def find(owner: Any, name: Any) -> Any:
     elif type(owner) is list or type(owner) is str:
         if type(name) is int and -len(owner) <= name < len(owner):
             return owner[name]
+    elif type(owner) is Missing:
+        return owner
     elif isinstance(owner, TemplateValue):
         if isinstance(name, str) and name in owner.fields:
             return owner.fields[name]
-    elif isinstance(owner, Missing):
-        return owner
     elif isinstance(owner, LoopContext) and name in LOOP_FIELDS:
         return getattr(owner, name)
     return Missing(obj=owner, name=name)
 
 
-def to_data(value: Any, name: str) -> Any:
+def to_data(meter: Meter, value: Any, name: str) -> Any:
     """Copy a value to plain data; `name` is how errors call it.
 
     Raises:
@@ -109,7 +126,7 @@ def to_data(value: Any, name: str) -> Any:
     if type(value) is str:
         return value
     try:
-        return _Copy().copy(value, 0)
+        return _Copy(meter).copy(value, 0)
     except _Refused as refused:
         steps = (f"[{s}]" if isinstance(s, int) else f".{s}" for s in refused.path[-1:-6:-1])
         raise TemplateError(f"{name + ''.join(steps)!r} {refused.reason}") from None
@@ -125,15 +142,17 @@ class _Refused(Exception):
 
 
 class _Copy:
-    def __init__(self) -> None:
-        self.items = 0
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
 
     def copy(self, value: Any, depth: int) -> Any:
-        self.items += 1
         exact = type(value)
-        if exact is str or value is None or exact is int or exact is float or exact is bool:
+        if exact is str or value is None or exact is float or exact is bool:
             return value
-        if depth > VALUE_DEPTH or self.items > VALUE_ITEMS:
+        if exact is int and value.bit_length() <= INTEGER_BITS:
+            return value
+        sized = isinstance(value, Mapping | list | tuple)
+        if depth > VALUE_DEPTH or not self.meter.copy(len(value) if sized else 1):
             raise _Refused(
                 f"is too large for a template, which takes at most {VALUE_ITEMS:,} items, "
                 f"nested {VALUE_DEPTH} deep"
@@ -161,7 +180,7 @@ class _Copy:
         try:
             for key, item in value.items():
                 if not isinstance(key, str):
-                    raise _Refused(f"has a key {key!r} that is not text")
+                    raise _Refused(f"has a key of type {type(key).__name__}, not text")
                 copied[str.__str__(key)] = self.copy(item, depth + 1)
         except _Refused as refused:
             if isinstance(key, str):
@@ -175,11 +194,13 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
+        if value.bit_length() > INTEGER_BITS:
+            raise _Refused("is too large a number for a template")
         return operator.index(value) + 0
     if isinstance(value, float):
         return float.__float__(value)
     raise _Refused(
-        f"is a {type(value).__name__}; templates take plain data only: "
+        f"is of type {type(value).__name__}; templates take plain data only: "
         "text, numbers, true or false, null, lists and mappings"
     )
 
@@ -213,14 +234,14 @@ def equal(meter: Meter, left: Any, right: Any) -> bool:
     left = left.text if isinstance(left, TemplateValue) else left
     right = right.text if isinstance(right, TemplateValue) else right
     if isinstance(left, list) and isinstance(right, list):
-        meter.read(ITEM * (len(left) + 1))
+        meter.read(ITEM * 4)
         return len(left) == len(right) and all(
             equal(meter, a, b) for a, b in zip(left, right, strict=True)
         )
     if isinstance(left, dict) and isinstance(right, dict):
-        meter.read(ITEM * (len(left) + 1))
+        meter.read(ITEM * (len(left) + 4))
         return left.keys() == right.keys() and all(equal(meter, left[k], right[k]) for k in left)
     if isinstance(left, list | dict) or isinstance(right, list | dict):
         return False
-    meter.read(min(size(left), size(right)) + 1)
+    meter.read(min(size(left), size(right)) + ITEM)
     return bool(left == right)

@@ -2,33 +2,42 @@
 
 Rules:
 
-1. A row's body is an array of entries, each `[kind, path, at, value, more]`; `at` and `seconds` are whole microseconds,
-   usages are arrays in the order of Usage's fields, and what says nothing is left off the end.
-2. A value longer than INLINE is kept once per run, by the BLAKE2b digest of its bytes, and referred to: `{"$text": id}`
-   is text kept as it is, `{"$json": id}` anything else kept as JSON. A short value that holds `"$` is referred to as
-   well, so that nothing a step produced can be taken for a reference.
-3. References stand where outputs stand: the value itself; the fields of an iteration; the `output` and each of the
-   `steps` of an ending.
+1. A row's body is an array of entries, each `[kind, path, at, value, took, of, used, held, error]`;
+   what says nothing is null, or left off at the end. Kinds are letters (`KINDS`), times whole
+   microseconds, usages arrays in the order of Usage's fields. `of` is the fingerprint; in the
+   outcome of an effect, 1 says that it is that of its "started".
+2. A value longer than INLINE is kept once per run, by the digest of its bytes, and referred to:
+   `{"$text": id}` is text kept as it is, `{"$json": id}` anything else kept as JSON. A short value
+   that holds `"$` is referred to as well, so that nothing a step produced can be taken for a
+   reference.
+3. References stand where outputs stand: the value itself; the fields of an iteration; the `output`
+   and each of the `steps` of an ending. An iteration's evaluation may be `{"$here": i}`, the value
+   of element i of its own row.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from json.encoder import encode_basestring as quote
 from typing import Any
 
 from ... import codec
 from ...codec import Json
 from ...journal import Entry
-from ...records import NOTHING, Failure, Iteration, Usage
+from ...records import NOTHING, Evaluation, Failure, Iteration, Usage, as_evaluation
 
 INLINE = 256
 FILE = 1 << 20
+Content = tuple[int, bytes, int, str | None]  # id, digest, size in bytes, body unless it is a file
+KINDS = {
+    "started": "s", "finished": "f", "cut": "c", "iteration": "i", "ended": "e",
+    "suspended": "p", "answered": "a", "accepted": "o", "rewound": "r",
+}  # fmt: skip
+_WORDS = {letter: word for word, letter in KINDS.items()}
 _RECENT = 4
 _DEPTHS = {"ended": 2, "iteration": 1}
-_USAGE = ("calls", "input_tokens", "output_tokens", "usd", "unpriced", "estimated")
 
 
 def utf8(text: str) -> tuple[str, bytes]:
@@ -41,29 +50,32 @@ def utf8(text: str) -> tuple[str, bytes]:
 
 
 def content_digest(data: bytes) -> bytes:
-    """Return the 32-byte BLAKE2b digest by which a content is known."""
-    return hashlib.blake2b(data, digest_size=32).digest()
+    """Return the 20-byte BLAKE2b digest by which a content is known."""
+    return hashlib.blake2b(data, digest_size=20).digest()
 
 
 class Contents:
     """The long values of one open run: what is stored already, and what waits to be.
 
-    `waiting` collects `(id, digest, size, body)` of new contents until `take`.
+    `waiting` collects new contents until `take`; `here` are the values of the row that is being
+    made, `intents` the fingerprints of effects in flight, by path.
     """
 
-    __slots__ = ("_known", "_next", "_recent", "waiting")
+    __slots__ = ("_known", "_next", "_recent", "here", "intents", "waiting")
 
     def __init__(self, next_id: Callable[[], int]) -> None:
         self._next = next_id
-        self._known: dict[tuple[str, bytes], int] = {}
+        self._known: dict[bytes, int] = {}
         self._recent: list[tuple[object, str]] = []
-        self.waiting: list[tuple[int, bytes, int, str]] = []
+        self.here: list[str] = []
+        self.intents: dict[str, str] = {}
+        self.waiting: list[Content] = []
 
-    def know(self, kind: str, digest: bytes, content_id: int) -> None:
-        """Remember a content that is stored already."""
-        self._known.setdefault((kind, digest), content_id)
+    def know(self, stored: Mapping[bytes, int]) -> None:
+        """Remember contents that are stored already, by their digests."""
+        self._known.update(stored)
 
-    def take(self) -> list[tuple[int, bytes, int, str]]:
+    def take(self) -> list[Content]:
         """Return the contents that wait, and forget that they do."""
         taken, self.waiting = self.waiting, []
         return taken
@@ -71,13 +83,15 @@ class Contents:
     def fold(self, value: Json) -> str:
         """Return the JSON text of a value, or of a reference if it is long."""
         if type(value) is str:
-            if len(value) <= INLINE:
-                return quote(value)
-            return self._recall(value) or self._refer(value, value, text="\0" not in value)
+            if len(value) > INLINE:
+                return self._recall(value) or self._refer(value, value)
+            if value.isprintable() and '"' not in value and "\\" not in value:
+                return f'"{value}"'  # what most values are, and quicker than to look for escapes
+            return quote(value)
         text = codec.encode(value)
         if len(text) <= INLINE and '"$' not in text:
             return text
-        return self._refer(value, text, text=False)
+        return self._refer(value, text)
 
     def fold_fields(self, value: Json, depth: int) -> str:
         """Return the JSON text of an object whose fields, `depth` levels down, may be long."""
@@ -86,22 +100,31 @@ class Contents:
         fields = [f"{quote(k)}:{self.fold_fields(v, depth - 1)}" for k, v in value.items()]
         return "{" + ",".join(fields) + "}"
 
+    def fold_evaluation(self, value: Evaluation) -> str:
+        """Return the JSON text of an evaluation, or where in this row its value stands."""
+        text = self.fold(value.to_json())
+        bare = text.replace('"passed":null,', "", 1) if value.passed is None else text
+        for form in (text, bare):
+            if form in self.here:
+                return f'{{"$here":{self.here.index(form)}}}'
+        return text
+
     def _recall(self, value: object) -> str:
         for known, reference in self._recent:
             if known is value:  # only text gets here: it cannot have changed since
                 return reference
         return ""
 
-    def _refer(self, value: Json, body: str, *, text: bool) -> str:
-        kind = "$text" if text else "$json"
-        if type(value) is str and not text:
-            body = codec.encode(value)
+    def _refer(self, value: Json, body: str) -> str:
+        kind = "$text" if value is body else "$json"
+        if "\0" in body:  # SQLite's tools take text to end there
+            kind, body = "$json", codec.encode(value)
         body, data = utf8(body)
-        key = (kind, content_digest(data))
-        content_id = self._known.get(key)
+        digest = content_digest(data)
+        content_id = self._known.get(digest)
         if content_id is None:
-            content_id = self._known[key] = self._next()
-            self.waiting.append((content_id, key[1], len(data), body))
+            content_id = self._known[digest] = self._next()
+            self.waiting.append((content_id, digest, len(data), body))
         reference = f'{{"{kind}":{content_id}}}'
         if type(value) is str:
             self._recent.append((value, reference))
@@ -110,10 +133,10 @@ class Contents:
 
 
 def _usage_text(usage: Usage) -> str:
-    text = f"{usage.calls},{usage.input_tokens},{usage.output_tokens},{usage.usd!r}"
+    text = f"[{usage.calls},{usage.input_tokens},{usage.output_tokens},{usage.usd!r}"
     if usage.unpriced or usage.estimated:
-        return f"[{text},{usage.unpriced},{usage.estimated}]"
-    return f"[{text}]"
+        return f"{text},{usage.unpriced},{usage.estimated}]"
+    return text + "]"
 
 
 def _usage_of(data: Json) -> Usage:
@@ -122,33 +145,35 @@ def _usage_of(data: Json) -> Usage:
 
 def entry_text(entry: Entry, contents: Contents) -> str:
     """Return an entry as compact JSON text; its long values go to `contents`."""
-    text = f'["{entry.kind}",{quote(entry.path)},{int(entry.at * 1e6 + 0.5)}'
-    value = entry.value
-    more = _more_text(entry)
-    if value is None:
-        return f"{text},null,{more}]" if more else text + "]"
+    kind, path, value = entry.kind, entry.path, entry.value
+    folded = "null" if value is None else _value_text(kind, value, contents)
+    contents.here.append(folded)
+    text = f'["{KINDS.get(kind, kind)}",{quote(path)},{int(entry.at * 1e6 + 0.5)}'
+    took = int(entry.seconds * 1e6 + 0.5)
+    of = "0"
+    if fingerprint := entry.fingerprint:
+        of = quote(fingerprint)
+        if kind == "started":
+            contents.intents[path] = fingerprint
+        elif contents.intents.pop(path, "") == fingerprint:
+            of = "1"
+    if entry.error is not None or entry.reserved is not NOTHING:
+        held = _usage_text(entry.reserved) if entry.reserved else "0"
+        error = f",{codec.encode(entry.error.to_json())}" if entry.error is not None else ""
+        return f"{text},{folded},{took},{of},{_usage_text(entry.usage)},{held}{error}]"
+    if entry.usage is not NOTHING:
+        return f"{text},{folded},{took},{of},{_usage_text(entry.usage)}]"
+    if of != "0":
+        return f"{text},{folded},{took},{of}]"
+    return f"{text},{folded},{took}]" if took else f"{text},{folded}]"
+
+
+def _value_text(kind: str, value: Json, contents: Contents) -> str:
     if type(value) is str:
-        body = contents.fold(value)
-    elif entry.kind == "iteration" and isinstance(value, Iteration):
-        body = _iteration_text(value, contents)
-    else:
-        body = contents.fold_fields(value, _DEPTHS.get(entry.kind, 0))
-    return f"{text},{body},{more}]" if more else f"{text},{body}]"
-
-
-def _more_text(entry: Entry) -> str:
-    more = ""
-    if entry.fingerprint:
-        more = f',"fingerprint":{quote(entry.fingerprint)}'
-    if entry.error is not None:
-        more += f',"error":{codec.encode(entry.error.to_json())}'
-    if entry.usage is not NOTHING and entry.usage:
-        more += f',"usage":{_usage_text(entry.usage)}'
-    if entry.reserved is not NOTHING and entry.reserved:
-        more += f',"reserved":{_usage_text(entry.reserved)}'
-    if entry.seconds:
-        more += f',"seconds":{int(entry.seconds * 1e6 + 0.5)}'
-    return f"{{{more[1:]}}}" if more else ""
+        return contents.fold(value)
+    if kind == "iteration" and isinstance(value, Iteration):
+        return _iteration_text(value, contents)
+    return contents.fold_fields(value, _DEPTHS.get(kind, 0))
 
 
 def _iteration_text(item: Iteration, contents: Contents) -> str:
@@ -158,13 +183,13 @@ def _iteration_text(item: Iteration, contents: Contents) -> str:
     if item.output is not None:
         parts.append(f'"output":{contents.fold(item.output)}')
     if item.evaluation is not None:
-        parts.append(f'"evaluation":{contents.fold(item.evaluation)}')
+        parts.append(f'"evaluation":{contents.fold_evaluation(item.evaluation)}')
     if item.error is not None:
         parts.append(f'"error":{codec.encode(item.error.to_json())}')
     if item.usage:
-        parts.append(f'"usage":{_usage_text(item.usage)}')
+        parts.append(f'"used":{_usage_text(item.usage)}')
     if item.seconds:
-        parts.append(f'"seconds":{int(item.seconds * 1e6 + 0.5)}')
+        parts.append(f'"took":{int(item.seconds * 1e6 + 0.5)}')
     if item.interrupted:
         parts.append('"interrupted":true')
     if item.truncated:
@@ -172,18 +197,17 @@ def _iteration_text(item: Iteration, contents: Contents) -> str:
     return ",".join(parts) + "}"
 
 
-def references(raw: Json) -> Iterator[tuple[str, int]]:
-    """Yield the (kind, id) of every content that a decoded entry refers to."""
-    if len(raw) > 3:
-        yield from _references(raw[3], _DEPTHS.get(raw[0], 0))
+def references(value: Json, kind: str = "") -> Iterator[int]:
+    """Yield the id of every content that the decoded value of an entry of `kind` refers to."""
+    yield from _references(value, _DEPTHS.get(_WORDS.get(kind, kind), 0))
 
 
-def _references(value: Json, depth: int) -> Iterator[tuple[str, int]]:
+def _references(value: Json, depth: int) -> Iterator[int]:
     if type(value) is not dict:
         return
     found = _reference(value)
     if found:
-        yield found
+        yield found[1]
     elif depth:
         for field in value.values():
             yield from _references(field, depth - 1)
@@ -197,30 +221,12 @@ def _reference(value: dict[str, Json]) -> tuple[str, int] | None:
     return None
 
 
-def decode_entry(raw: Json, seq: int, bodies: dict[int, str]) -> Entry:
-    """Return the entry of a decoded row element, with references replaced from `bodies`."""
-    kind, path, at = raw[0], raw[1], raw[2] / 1e6
-    value: Any = _unfold(raw[3], _DEPTHS.get(kind, 0), bodies) if len(raw) > 3 else None
-    if kind == "iteration" and type(value) is dict:
-        value = _iteration_of(value)
-    if len(raw) < 5:
-        return Entry(kind, path, at, value, seq=seq)
-    more = raw[4]
-    return Entry(
-        kind,
-        path,
-        at,
-        value,
-        fingerprint=more.get("fingerprint", ""),
-        error=Failure.from_json(more.get("error")),
-        usage=_usage_of(more.get("usage")),
-        reserved=_usage_of(more.get("reserved")),
-        seconds=more.get("seconds", 0) / 1e6,
-        seq=seq,
-    )
+def unfold(value: Json, bodies: Mapping[int, str], kind: str = "") -> Json:
+    """Return the decoded value of an entry of `kind` with references replaced by contents."""
+    return _unfold(value, _DEPTHS.get(kind, 0), bodies)
 
 
-def _unfold(value: Json, depth: int, bodies: dict[int, str]) -> Json:
+def _unfold(value: Json, depth: int, bodies: Mapping[int, str]) -> Json:
     if type(value) is not dict:
         return value
     found = _reference(value)
@@ -232,6 +238,56 @@ def _unfold(value: Json, depth: int, bodies: dict[int, str]) -> Json:
     return value
 
 
+def decode_row(body: bytes) -> list[Json]:
+    """Return the elements of a row's body, with what stands in the same row put in its place."""
+    row: list[Json] = json.loads(body)
+    for raw in row:
+        if raw[0] == "i" and type(raw[3]) is dict:
+            here = raw[3].get("evaluation")
+            if type(here) is dict and "$here" in here:
+                raw[3]["evaluation"] = row[here["$here"]][3]
+    return row
+
+
+def intent_of(raw: Json) -> str:
+    """Return the path whose "started" has the fingerprint that an element refers to, or ""."""
+    return raw[1] if len(raw) > 5 and raw[5] == 1 else ""
+
+
+def decode_entry(raw: Json, seq: int, bodies: Mapping[int, str], intents: dict[str, str]) -> Entry:
+    """Return the entry of a row's element, with references replaced from `bodies`.
+
+    `intents` maps the paths of effects that were started before it to their fingerprints.
+    """
+    fields: list[Any] = [*raw, *_ABSENT[len(raw) :]]
+    letter, path, at, folded, took, of, used, held, error = fields
+    kind = _WORDS.get(letter, letter)
+    value = unfold(folded, bodies, kind)
+    if kind == "iteration" and type(value) is dict:
+        value = _iteration_of(value)
+    if of == 1:
+        of = intents[path]
+    elif kind == "started" and of:
+        intents[path] = of
+    return Entry(
+        kind, path, at / 1e6, value, of or "", Failure.from_json(error), _usage_of(used),
+        _usage_of(held), took / 1e6, seq,
+    )  # fmt: skip
+
+
+_ABSENT = (None, None, None, None, 0, 0, 0, 0, None)
+
+
 def _iteration_of(data: dict[str, Json]) -> Iteration:
-    usage = dict(zip(_USAGE, data.get("usage", ()), strict=False))
-    return Iteration.from_json({**data, "usage": usage, "seconds": data.get("seconds", 0) / 1e6})
+    evaluation = data.get("evaluation")
+    return Iteration(
+        data["iteration"],
+        data.get("input"),
+        data.get("output"),
+        None if evaluation is None else as_evaluation(evaluation),
+        Failure.from_json(data.get("error")),
+        _usage_of(data.get("used")),
+        data.get("took", 0) / 1e6,
+        data.get("interrupted", False),
+        data.get("truncated", False),
+    )

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 
-__all__ = ["journal_error"]
+__all__ = ["as_damage", "journal_error"]
 
+_LOCKED = "another program keeps it locked; close that program, or wait"
+_DENIED = "permission was denied; make the file and its folder yours to write"
 _CAUSES = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space, then resume the run",
-    sqlite3.SQLITE_IOERR: "the disk refused to read or write; check it and its quota, then resume the run",
-    sqlite3.SQLITE_READONLY: "it may only be read; make the file and its folder writable",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its folder exists and is yours to write in",
-    sqlite3.SQLITE_PERM: "permission was denied; make the file and its folder writable",
-    sqlite3.SQLITE_BUSY: "another program keeps it locked; close that program or wait",
-    sqlite3.SQLITE_LOCKED: "another program keeps it locked; close that program or wait",
+    sqlite3.SQLITE_IOERR: "the disk refused to read or write; check it and its quota, then resume",
+    sqlite3.SQLITE_READONLY: "it may only be read; make the file and its folder yours to write",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its folder exists and is yours",
+    sqlite3.SQLITE_PERM: _DENIED,
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_NOMEM: "there is not enough memory; free some, then resume the run",
     sqlite3.SQLITE_TOOBIG: "a value is larger than a journal can hold; keep it in a file",
 }
 _DAMAGE = {
     sqlite3.SQLITE_CORRUPT: "its structure is damaged; restore it from a backup",
-    sqlite3.SQLITE_NOTADB: "it is not an SQLite file; name another file, or restore it from a backup",
+    sqlite3.SQLITE_NOTADB: "it is not an SQLite file; name another, or restore it from a backup",
 }
 _SYSTEM = {
     errno.ENOSPC: sqlite3.SQLITE_FULL,
@@ -35,10 +39,21 @@ _SYSTEM = {
 }
 
 
+@contextmanager
+def as_damage(what: str) -> Iterator[None]:
+    """Take values of the wrong type or shape, as damage can make them, for JournalDamaged."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise JournalDamaged(
+            f"{what} does not read as what was written; restore the journal from a backup"
+        ) from error
+
+
 def journal_error(error: Exception, path: str) -> JournalError:
     """Return the error of the journal at `path` that a fault below it means.
 
-    What SQLite calls corrupt is JournalDamaged, everything else JournalUnavailable.
+    What SQLite calls corrupt is JournalDamaged, what the system refuses JournalUnavailable.
     """
     if isinstance(error, JournalError):
         return error
@@ -50,6 +65,8 @@ def journal_error(error: Exception, path: str) -> JournalError:
         return JournalDamaged(f"{path}: {_DAMAGE[code]}")
     if code in _CAUSES:
         return JournalUnavailable(f"{path}: {_CAUSES[code]}")
-    if isinstance(error, sqlite3.Error):  # a table or text is not what we wrote
-        return JournalDamaged(f"{path}: it does not read as a journal ({error}); restore it from a backup")
-    return JournalUnavailable(f"{path}: {error}; check the file and its folder")
+    if isinstance(error, sqlite3.Error):  # a table or a text is not what we wrote
+        return JournalDamaged(
+            f"{path}: it does not read as a journal ({error}); restore it from a backup"
+        )
+    return JournalUnavailable(f"{path}: {type(error).__name__}: {error}; report this")

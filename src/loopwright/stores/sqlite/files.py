@@ -3,10 +3,10 @@
 Rules:
 
 1. Files are made 0600, folders that we make 0700. What exists keeps its mode.
-2. Whoever writes, checkpoints or closes the database holds the lock on `<db>-lock`. It is a lock on a side file, because
-   closing any descriptor of a database file drops SQLite's own locks; and it keeps two connections from resetting the
-   WAL at once, which SQLite before 3.51.3 can get wrong.
-3. A content file is whole before its name exists: written, synced, renamed, and the folder synced.
+2. Whoever writes, checkpoints or closes the database holds the lock on `<db>-lock`. It is a side
+   file because closing any descriptor of a database drops SQLite's own locks on it, and it keeps
+   two connections from resetting the WAL at once, which SQLite before 3.51.3 can get wrong.
+3. A content file is whole before its name exists: written, synced, renamed, the folder synced.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from .encoding import content_digest
 
 __all__ = ["SideLock", "create_private", "read_content", "refuse_network", "write_content"]
 
-_PATIENCE = 30.0
-_NETWORK = frozenset({"9p", "afs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"})
+PATIENCE = 30.0  # seconds to wait for another process to let go of the side lock
+_PRIVATE = 0o600
+_NETWORK = frozenset(
+    {"9p", "afs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
+)
 
 
 def create_private(path: Path) -> None:
     """Make an empty file of mode 0600, and its folder of mode 0700, where they do not exist."""
     _private_folder(path.parent)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))
 
 
 def _private_folder(folder: Path) -> None:
@@ -37,56 +40,63 @@ def _private_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def refuse_network(path: Path, mounts: str = "/proc/self/mounts") -> None:
-    """Refuse a journal on a network file system, where locks and shared memory cannot be relied on.
+def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
+    """Refuse a journal on a network file system, where locks and shared memory are not reliable.
 
     Raises:
         JournalUnavailable: naming the kind of file system, where the system tells it.
     """
     try:
-        lines = Path(mounts).read_text(errors="replace").splitlines()
+        lines = mounts.read_text(errors="replace").splitlines()
     except OSError:
         return
-    place = str(path.parent.resolve())
-    best = ("", "")
-    for line in lines:
-        fields = line.split(" ")
-        point = fields[1].replace("\\040", " ").rstrip("/") if len(fields) > 2 else "-"
-        if (place + "/").startswith(point + "/") and len(point) >= len(best[0]):
-            best = (point, fields[2])
-    if best[1] in _NETWORK:
+    place = f"{path.parent.resolve()}/"
+    point, kind = "", ""
+    for fields in (line.split(" ") for line in lines):
+        mounted = fields[1].replace("\\040", " ").rstrip("/")
+        if place.startswith(f"{mounted}/") and len(mounted) >= len(point):
+            point, kind = mounted, fields[2]
+    if kind in _NETWORK:
         raise JournalUnavailable(
-            f"{path}: it lies on a network file system ({best[1]}), where SQLite's locks cannot be "
+            f"{path}: it lies on a network file system ({kind}), where SQLite's locks cannot be "
             "relied on; keep the journal on a local disk"
         )
 
 
 class SideLock:
-    """The lock that every writer of the database holds while it writes."""
+    """The lock that every writer of the database holds while it writes.
 
-    def __init__(self, path: Path) -> None:
+    Raises:
+        JournalUnavailable: on entering, if another process keeps it for `patience` seconds.
+    """
+
+    def __init__(self, path: Path, patience: float = PATIENCE) -> None:
         self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._patience = patience
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
 
     def __enter__(self) -> None:
+        if not self._taken():
+            self._wait()
+
+    def _taken(self) -> bool:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._wait()
+            return False
+        return True
 
     def _wait(self) -> None:
         # Polled rather than blocked on, so that a stopped process cannot stop us for ever.
-        until, pause = time.monotonic() + _PATIENCE, 0.0005
+        until, pause = time.monotonic() + self._patience, 0.0005
         while time.monotonic() < until:
             time.sleep(pause)
             pause = min(pause * 2, 0.01)
-            try:
-                return fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
+            if self._taken():
+                return
         raise JournalUnavailable(
-            f"{self._path}: another process has held this lock for {_PATIENCE:g} seconds; "
-            "end that process or let it go on"
+            f"{self._path}: another process has held this lock for {self._patience:g} seconds; "
+            "end that process, or let it go on"
         )
 
     def __exit__(self, *_: object) -> None:
@@ -103,15 +113,15 @@ def _place(folder: Path, digest: bytes) -> Path:
 
 
 def write_content(folder: Path, digest: bytes, body: bytes) -> None:
-    """Keep a content as a file named by its digest; one that is there whole is not written again."""
-    place = _place(folder, digest)
-    if place.exists() and read_content(folder, digest) is not None:
+    """Keep a content as a file named by its digest, unless it is there and whole."""
+    if read_content(folder, digest) is not None:
         return
+    place = _place(folder, digest)
     _private_folder(place.parent)
     draft = place.with_suffix(f".{os.getpid()}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _PRIVATE)
+        with os.fdopen(descriptor, "wb") as file:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())

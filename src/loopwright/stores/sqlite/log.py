@@ -1,57 +1,80 @@
 """The open run of a SqliteJournal, and how what it records gets to the writer.
 
-What all runs of an event loop append within one pass of it becomes one batch, handed to the writer by one put. What one
-run appended in it becomes one row: the "finished" of an effect and the "started" of the next share it.
+What all runs of an event loop append within one pass of it becomes one batch, handed to the writer
+by one put. What one run appended in it becomes one row: the "finished" of an effect and the
+"started" of the next share it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ...errors import JournalError, OwnershipLost
 from ...journal import Entry, RunInfo
-from .encoding import Contents, entry_text, utf8
+from .encoding import Content, Contents, entry_text, utf8
 from .rows import chained
 
-__all__ = ["Batch", "Lane", "SqliteLog"]
+__all__ = ["WIDTH", "Batch", "Lane", "SqliteLog"]
 
-BATCH_RUNS = 128  # runs in a batch before it is handed over, so that the writer starts while the loop goes on
+GiveBack = Callable[["SqliteLog", RunInfo], Awaitable[None]]
+WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
+BATCH_RUNS = 128  # runs in a batch before it is handed over, so that the writer need not wait
 _ROW_ENTRIES = 64
 
 
 class Batch:
-    """Rows of one event loop that are committed together; `values` holds those of row i from 6 i on."""
+    """Rows of one event loop that are committed together; row i has values from WIDTH * i on."""
 
-    __slots__ = ("contents", "done", "lane", "logs", "owners", "values", "waiters")
+    __slots__ = ("contents", "done", "logs", "loop", "owners", "values", "waiters")
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self.logs: list[SqliteLog] = []
         self.values: list[Any] = []
         self.owners: list[SqliteLog] = []
-        self.contents: list[tuple[SqliteLog, list[tuple[int, bytes, int, str]]]] = []
-        self.waiters: list[tuple[asyncio.Future[None], SqliteLog]] = []
+        self.contents: list[tuple[SqliteLog, list[Content]]] = []
+        self.waiters: list[tuple[asyncio.Future[None], SqliteLog | None]] = []
         self.done = False
+
+    def sound_values(self) -> list[Any]:
+        """Return the values of the rows whose runs may still write."""
+        if all(log.failure is None for log in self.logs):
+            return self.values
+        starts = [i * WIDTH for i, log in enumerate(self.owners) if log.failure is None]
+        return [value for i in starts for value in self.values[i : i + WIDTH]]
+
+    def settle(self) -> None:
+        """Tell everyone who waits for it how it went; called in the event loop."""
+        self.done = True
+        for waiter, log in self.waiters:
+            if waiter.done():  # whoever waited was cancelled
+                continue
+            if log is None or log.failure is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(log.failure())
 
 
 class Lane:
-    """The way of one event loop to the writer."""
+    """The way of one event loop to the writer; `runs` counts those that are open."""
 
-    __slots__ = ("batch", "last", "loop", "put", "scheduled")
+    __slots__ = ("batch", "last", "loop", "put", "runs", "scheduled")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, put: Callable[[Batch], None]) -> None:
         self.loop = loop
         self.put = put
-        self.batch = Batch(self)
+        self.batch = Batch(loop)
         self.last: Batch | None = None
+        self.runs = 0
         self.scheduled = False
 
     def join(self, log: SqliteLog) -> Batch:
         """Return the batch that a run may add to in this pass."""
         if len(self.batch.logs) >= BATCH_RUNS:
-            self._hand_over()
+            self.hand_over()
         if not self.scheduled:
             self.scheduled = True
             self.loop.call_soon(self.flush)
@@ -62,118 +85,130 @@ class Lane:
         """Hand over what was appended in this pass."""
         self.scheduled = False
         if self.batch.logs:
-            self._hand_over()
+            self.hand_over()
 
-    def _hand_over(self) -> None:
+    def hand_over(self) -> None:
+        """Hand over what was appended, be it all of this pass or not."""
         batch = self.batch
         for log in batch.logs:
             log.cut(batch)
-        self.batch = Batch(self)
+        self.batch = Batch(self.loop)
         self.last = batch
         self.put(batch)
 
     async def settled(self) -> None:
-        """Wait until everything handed over so far was committed or refused."""
-        self.flush()
+        """Wait until everything appended so far was committed or refused."""
+        if self.batch.logs:
+            self.hand_over()
         batch = self.last
         if batch is not None and not batch.done:
             waiter = self.loop.create_future()
-            batch.waiters.append((waiter, _NOBODY))
+            batch.waiters.append((waiter, None))
             await waiter
-
-    @staticmethod
-    def settle(batches: Sequence[Batch]) -> None:
-        """Tell everyone who waits for these batches how they went; called in the event loop."""
-        for batch in batches:
-            batch.done = True
-            for waiter, log in batch.waiters:
-                if waiter.done():
-                    continue
-                if log.failure is None:
-                    waiter.set_result(None)
-                else:
-                    waiter.set_exception(log.failure())
-
-
-class _Nobody:
-    failure = None
-
-
-_NOBODY: Any = _Nobody()
 
 
 class SqliteLog:
     """The open run of a SqliteJournal."""
 
-    keeps_values = True
-
     __slots__ = (
-        "_batch", "_contents", "_first", "_give_back", "_lane", "_loop", "_mark", "_pending", "_seq", "_sum",
-        "cancel_requested", "failure", "info", "key", "opened", "recorded", "verified",
+        "_asked", "_batch", "_contents", "_first", "_give_back", "_lane", "_loop", "_mark",
+        "_on_cancel", "_pending", "_seq", "_sum", "failure", "info", "keeps_values", "key",
+        "recorded", "silent", "verified",
     )  # fmt: skip
 
     def __init__(
-        self,
-        key: int,
-        info: RunInfo,
-        lane: Lane,
-        contents: Contents,
-        give_back: Callable[[SqliteLog, RunInfo], Any],
-        head: bytes,
+        self, key: int, info: RunInfo, lane: Lane, contents: Contents, give_back: GiveBack
     ) -> None:
         self.key = key
         self.info = info
         self.recorded: Sequence[Entry] = []
-        self.cancel_requested = False
+        self.keeps_values = True
+        self.silent = False
         self.failure: Callable[[], BaseException] | None = None
-        self.verified = 0
+        self.verified = 0  # the state of the database in which its epoch was compared
         self._lane = lane
         self._contents = contents
         self._give_back = give_back
+        self._on_cancel: Callable[[], None] | None = None
+        self._asked = False
         self._batch: Batch | None = None
         self._pending: list[str] = []
-        self._seq = 0
-        self._first = 1
-        self._sum = head
+        self._seq, self._first, self._sum = 0, 1, b""
         self._loop: str | None = None
         self._mark: int | None = None
 
-    def restore(self, recorded: Sequence[Entry], seq: int, head: bytes) -> None:
-        """Go on after what was recorded before this opening."""
+    def restore(
+        self,
+        info: RunInfo,
+        head: bytes,
+        last: int = 0,
+        recorded: Sequence[Entry] = (),
+        stored: Mapping[bytes, int] | None = None,
+    ) -> None:
+        """Go on after what was recorded before: up to entry `last`, whose row has sum `head`."""
+        self.info = info
         self.recorded = recorded
-        self._seq, self._first, self._sum = seq, seq + 1, head
+        self._contents.know(stored or {})
+        self._seq, self._first, self._sum = last, last + 1, head
+        self._lane.runs += 1
 
     @property
     def position(self) -> tuple[int, bytes]:
         """The number of the last entry handed over and the sum of its row."""
         return self._seq, self._sum
 
-    def append(self, entry: Entry) -> None:
-        """Put an entry in order."""
-        if self.failure is not None:
-            raise self.failure()
+    @property
+    def on_cancel(self) -> Callable[[], None] | None:
+        """What is called on the event loop when someone asks for the run to be cancelled."""
+        return self._on_cancel
+
+    @on_cancel.setter
+    def on_cancel(self, action: Callable[[], None] | None) -> None:
+        self._on_cancel = action
+        if action is not None and self._asked:
+            action()
+
+    def ask_to_cancel(self) -> None:
+        """Pass on, from the writer's thread, that someone asks for the run to be cancelled."""
+        with suppress(RuntimeError):  # its event loop is closed: it does not run any more
+            self._lane.loop.call_soon_threadsafe(self._hear)
+
+    def _hear(self) -> None:
+        self._asked = True
+        if self._on_cancel is not None:
+            self._on_cancel()
+
+    def append(self, entry: Entry, /) -> None:
+        """Put an entry in order; what a run without its lease appends goes nowhere."""
         batch = self._batch
         if batch is not self._lane.batch:
             batch = self._batch = self._lane.join(self)
-        iteration = entry.kind == "iteration"
-        if len(self._pending) >= _ROW_ENTRIES or (iteration and self._loop is not None):
+        if entry.kind == "iteration":  # at most one in a row, so that its row can be found
+            if self._loop is not None:
+                self.cut(batch)
+            self._loop, self._mark = entry.path, self._seq + 1
+        elif len(self._pending) >= _ROW_ENTRIES:
             self.cut(batch)
         self._seq = entry.seq = self._seq + 1
         self._pending.append(entry_text(entry, self._contents))
-        if iteration:
-            self._loop, self._mark = entry.path, entry.seq
 
     def cut(self, batch: Batch) -> None:
         """Make a row of what waits, in the batch it belongs to."""
         if not self._pending:
             return
         body = f"[{','.join(self._pending)}]"
-        body, data = utf8(body)
-        self._sum = chained(self._sum, self._first, data)
-        batch.values += (self.key, self._first, self._loop, self._mark, body, self._sum)
+        try:
+            data = body.encode()
+        except UnicodeEncodeError:
+            body, data = utf8(body)
+        first = self._first
+        self._sum = total = chained(self._sum, first, data)
+        batch.values += (self.key, first, self._loop, self._mark, body, total)
         batch.owners.append(self)
-        if self._contents.waiting:
-            batch.contents.append((self, self._contents.take()))
+        contents = self._contents
+        if contents.waiting:
+            batch.contents.append((self, contents.take()))
+        contents.here = []
         self._pending = []
         self._first = self._seq + 1
         self._loop = self._mark = None
@@ -185,8 +220,11 @@ class SqliteLog:
         batch = self._batch
         if batch is None or batch.done:
             return None
-        waiter: asyncio.Future[None] = self._lane.loop.create_future()
+        lane = self._lane
+        waiter: asyncio.Future[None] = lane.loop.create_future()
         batch.waiters.append((waiter, self))
+        if lane.runs == 1 and batch is lane.batch:  # nobody else could join this batch
+            lane.hand_over()
         return waiter
 
     def fail(self, error: JournalError) -> None:
@@ -194,15 +232,27 @@ class SqliteLog:
         kind, message = type(error), str(error)
         self.failure = lambda: kind(message)
 
-    def lose(self) -> None:
-        """Refuse everything from here on: another owner has the run."""
-        message = f"{self.info.run_id}: another owner took this run over"
+    def lose(self, why: str = "another owner took this run over") -> None:
+        """Refuse everything from here on: the run is not ours to write any more."""
+        message = f"{self.info.run_id}: {why}"
         self.failure = lambda: OwnershipLost(message)
 
     async def close(self, info: RunInfo) -> None:
         """Write how far the run is and give it back.
 
         Raises:
-            JournalUnavailable: if the store failed to write; the run is then left as interrupted.
+            JournalUnavailable: if the store failed to write; the run is left as interrupted.
         """
+        if isinstance(self._error(), OwnershipLost):
+            return
+        self._lane.runs -= 1
+        if self._lane.batch.logs:
+            self._lane.hand_over()
         await self._give_back(self, info)
+        error = self._error()
+        self.lose("it was given back")
+        if error is not None and not isinstance(error, OwnershipLost):
+            raise error
+
+    def _error(self) -> BaseException | None:
+        return self.failure() if self.failure is not None else None

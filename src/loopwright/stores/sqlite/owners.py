@@ -1,7 +1,8 @@
 """Which process holds a run: owners, and whether they still live.
 
-A run is owned by an opened store, not by a process: one beat renews the lease of all its runs. Safety never rests on
-this (the epoch of a run is checked with every write); it decides only how soon a run may be taken without asking.
+A run is owned by an opened store: one beat renews the lease of all its runs. Safety never rests on
+that (the epoch of a run is checked with every write); it decides only how soon a run may be taken
+without asking.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from .rows import seal
 __all__ = ["BEAT", "LEASE", "Clocks", "Owner", "locked", "read_owners", "register", "renew"]
 
 LEASE = 10.0  # seconds that a lease lasts without a beat
-BEAT = 1.0  # seconds between beats
+BEAT = 0.5  # seconds between beats
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A store that was opened: its process, until when it holds its runs, how long it has been alive."""
+    """A store that was opened: its process, until when it holds its runs, its age in seconds."""
 
     key: int
     place: str
@@ -46,7 +47,7 @@ class Owner:
     seconds: float
 
     def alive(self, now: float) -> bool:
-        """Whether its lease holds and its process, if it can be seen from here, is still the same one."""
+        """Whether its lease holds and its process, as far as can be seen, is the same one."""
         if self.until <= now:
             return False
         return self.place != place() or _started(self.pid) == self.started
@@ -54,14 +55,12 @@ class Owner:
 
 @cache
 def place() -> str:
-    """Return a name for where process numbers mean the same: host, boot and process namespace."""
-    parts = [socket.gethostname()]
-    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
-        try:
-            parts.append(os.readlink(path) if path.endswith("pid") else Path(path).read_text().strip())
-        except OSError:
-            parts.append("")
-    return " ".join(parts)
+    """Return a name for where process numbers mean the same: host, boot and namespace."""
+    boot, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    try:
+        return f"{socket.gethostname()} {boot.read_text().strip()} {namespace.readlink()}"
+    except OSError:
+        return socket.gethostname()
 
 
 def _started(pid: int) -> str:
@@ -69,12 +68,12 @@ def _started(pid: int) -> str:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return "" if Path("/proc/self/stat").exists() else _probe(pid)
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else fields[19]  # a zombie holds nothing any more
+        return "" if Path("/proc/self/stat").exists() else _probed(pid)
+    state, *fields = stat.rpartition(")")[2].split()
+    return "" if state in "ZX" else fields[18]  # a dead one holds nothing any more
 
 
-def _probe(pid: int) -> str:
+def _probed(pid: int) -> str:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -89,24 +88,25 @@ def _sealed(owner: Owner) -> list[Any]:
 
 
 def register(db: sqlite3.Connection, now: float) -> Owner:
-    """Make a row for this store, in a transaction, and drop those of dead ones that hold nothing."""
-    db.execute(
+    """Make a row for this store in a transaction, and drop dead ones that hold nothing."""
+    db.execute(  # the highest id stays, so that none is given twice
         "DELETE FROM owners WHERE until<? AND id<(SELECT max(id) FROM owners) AND NOT EXISTS("
         "SELECT 1 FROM runs WHERE status='running' AND owner=owners.id)",
         (now - LEASE,),
     )
-    owner = Owner(0, place(), socket.gethostname(), os.getpid(), _started(os.getpid()), now + LEASE, 0.0)
+    pid = os.getpid()
+    owner = Owner(0, place(), socket.gethostname(), pid, _started(pid), now + LEASE, 0.0)
     values = _sealed(owner)
     cursor = db.execute(
-        "INSERT INTO owners(place,host,pid,started,until,seconds,seal) VALUES(?,?,?,?,?,?,?)",
+        "INSERT INTO owners VALUES(NULL,?,?,?,?,?,?,?)",
         [*values, seal(values)],
     )
-    return Owner(cursor.lastrowid or 0, *values)
+    return replace(owner, key=cursor.lastrowid or 0)
 
 
 def renew(db: sqlite3.Connection, owner: Owner, until: float, seconds: float) -> Owner:
-    """Write, in a transaction, until when a store holds its runs and how long it has been alive."""
-    owner = Owner(owner.key, owner.place, owner.host, owner.pid, owner.started, until, seconds)
+    """Write, in a transaction, until when a store holds its runs, and its age."""
+    owner = replace(owner, until=until, seconds=seconds)
     db.execute(
         "UPDATE owners SET until=?, seconds=?, seal=? WHERE id=?",
         (until, seconds, seal(_sealed(owner)), owner.key),
@@ -115,15 +115,17 @@ def renew(db: sqlite3.Connection, owner: Owner, until: float, seconds: float) ->
 
 
 def read_owners(db: sqlite3.Connection) -> dict[int, Owner]:
-    """Return every owner by its key. Raises JournalDamaged for one that does not match its checksum."""
+    """Return every owner by its key. Raises JournalDamaged if one fails its checksum."""
     found = {}
-    rows = db.execute("SELECT id, place, host, pid, started, until, seconds, seal FROM owners")
-    for key, where, host, pid, started, until, seconds, checksum in rows.fetchall():
-        texts = [t.decode("utf-8", "replace") if isinstance(t, bytes) else t for t in (where, host, started)]
-        owner = Owner(key, texts[0], texts[1], pid, texts[2], until, seconds)
+    for key, *values, checksum in db.execute("SELECT * FROM owners").fetchall():
+        plain: list[Any] = [
+            v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values
+        ]
+        owner = Owner(key, *plain)
         if seal(_sealed(owner)) != checksum:
             raise JournalDamaged(
-                f"owner {key}: this row does not match its checksum; restore the journal from a backup"
+                f"owner {key}: this row does not match its checksum; "
+                "restore the journal from a backup"
             )
         found[key] = owner
     return found

@@ -7,61 +7,74 @@
     entries    what happened, a row per run and commit, chained by checksums; small rows only
     contents   long values, each once per run; above 1 MiB the body is a file named by the digest
 
-The run list goes by `runs` and its two indexes, a timeline by `entries_by_run`, a page of iterations by
-`entries_by_loop`, which holds only rows with an iteration that no rewind set aside. None of them reads a content.
+The run list goes by `runs` and its two indexes, a timeline by `entries_by_run`, a page of
+iterations by `entries_by_loop`, which holds only rows with an iteration (entry number `mark`, of
+the loop at path `loop`) that no rewind set aside. None of them reads a content.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import JournalDamaged, JournalUnavailable
 from .faults import journal_error
 from .files import create_private, refuse_network
 
-__all__ = ["APPLICATION_ID", "VERSION", "connect_reader", "connect_writer", "expect_journal"]
+__all__ = ["VERSION", "bring_forward", "connect_reader", "connect_writer", "expect_journal"]
 
 APPLICATION_ID = 0x4C6F7057  # "LopW"
-VERSION = 1
-PAGE_SIZE = 2048
+PAGE_SIZE = 1024  # bytes; the least space for outputs of a few KB, and small commits
 _CHECKPOINT = 4 << 20  # bytes of WAL before a commit moves it into the database
-_CACHE = 16 << 10  # KiB of pages kept by the writer
+_CACHE = 16 << 10  # KiB of pages that the writer keeps
 
-_TABLES = (
-    """CREATE TABLE runs(
-  id INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, status TEXT NOT NULL,
-  reason TEXT NOT NULL, detail TEXT NOT NULL, input TEXT NOT NULL, source TEXT NOT NULL,
-  fingerprint TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL, active REAL NOT NULL,
-  epoch INTEGER NOT NULL, iterations INTEGER NOT NULL, score REAL, usage TEXT NOT NULL,
-  opened REAL NOT NULL, last INTEGER NOT NULL, head BLOB NOT NULL, seal BLOB NOT NULL,
-  owner INTEGER, cancel INTEGER NOT NULL) STRICT""",
+_RUNS = (
+    "CREATE TABLE runs(id INTEGER PRIMARY KEY,run_id TEXT NOT NULL UNIQUE,name TEXT NOT NULL,"
+    "status TEXT NOT NULL,reason TEXT NOT NULL,detail TEXT NOT NULL,input TEXT NOT NULL,"
+    "source TEXT NOT NULL,fingerprint TEXT NOT NULL,created REAL NOT NULL,updated REAL NOT NULL,"
+    "active REAL NOT NULL,epoch INTEGER NOT NULL,iterations INTEGER NOT NULL,score REAL,"
+    "usage TEXT NOT NULL,opened REAL NOT NULL,last INTEGER NOT NULL,head BLOB NOT NULL,"
+    "seal BLOB NOT NULL,owner INTEGER,cancel INTEGER NOT NULL)STRICT"
+)
+_OWNERS = (
+    "CREATE TABLE owners(id INTEGER PRIMARY KEY,place TEXT NOT NULL,host TEXT NOT NULL,"
+    "pid INTEGER NOT NULL,started TEXT NOT NULL,until REAL NOT NULL,seconds REAL NOT NULL,"
+    "seal BLOB NOT NULL)STRICT"
+)
+_ENTRIES = (
+    "CREATE TABLE entries(id INTEGER PRIMARY KEY,run INTEGER NOT NULL,first INTEGER NOT NULL,"
+    "loop TEXT,mark INTEGER,body TEXT NOT NULL,sum BLOB NOT NULL)STRICT"
+)
+_CONTENTS = (
+    "CREATE TABLE contents(id INTEGER PRIMARY KEY,digest BLOB NOT NULL,size INTEGER NOT NULL,"
+    "body TEXT)STRICT"
+)
+_FIRST = (
+    _RUNS,
     "CREATE INDEX runs_by_name ON runs(name)",
     "CREATE INDEX runs_by_status ON runs(status)",
-    """CREATE TABLE owners(
-  id INTEGER PRIMARY KEY, place TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL,
-  started TEXT NOT NULL, until REAL NOT NULL, seconds REAL NOT NULL, seal BLOB NOT NULL) STRICT""",
-    """CREATE TABLE entries(
-  id INTEGER PRIMARY KEY, run INTEGER NOT NULL, first INTEGER NOT NULL, loop TEXT, mark INTEGER,
-  body TEXT NOT NULL, sum BLOB NOT NULL) STRICT""",
-    "CREATE INDEX entries_by_run ON entries(run, first)",
-    "CREATE INDEX entries_by_loop ON entries(run, loop, mark) WHERE loop IS NOT NULL",
-    """CREATE TABLE contents(
-  id INTEGER PRIMARY KEY, digest BLOB NOT NULL, size INTEGER NOT NULL, body TEXT) STRICT""",
+    _OWNERS,
+    _ENTRIES,
+    "CREATE INDEX entries_by_run ON entries(run,first)",
+    "CREATE INDEX entries_by_loop ON entries(run,loop,mark)WHERE loop IS NOT NULL",
+    _CONTENTS,
 )
-# From version n to n + 1, in order; each is a tuple of statements.
-_MIGRATIONS: tuple[tuple[str, ...], ...] = ()
+# From version n to n + 1, in order: what a new journal and an older one go through.
+_STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
+VERSION = len(_STEPS)
 
 
 def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
     """Return a connection that may write, with the journal's tables in place.
 
-    To be called with the side lock held. A missing or empty file becomes a new journal, an older one is brought
-    forward in one transaction.
+    To be called with the side lock held. A missing or empty file becomes a new journal, an older
+    one is brought forward in one transaction. Text comes as bytes, so that it can be checked
+    before it is decoded.
 
     Raises:
-        JournalDamaged: if it is not an SQLite file, or damaged.
-        JournalUnavailable: if it belongs to another program or a newer version, or cannot be written.
+        sqlite3.Error: if it is not an SQLite file, damaged, or cannot be written.
+        JournalUnavailable: if it belongs to another program or a newer version.
     """
     refuse_network(path)
     create_private(path)
@@ -75,7 +88,8 @@ def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
         db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT // size}")
         db.execute(f"PRAGMA journal_size_limit={4 * _CHECKPOINT}")
         db.execute(f"PRAGMA cache_size=-{_CACHE}")
-        _bring_forward(db, version)
+        bring_forward(db, version)
+        db.text_factory = bytes
     except BaseException:
         db.close()
         raise
@@ -85,17 +99,22 @@ def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
 def connect_reader(path: Path) -> tuple[sqlite3.Connection, int]:
     """Return a connection that may only read, and the version of the tables; 0 is none yet.
 
-    Text comes as bytes, so that it can be checked before it is decoded.
+    Text comes as bytes, as from `connect_writer`.
+
+    Raises:
+        sqlite3.Error, JournalUnavailable: as for `connect_writer`.
     """
     uri = path.resolve().as_uri()
+    db = _connect(f"{uri}?mode=ro")
     try:
-        db = _connect(f"{uri}?mode=ro")
         version = _version(db, path)
     except sqlite3.OperationalError:
-        wal = path.with_name(path.name + "-wal")
+        db.close()
+        wal = path.with_name(f"{path.name}-wal")
         if wal.exists() and wal.stat().st_size:
             raise
-        db = _connect(f"{uri}?mode=ro&immutable=1")  # a folder that may only be read has no room for a WAL
+        # A folder that may only be read has no room for the WAL, which is empty anyway.
+        db = _connect(f"{uri}?mode=ro&immutable=1")
         version = _version(db, path)
     db.text_factory = bytes
     return db, version
@@ -103,15 +122,20 @@ def connect_reader(path: Path) -> tuple[sqlite3.Connection, int]:
 
 def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(
-        uri, uri=True, timeout=5, isolation_level=None, check_same_thread=False, cached_statements=64
+        uri,
+        uri=True,
+        timeout=5,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=64,
     )
 
 
 def expect_journal(path: Path) -> bool:
-    """Return whether there is a file to look for runs in.
+    """Return whether there is a file in which runs can be looked for.
 
     Raises:
-        JournalDamaged: if there is one of no length, which was a journal once or never will be found in.
+        JournalDamaged: if there is one, and it is empty: SQLite would take it for a new one.
     """
     try:
         if path.stat().st_size:
@@ -120,7 +144,7 @@ def expect_journal(path: Path) -> bool:
         return False
     except OSError as error:
         raise journal_error(error, str(path)) from error
-    raise JournalDamaged(f"{path}: it is empty, so its runs are lost; restore it from a backup")
+    raise JournalDamaged(f"{path}: it is empty, so there are no runs; restore it from a backup")
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
@@ -128,25 +152,27 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if application != APPLICATION_ID and (application or version or tables):
-        raise JournalUnavailable(f"{path}: it is an SQLite file of another program; name another file")
+        raise JournalUnavailable(f"{path}: it belongs to another program; name another file")
     if version > VERSION:
         raise JournalUnavailable(
-            f"{path}: a newer version wrote it (format {version}, this one reads up to {VERSION}); "
-            "upgrade this program"
+            f"{path}: a newer version of this program wrote it (format {version}, this one knows "
+            f"{VERSION}); upgrade"
         )
     return version
 
 
-def _bring_forward(db: sqlite3.Connection, version: int) -> None:
-    if version == VERSION:
+def bring_forward(
+    db: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]] = _STEPS
+) -> None:
+    """Take the tables from a version to the latest, in one transaction."""
+    if version == len(steps):
         return
-    steps = _MIGRATIONS[version - 1 :] if version else (_TABLES,)
     db.execute("BEGIN IMMEDIATE")
     try:
-        for statement in (statement for step in steps for statement in step):
+        for statement in (statement for step in steps[version:] for statement in step):
             db.execute(statement)
         db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version={VERSION}")
+        db.execute(f"PRAGMA user_version={len(steps)}")
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:

@@ -1,50 +1,39 @@
 """The one thread that writes: everything that waits becomes one transaction.
 
-Rules:
-
-1. What is asked for is done in order: the batches of a transaction first, then its orders (open, close, cancel, rewind).
-2. A run's epoch holds within a transaction: nobody else commits while the side lock is held, so it is compared only when
-   another connection has committed since (`PRAGMA data_version`).
-3. A run that lost its lease or whose rows could not be kept writes nothing more; the other runs go on.
-4. Rows go in by few, long statements: each step of a statement gives up the interpreter lock, and getting it back from a
-   busy event loop can take milliseconds.
+What is asked for is done in order: the batches of a transaction first, then its orders (open,
+close, cancel, rewind). It is acknowledged after the commit, by one call into each event loop that
+waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
 import sqlite3
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from ...errors import JournalError
-from .encoding import FILE
+from ...errors import JournalError, JournalUnavailable
+from .database import Database
 from .faults import journal_error
-from .files import SideLock, write_content
-from .log import Batch, Lane, SqliteLog
-from .owners import BEAT, LEASE, Clocks, Owner, register, renew
-from .schema import connect_writer
+from .log import Batch
+from .owners import BEAT
 
-__all__ = ["OnPoint", "Order", "Writer"]
+__all__ = ["Order", "Writer"]
 
 T = TypeVar("T")
-OnPoint = Callable[[str, int], None]
 TRANSACTION_ROWS = 512
-_CHUNKS = (64, 8, 1)
-_ENTRY = "INSERT INTO entries(run, first, loop, mark, body, sum) VALUES "
-_CONTENT = "INSERT INTO contents(id, digest, size, body) VALUES "
 
 
 class Order(Generic[T]):
-    """Something to do in a transaction: `act`, and once it is committed `after`, both in the writer's thread."""
+    """Something to do in a transaction: `act`, and once it is committed `after`.
+
+    Both are called in the writer's thread.
+    """
 
     __slots__ = ("act", "after", "error", "future", "loop", "result")
 
@@ -53,10 +42,16 @@ class Order(Generic[T]):
     ) -> None:
         self.act = act
         self.after = after
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[T] = self.loop.create_future()
-        self.result: T | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[T] | None = None
+        self.result: Any = None
         self.error: BaseException | None = None
+
+    def wait(self) -> asyncio.Future[T]:
+        """Return what to await for its result."""
+        self.loop = asyncio.get_running_loop()
+        self.future = self.loop.create_future()
+        return self.future
 
     def run(self, db: sqlite3.Connection) -> None:
         """Do it; a refusal by the journal itself is the caller's alone."""
@@ -68,101 +63,98 @@ class Order(Generic[T]):
     def committed(self) -> None:
         """Act on its success."""
         if self.after is not None and self.error is None:
-            self.after(self.result)  # type: ignore[arg-type]
+            self.after(self.result)
 
     def settle(self) -> None:
         """Tell its caller; called in the event loop."""
-        if self.future.done():
+        if self.future is None or self.future.done():
             return
         if self.error is not None:
             self.future.set_exception(self.error)
         else:
-            self.future.set_result(self.result)  # type: ignore[arg-type]
+            self.future.set_result(self.result)
 
 
 class _Stop:
     __slots__ = ("order",)
 
-    def __init__(self, order: Order[None] | None) -> None:
+    def __init__(self, order: Order[None]) -> None:
         self.order = order
 
 
 class Writer:
     """The one thread that writes a journal, started by its first job."""
 
-    def __init__(self, path: Path, synchronous: str, clocks: Clocks, on_point: OnPoint | None) -> None:
-        self.logs: dict[int, SqliteLog] = {}
-        self.owner: Owner | None = None
-        self.next_content: Callable[[], int] = itertools.count(1).__next__
-        self.files = path.with_name(path.name + ".files")
-        self.clocks = clocks
-        self._path = path
-        self._synchronous = synchronous
-        self._on_point = on_point
-        self._points = 0
+    def __init__(self, database: Database) -> None:
+        self.database = database
         self._jobs: SimpleQueue[Any] = SimpleQueue()
-        self._born = clocks.steady()
-        self._lock: SideLock | None = None
-        self._db: sqlite3.Connection | None = None
-        self._seen = -1
-        self._version = 0
         self._next_beat = 0.0
-        self._thread = threading.Thread(target=self._work, name=f"journal {path.name}", daemon=True)
         self._started = False
+        self._ended = False
 
     def put(self, job: object) -> None:
-        """Hand over a batch, an order or the end."""
+        """Hand over a batch or an order."""
         if not self._started:
             self._started = True
-            self._thread.start()
+            name = f"journal {self.database.path.name}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
         self._jobs.put(job)
+        if self._ended:
+            self._refuse_late()
 
-    async def perform(
-        self, act: Callable[[sqlite3.Connection], T], after: Callable[[T], None] | None = None
-    ) -> T:
+    async def perform(self, order: Order[T], *, unwanted: Callable[[T], None] | None = None) -> T:
         """Do something in a transaction and return its result once it is durable.
 
-        A caller that is cancelled stops waiting; the transaction goes on.
+        The transaction goes on when the caller is cancelled; `unwanted` gets its result then.
         """
-        order = Order(act, after)
+        waiter = order.wait()
         self.put(order)
-        return await order.future
+        if unwanted is None:
+            return await waiter
+        try:
+            return await asyncio.shield(waiter)
+        except asyncio.CancelledError:
+            waiter.add_done_callback(partial(_hand_on, unwanted))
+            await asyncio.wait({waiter})
+            raise
 
     async def stop(self) -> None:
         """Finish what was handed over, give back the leases and close the database."""
         if self._started:
             order: Order[None] = Order(lambda _: None)
-            self.put(_Stop(order))
-            await order.future
+            waiter = order.wait()
+            self._jobs.put(_Stop(order))
+            await waiter
 
     def stop_soon(self) -> None:
         """Do the same without waiting for it."""
         if self._started:
-            self._jobs.put(_Stop(None))
-
-    @property
-    def seconds(self) -> float:
-        """How long this store has been alive."""
-        return self.clocks.steady() - self._born
-
-    # The rest runs in the writer's thread.
+            self._jobs.put(_Stop(Order(lambda _: None)))
 
     def _work(self) -> None:
-        while True:
-            jobs = self._gather()
-            stop = jobs.pop() if jobs and type(jobs[-1]) is _Stop else None
-            if jobs:
-                self._transact(jobs)
-            if stop is not None:
-                return self._finish(stop.order)
-            if self.logs and time.monotonic() >= self._next_beat:
-                self._beat()
+        while self._step():
+            pass
+
+    def _step(self) -> bool:
+        """Do what waits; return whether to go on. Nothing of it is held on to while waiting."""
+        jobs = self._gather()
+        stop = jobs.pop() if jobs and type(jobs[-1]) is _Stop else None
+        if jobs:
+            self._transact(jobs)
+        if stop is not None:
+            self._finish(stop.order)
+            return False
+        if self.database.logs and time.monotonic() >= self._next_beat:
+            self._next_beat = time.monotonic() + BEAT
+            self.database.beat()
+        return True
 
     def _gather(self) -> list[Any]:
+        """Wait for a job or the next beat; return what waits, up to a transaction's worth."""
         jobs: list[Any] = []
         rows = 0
-        try:
-            wait = max(0.0, self._next_beat - time.monotonic()) if self.logs else None
+        wait = max(0.0, self._next_beat - time.monotonic()) if self.database.logs else None
+        with suppress(Empty):
             job = self._jobs.get(timeout=wait)
             while True:
                 jobs.append(job)
@@ -170,49 +162,61 @@ class Writer:
                 if rows >= TRANSACTION_ROWS or type(job) is _Stop:
                     break
                 job = self._jobs.get_nowait()
-        except Empty:
-            pass
         return jobs
 
     def _transact(self, jobs: list[Any]) -> None:
         batches = [job for job in jobs if type(job) is Batch]
         orders = [job for job in jobs if type(job) is not Batch]
         try:
-            self._commit(batches, orders)
-        except (sqlite3.Error, OSError, JournalError) as fault:
-            error = journal_error(fault, str(self._path))
-            for log in {log for batch in batches for log in batch.logs}:
+            self.database.commit(batches, orders)
+        except Exception as fault:  # whatever it is, those who wait must hear of it
+            self._refuse(jobs, journal_error(fault, str(self.database.path)))
+        else:
+            for order in orders:
+                order.committed()
+        self._notify(jobs)
+
+    def _refuse(self, jobs: list[Any], error: JournalError) -> None:
+        for job in jobs:
+            if type(job) is not Batch:
+                job.error = type(error)(str(error))
+                continue
+            for log in job.logs:
                 if log.failure is None:
                     log.fail(error)
-            for order in orders:
-                order.error = type(error)(str(error))
-        self._notify(batches, orders)
 
-    def _commit(self, batches: list[Batch], orders: list[Order[Any]]) -> None:
-        for batch in batches:
-            if batch.contents:
-                self._write_files(batch)
-        db, lock = self._open()
-        with lock:
-            self._point("before")
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                self._fence(db, batches)
-                owner = self.owner or register(db, self.clocks.wall())
-                if self.owner is None:
-                    self._enlist(owner)
-                self._insert(db, batches)
-                for order in orders:
-                    order.run(db)
-                self._point("in_txn")
-                db.execute("COMMIT")
-            except BaseException:
-                if owner_is_new := not self._points_committed:
-                    self.owner = None
-                if db.in_transaction:
-                    with suppress(sqlite3.Error):
-                        db.execute("ROLLBACK")
-                raise
-            self._point("after")
-        for order in orders:
-            order.committed()
+    def _finish(self, order: Order[None]) -> None:
+        self.database.finish()
+        self._ended = True
+        self._refuse_late()
+        self._notify([order])
+
+    def _refuse_late(self) -> None:
+        """Refuse what came after the end; who comes later still does this itself."""
+        late: list[Any] = []
+        with suppress(Empty):
+            while True:
+                late.append(self._jobs.get_nowait())
+        late = [job.order if type(job) is _Stop else job for job in late]
+        closed = f"{self.database.path}: the journal was closed; open it again"
+        self._refuse(late, JournalUnavailable(closed))
+        self._notify(late)
+
+    def _notify(self, jobs: list[Any]) -> None:
+        loops: dict[asyncio.AbstractEventLoop, list[Any]] = {}
+        for job in jobs:
+            if job.loop is not None:
+                loops.setdefault(job.loop, []).append(job)
+        for loop, mine in loops.items():
+            with suppress(RuntimeError):  # that event loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, mine)
+
+
+def _hand_on(unwanted: Callable[[T], None], done: asyncio.Future[T]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        unwanted(done.result())
+
+
+def _settle(jobs: list[Any]) -> None:
+    for job in jobs:
+        job.settle()

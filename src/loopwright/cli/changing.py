@@ -1,0 +1,68 @@
+"""`cancel` and `rewind`: what changes a recorded run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from ..errors import RunLocked
+from ..journal import Journal, Rewind, RunInfo
+from .journals import DEFAULT, again, find_run, reading
+from .options import JournalUrl, Json, RunName
+from .output import Output
+
+__all__ = ["cancel", "rewind"]
+
+PATIENCE = 10.0  # seconds that the owner of a run gets to end it before we stop watching
+BEAT = 0.1
+
+
+def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: Json = False) -> int:
+    """Ask the process that runs a run to end it, and wait for it to do so."""
+    with Output(as_json=as_json) as output:
+        info, was = reading(journal, lambda store: _cancel(store, name))
+        if as_json:
+            output.give({"run_id": info.run_id, "status": info.status, "detail": info.detail})
+        elif info.status == "running":
+            output.say(f"{info.run_id} is asked to end, and has not yet")
+        else:
+            output.say(f"{info.run_id} was {was} and is {info.status}")
+    return 0
+
+
+async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str]:
+    before = info = await find_run(store, name)
+    if not await store.cancel(info.run_id):
+        raise RunLocked(f"{info.run_id}: nothing runs it, it is {info.status}")
+    clock = asyncio.get_running_loop().time
+    until = clock() + PATIENCE
+    while info.status == "running" and clock() < until:
+        await asyncio.sleep(BEAT)
+        info = await store.find(info.run_id)
+    return info, before.status
+
+
+def rewind(
+    name: RunName,
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="Of a step or loop, such as refine/3/execute.")
+    ],
+    journal: JournalUrl = DEFAULT,
+    as_json: Json = False,
+) -> int:
+    """Set aside what a run did from PATH on, so that resume does it again; nothing is deleted."""
+    with Output(as_json=as_json) as output:
+        info, done = reading(journal, lambda store: _rewind(store, name, path.strip("/")))
+        if as_json:
+            output.give({"run_id": info.run_id, "path": done.path, "entries": done.entries})
+        else:
+            output.say(f"set aside {done.entries} entries of {info.run_id} from {done.path} on")
+            output.say(("go on: ", "dim"), again("resume", info.run_id, journal))
+    return 0
+
+
+async def _rewind(store: Journal, name: str, path: str) -> tuple[RunInfo, Rewind]:
+    info = await find_run(store, name)
+    return info, await store.rewind(info.run_id, path)

@@ -1,0 +1,108 @@
+"""Which journal a command works on, and which run of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from ..errors import JournalUnavailable, RunNotFound, nearest
+from ..journal import Journal, RunInfo
+
+__all__ = ["DEFAULT", "again", "find_run", "opened", "reading", "shown_url"]
+
+DEFAULT = "sqlite:.loopwright/runs.db"
+LATEST = "last"  # the run that began last, by its name on the command line
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
+    """Open a journal by its URL and close it behind; only `create` makes one that is not there.
+
+    Raises:
+        RunNotFound: if there is none.
+        JournalUnavailable: if its folder cannot be made.
+    """
+    from ..stores import open_journal
+
+    path = _path(url)
+    if path is not None and not create and not path.exists():
+        raise RunNotFound(f"there is no journal at {path} yet; loopwright run makes it")
+    if create and url == DEFAULT:
+        _make_folder(Path(DEFAULT.partition(":")[2]).parent)
+    store = open_journal(url)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _path(url: str) -> Path | None:
+    scheme, _, rest = url.partition(":")
+    return (
+        Path(rest.partition("?")[0]) if scheme == "sqlite" and not rest.startswith("//") else None
+    )
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the default journal's folder, for its owner alone and unseen by version control."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", "utf-8")
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise JournalUnavailable(
+            f"{folder} cannot be made: {why}; name another place with --journal"
+        ) from error
+
+
+def reading(url: str, work: Callable[[Journal], Awaitable[T]]) -> T:
+    """Open a journal that is there, do `work` with it, and return what that returns."""
+
+    async def whole() -> T:
+        async with opened(url) as store:
+            return await work(store)
+
+    return asyncio.run(whole())
+
+
+async def find_run(store: Journal, name: str) -> RunInfo:
+    """Return the row of a run by its id, a unique beginning of it, or `last`.
+
+    Raises:
+        RunNotFound: naming the nearest id.
+    """
+    if name == LATEST:
+        rows = await store.runs(limit=1)
+        if not rows:
+            raise RunNotFound("there is no run in this journal yet")
+        return rows[0]
+    try:
+        return await store.find(name)
+    except RunNotFound as error:
+        hint = nearest(name, [row.run_id for row in await store.runs(limit=500)])
+        if not hint or "begins the ids" in str(error):
+            raise
+        raise RunNotFound(f"there is no run {name!r} in this journal{hint}") from error
+
+
+def shown_url(url: str) -> str:
+    """Return a journal's URL without its password."""
+    return _PASSWORD.sub(r"\1:***@", url)
+
+
+def again(command: str, run_id: str, url: str, *options: str) -> str:
+    """Return the command line that does something with a run of this journal."""
+    words = ["loopwright", command, run_id, *options]
+    if url != DEFAULT:
+        words += ["--journal", shown_url(url)]
+    return shlex.join(words)

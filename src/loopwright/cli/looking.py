@@ -1,0 +1,52 @@
+"""Which loop and which iteration of a recorded run is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..errors import ConfigurationError, nearest
+from ..journal import Entry, RunInfo, surviving
+from ..records import Iteration
+from .progress import depth_of
+
+__all__ = ["iteration_of", "loop_of", "rounds_of"]
+
+
+def rounds_of(entries: Sequence[Entry]) -> dict[str, list[Iteration]]:
+    """Return the iterations of each loop by its path, loops in the order of their first one."""
+    rounds: dict[str, list[Iteration]] = {}
+    for entry in surviving(entries):
+        if entry.kind == "iteration":
+            rounds.setdefault(entry.path, []).append(entry.value)
+    return rounds
+
+
+def loop_of(info: RunInfo, rounds: Mapping[str, Sequence[Iteration]], wanted: str) -> str:
+    """Return the path of the loop that `wanted` names by path or name; the outermost by default.
+
+    Of several loops of that name the latest is meant.
+
+    Raises:
+        ConfigurationError: naming the nearest loop.
+    """
+    if not rounds:
+        raise ConfigurationError(f"{info.run_id}: no iteration is recorded in it")
+    if not wanted:
+        return min(rounds, key=depth_of)
+    found = [path for path in rounds if wanted == path or wanted == path.rsplit("/", 1)[-1]]
+    if not found:
+        names = {path.rsplit("/", 1)[-1] for path in rounds}
+        hint = nearest(wanted, {*names, *rounds}) or f"; there are {', '.join(sorted(names))}"
+        raise ConfigurationError(f"--loop: there is no loop {wanted!r} in {info.run_id}{hint}")
+    return found[-1]
+
+
+def iteration_of(path: str, items: Sequence[Iteration], number: int) -> Iteration:
+    """Return an iteration of a loop by its number, from 1.
+
+    Raises:
+        ConfigurationError: saying how many there are.
+    """
+    if not 1 <= number <= len(items):
+        raise ConfigurationError(f"{path} has iterations 1 to {len(items)}, not {number}")
+    return items[number - 1]

@@ -1,0 +1,83 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "AcceptChanges", "Agents", "InDoubt", "InDoubtOption", "InputFile", "InputText", "JournalUrl",
+    "Json", "MaxUsd", "Model", "ModelUrl", "Replies", "RunId", "RunName", "Sets", "Transcript",
+    "Verbose",
+]  # fmt: skip
+
+
+class InDoubt(StrEnum):
+    """What becomes of a step that is not idempotent and was in flight at a crash."""
+
+    SUSPEND = "suspend"
+    RERUN = "rerun"
+
+
+JournalUrl = Annotated[
+    str,
+    typer.Option(
+        "--journal", metavar="URL", envvar="LOOPWRIGHT_JOURNAL", help="Where runs are kept.",
+    ),
+]  # fmt: skip
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object to stdout, all else to stderr.")
+]
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="Id of a run, its unique beginning, or: last.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="A line for each effect too.")]
+AcceptChanges = Annotated[
+    bool,
+    typer.Option("--accept-changes", help="Go on although code or document changed since."),
+]
+InDoubtOption = Annotated[
+    InDoubt,
+    typer.Option(
+        "--in-doubt", help="A step in flight at a crash that may have acted: ask, or rerun."
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A variable of the document; repeatable."),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", metavar="PROVIDER:MODEL", help="Instead of the document's.")
+]
+ModelUrl = Annotated[
+    str | None, typer.Option("--model-url", metavar="URL", help="Where the model answers.")
+]
+Replies = Annotated[
+    str | None,
+    typer.Option("--replies", metavar="FILE", help="Answer every model call from a file."),
+]
+Transcript = Annotated[
+    str | None,
+    typer.Option("--transcript", metavar="FILE", help="Append a JSON line per model call."),
+]
+MaxUsd = Annotated[
+    float | None, typer.Option("--max-usd", metavar="USD", help="What the run may spend at most.")
+]
+Agents = Annotated[
+    list[str] | None,
+    typer.Option("--agent", metavar="TYPE=MODULE:FUNCTION", help="Runs steps of an outside type."),
+]
+InputText = Annotated[
+    str | None,
+    typer.Option(
+        "--input", "-i", metavar="TEXT", help="The input; strict JSON {…} or […] is read."
+    ),
+]
+InputFile = Annotated[
+    str | None, typer.Option("--input-file", metavar="F", help="A file with the input; - is stdin.")
+]
+RunId = Annotated[
+    str, typer.Option("--run-id", metavar="ID", help="The id of the run; one on record goes on.")
+]

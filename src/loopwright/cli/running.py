@@ -1,0 +1,116 @@
+"""`run` and `resume`: drive a run and watch it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..records import Result
+from ..run import new_run_id
+from .driving import Job, drive
+from .inputs import read_input
+from .journals import DEFAULT, reading
+from .options import (
+    AcceptChanges,
+    Agents,
+    InDoubt,
+    InDoubtOption,
+    InputFile,
+    InputText,
+    JournalUrl,
+    Json,
+    MaxUsd,
+    Model,
+    ModelUrl,
+    Replies,
+    RunId,
+    RunName,
+    Sets,
+    Transcript,
+    Verbose,
+)
+from .output import Output
+from .recorded import ended, on_record, recorded, result_json
+from .sources import Given, load_again, load_source
+from .telling import tell_result
+
+__all__ = ["resume", "run"]
+
+
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A document, or package.module:attribute.")
+    ],
+    text: InputText = None,
+    input_file: InputFile = None,
+    sets: Sets = None,
+    journal: JournalUrl = DEFAULT,
+    run_id: RunId = "",
+    model: Model = None,
+    model_url: ModelUrl = None,
+    max_usd: MaxUsd = None,
+    agents: Agents = None,
+    replies: Replies = None,
+    transcript: Transcript = None,
+    accept_changes: AcceptChanges = False,
+    in_doubt: InDoubtOption = InDoubt.SUSPEND,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Run a document to its end, or a step of a Python module: package.module:attribute.
+
+    Its input is --input, --input-file or what is piped to stdin, else the document's own. Exit
+    codes: 0 satisfied, 3 exhausted (a limit ended it), 1 failed, 4 suspended (it waits for a person
+    or a quota), 130 cancelled or interrupted, 2 a wrong command line or document.
+    """
+    with Output(as_json=as_json) as output:
+        given = Given.of(
+            sets, agents, model=model, model_url=model_url, replies=replies,
+            transcript=transcript, max_usd=max_usd,
+        )  # fmt: skip
+        source = load_source(file, given)
+        value = read_input(text, input_file, output)
+        job = Job(source, value, run_id or new_run_id(), journal, accept_changes, in_doubt, verbose)
+        return drive(job, output)
+
+
+def resume(
+    name: RunName,
+    journal: JournalUrl = DEFAULT,
+    sets: Sets = None,
+    model: Model = None,
+    model_url: ModelUrl = None,
+    max_usd: MaxUsd = None,
+    agents: Agents = None,
+    replies: Replies = None,
+    transcript: Transcript = None,
+    accept_changes: AcceptChanges = False,
+    in_doubt: InDoubtOption = InDoubt.SUSPEND,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Go on with a run that was interrupted or suspended; tell again how a finished one ended.
+
+    What the run was started with is on record; an option given here is used instead.
+    """
+    with Output(as_json=as_json) as output:
+        given = Given.of(
+            sets, agents, model=model, model_url=model_url, replies=replies,
+            transcript=transcript, max_usd=max_usd,
+        )  # fmt: skip
+        info, entries = reading(journal, lambda store: on_record(store, name))
+        if ended(entries):
+            return _told(recorded(info, entries), journal, output)
+        source = load_again(info, given)
+        job = Job(source, None, info.run_id, journal, accept_changes, in_doubt, verbose)
+        return drive(job, output)
+
+
+def _told(result: Result, url: str, output: Output) -> int:
+    """Tell how a run had ended: a finished one is never run again, nor its document needed."""
+    if output.as_json:
+        output.give(result_json(result))
+    else:
+        tell_result(result, output, url)
+    return result.status.exit_code

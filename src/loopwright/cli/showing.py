@@ -1,0 +1,207 @@
+"""`show`: what a run did and why it ended; one iteration of it, two compared, its timeline."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated
+
+import typer
+
+from ..codec import Json as JsonValue
+from ..codec import text_of
+from ..errors import ConfigurationError
+from ..journal import Entry, RunInfo, surviving
+from ..records import Iteration
+from ..replay import Replay
+from . import texts
+from .journals import DEFAULT, again, reading, shown_url
+from .listing import STYLES
+from .looking import iteration_of, loop_of, rounds_of
+from .options import JournalUrl, Json, RunName
+from .output import Output, Part
+from .progress import Ending, Progress, Row
+from .recorded import ended, on_record, recorded, recorded_json
+from .rows import Columns, ending_line, ending_text, row_line
+from .telling import tell_output
+
+__all__ = ["show"]
+
+
+def show(
+    name: RunName,
+    journal: JournalUrl = DEFAULT,
+    iteration: Annotated[
+        int | None, typer.Option("--iteration", metavar="N", help="All of one iteration.")
+    ] = None,
+    diff: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            "--diff", metavar="I J", help="How the output changed between two iterations."
+        ),
+    ] = None,
+    loop: Annotated[
+        str, typer.Option("--loop", metavar="NAME", help="Of this loop; the outermost by default.")
+    ] = "",
+    timeline: Annotated[bool, typer.Option("--timeline", help="Every effect, in order.")] = False,
+    only_output: Annotated[
+        bool, typer.Option("--output", help="The output alone, whole and as it is.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Show what a run is, why it ended, its scores and its iterations."""
+    asked = [iteration is not None, diff is not None, timeline, only_output]
+    if sum(asked) > 1:
+        raise ConfigurationError("give one of --iteration, --diff, --timeline and --output")
+    info, entries = reading(journal, lambda store: on_record(store, name))
+    with Output(as_json=as_json) as output:
+        if iteration is not None:
+            _iteration(info, entries, loop, iteration, output)
+        elif diff is not None:
+            _diff(info, entries, loop, diff, output)
+        elif timeline:
+            _timeline(info, entries, output)
+        elif as_json:
+            output.give(recorded_json(info, entries))
+        elif only_output:
+            output.put(text_of(recorded(info, entries).output))
+        else:
+            _overview(info, entries, loop, journal, output)
+    return 0
+
+
+def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: Output) -> None:
+    rounds = rounds_of(entries)
+    path = loop_of(info, rounds, loop) if rounds or loop else ""
+    result = recorded(info, entries)
+    status = "" if ended(entries) or info.status == result.status.value else info.status
+    output.say(
+        (texts.one_line(info.name), "bold"),
+        f"  run {info.run_id}, began {texts.when(info.created)}",
+    )
+    origin = info.source.get("file") or info.source.get("python")
+    if origin:
+        output.say((f"from {origin}", "dim"))
+    output.say((ending_text(result, status), STYLES.get(info.status, "")), wrap=True)
+    given = texts.one_line(text_of(info.input))
+    if given:
+        output.say(("input: ", "dim"), texts.fit(given, output.width - 7, output.signs))
+    if path:
+        _scores(path, rounds[path], output)
+        _rows(entries, path if loop else "", output)
+    tell_output(result.output, output)
+    output.say((f"kept in {shown_url(url)}", "dim"))
+    if path:
+        last = str(len(rounds[path]))
+        options = ["--loop", loop] if loop else []
+        command = again("show", info.run_id, url, *options, "--iteration", last)
+        output.say(("look closer: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
+    if info.status in ("interrupted", "suspended"):
+        output.say(("go on: ", "dim"), again("resume", info.run_id, url))
+
+
+def _scores(path: str, items: list[Iteration], output: Output) -> None:
+    scores = [item.score for item in items if item.eligible and item.score is not None]
+    if len(scores) > 1:
+        name = path.rsplit("/", 1)[-1]
+        line = texts.sparkline(scores, output.width - texts.width(name) - 24, output.signs)
+        ends = f"{texts.score(scores[0])} {output.signs.to} {texts.score(scores[-1])}"
+        output.say((f"{name} scores ", "dim"), (line, "cyan"), f" {ends}")
+
+
+def _rows(entries: list[Entry], only: str, output: Output) -> None:
+    columns = Columns.within(output.width - 1)
+    for item in Progress().recall(entries):
+        if only and item.path != only:
+            continue
+        if isinstance(item, Row):
+            output.say(*row_line(item, columns, output.signs))
+        elif isinstance(item, Ending) and not only:
+            output.say((ending_line(item), "dim"))
+
+
+def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, output: Output) -> None:
+    rounds = rounds_of(entries)
+    path = loop_of(info, rounds, loop)
+    item = iteration_of(path, rounds[path], number)
+    inside = [e for e in surviving(entries) if e.path.startswith(f"{path}/{number}/")]
+    if output.as_json:
+        output.give({"run_id": info.run_id, "loop": path, **item.to_json()})
+        return
+    output.say(*row_line(Row(path, item), Columns.within(output.width - 1), output.signs))
+    _part("input", text_of(item.input), output)
+    _part("output", text_of(item.output), output)
+    _part("error" if item.error else "feedback", item.feedback, output)
+    for criterion in item.evaluation.criteria if item.evaluation else ():
+        sign = output.signs.passed if criterion.passed else output.signs.not_yet
+        output.say(f"  {sign} {texts.one_line(f'{criterion.name}: {criterion.gap}').rstrip(': ')}")
+    for improvement in item.evaluation.improvements if item.evaluation else ():
+        output.say(f"  to do: {texts.one_line(improvement)}")
+    _effects(inside, output)
+
+
+def _part(title: str, text: str, output: Output) -> None:
+    if text:
+        output.say((f"{title}:", "bold"))
+        output.say(texts.clean(text) if output.terminal else text)
+
+
+def _diff(
+    info: RunInfo, entries: list[Entry], loop: str, numbers: tuple[int, int], output: Output
+) -> None:
+    rounds = rounds_of(entries)
+    path = loop_of(info, rounds, loop)
+    one, two = (iteration_of(path, rounds[path], number) for number in numbers)
+    names = [f"iteration {i.number} ({texts.score(i.score) or 'no score'})" for i in (one, two)]
+    before, after = (text_of(item.output).splitlines() for item in (one, two))
+    lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
+    if output.as_json:
+        text = "\n".join(lines)
+        output.give({"run_id": info.run_id, "loop": path, "iterations": [*numbers], "diff": text})
+        return
+    if not lines:
+        output.say(f"the outputs of iterations {numbers[0]} and {numbers[1]} are the same")
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    for line in lines:
+        shown = texts.clean(line) if output.terminal else line
+        output.say((shown, styles.get(line[:1], "")))
+
+
+def _timeline(info: RunInfo, entries: list[Entry], output: Output) -> None:
+    if output.as_json:
+        kept = [entry.to_json() for entry in surviving(entries)]
+        output.give({"run_id": info.run_id, "timeline": kept})
+        return
+    _effects(surviving(entries), output)
+
+
+def _effects(entries: list[Entry], output: Output) -> None:
+    """Write a line per effect: when it began, how long it took, what it cost, where it is."""
+    doubts = Replay(entries).doubts
+    for entry in entries:
+        doubt = entry.kind == "started" and doubts.get(entry.path) is entry
+        if entry.kind not in ("finished", "cut") and not doubt:
+            continue
+        told, style = _outcome(entry)
+        line: list[Part] = [
+            (f"{entry.at:9.2f} s ", "dim"),
+            f"{texts.duration(entry.seconds) if not doubt else 'no end':>9} ",
+            (f"{texts.cost(entry.usage or entry.reserved):>9}  ", "dim"),
+            (path := texts.one_line(entry.path)),
+        ]
+        room = output.width - 35 - texts.width(path)
+        if told and room > 10:
+            line += ["  ", (texts.fit(texts.one_line(told), room, output.signs), style)]
+        output.say(*line)
+
+
+def _outcome(entry: Entry) -> tuple[str, str]:
+    if entry.error is not None:
+        return f"failed: {entry.error.message}", "red"
+    if entry.kind == "cut":
+        return "cut short", "yellow"
+    if entry.kind == "started":
+        return "in flight when its process ended, or now", "yellow"
+    value: JsonValue = entry.value
+    if isinstance(value, dict) and {"score", "passed"} <= value.keys():  # an evaluation
+        return f"{texts.score(value['score'])} {value.get('feedback', '')}", "dim"
+    return text_of(value), "dim"

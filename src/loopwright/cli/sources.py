@@ -1,0 +1,203 @@
+"""What `run FILE` names: a document, or a step of a Python module as `package.module:attribute`.
+
+Both load to the same facts, and both say how to load them again, which is kept with the run so that
+`resume RUN` needs no file name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..codec import Json, text_of
+from ..conditions import Budget
+from ..errors import ConfigurationError, Problem, nearest
+from ..journal import RunInfo
+from ..step import as_step
+from .inputs import variables
+
+__all__ = ["Given", "PythonStep", "Source", "load_again", "load_source"]
+
+_PYTHON = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
+
+
+class Source(Protocol):
+    """What was loaded; `loopwright.documents.Loaded` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def step(self) -> Any: ...
+    @property
+    def default_input(self) -> Json: ...
+    @property
+    def resources(self) -> Mapping[str, Any]: ...
+    @property
+    def budget(self) -> Budget | None: ...
+    @property
+    def source(self) -> dict[str, Json]: ...
+    @property
+    def notes(self) -> tuple[Problem, ...]: ...
+    def plan(self) -> dict[str, Json]: ...
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the command line says about a document: see `loopwright.documents.Settings`."""
+
+    sets: Mapping[str, str] = field(default_factory=dict)
+    model: str | None = None
+    model_url: str | None = None
+    replies: str | None = None
+    transcript: str | None = None
+    max_usd: float | None = None
+    agents: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, sets: Sequence[str] | None = None, agents: Sequence[str] | None = None, **given: Any
+    ) -> Given:
+        """Return what options say, with `NAME=VALUE` texts taken apart."""
+        return cls(variables(sets or ()), agents=variables(agents or (), "--agent"), **given)
+
+    def named(self) -> list[str]:
+        """Return the options that only a document knows and that were given."""
+        told = {
+            "--set": self.sets, "--model": self.model, "--model-url": self.model_url,
+            "--replies": self.replies, "--transcript": self.transcript, "--agent": self.agents,
+        }  # fmt: skip
+        return [option for option, value in told.items() if value]
+
+
+@dataclass(frozen=True)
+class PythonStep:
+    """A step of a Python module."""
+
+    name: str
+    step: Any
+    source: dict[str, Json]
+    budget: Budget | None = None
+    default_input: Json = None
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[Problem, ...] = ()
+
+    def plan(self) -> dict[str, Json]:
+        """Return what is known of it before it runs: Python says no more."""
+        limit = getattr(self.step, "limit", None)
+        bounds = [f"{self.name}: at most {limit} iterations"] if isinstance(limit, int) else []
+        return {"name": self.name, "steps": [repr_of(self.step)], "bounds": bounds}
+
+
+def repr_of(step: Any) -> str:
+    """Return a step's name and kind."""
+    return f"{step.name} ({type(step).__name__})"
+
+
+def load_source(what: str, given: Given, *, execute: bool = True, root: str = "") -> Source:
+    """Load a document by its file, or a step of Python as `package.module:attribute`.
+
+    `execute` false looks a document's functions up without running their modules; `root` is the
+    folder that Python modules are looked for in first, the current one by default.
+
+    Raises:
+        DocumentError, ConfigurationError: if it cannot be loaded.
+    """
+    named = _PYTHON.fullmatch(what)
+    if named and not Path(what).exists():
+        return _python(named[1], named[2], given, root or str(Path.cwd()))
+    if not Path(what).is_file():
+        raise ConfigurationError(_missing(what))
+    if what.endswith(".py"):
+        raise ConfigurationError(
+            f"{what} is Python, not a document; name the step in it: {Path(what).stem}:NAME"
+        )
+    from ..documents import Settings, load
+
+    settings = Settings(
+        sets=given.sets, model=given.model, model_url=given.model_url, replies=given.replies,
+        transcript=given.transcript, max_usd=given.max_usd, agents=given.agents,
+        environ=os.environ, root=Path(root) if root else None, execute=execute,
+    )  # fmt: skip
+    return load(what, settings)
+
+
+def load_again(info: RunInfo, given: Given) -> Source:
+    """Load what a recorded run was started from; what is given now overrides what was given then.
+
+    Raises:
+        ConfigurationError: if the run was started from a program of its own.
+        DocumentError: if the document is gone or wrong by now.
+    """
+    then = info.source
+    root = text_of(then.get("root"))
+    if "python" in then:
+        cap = given.max_usd or then.get("max_usd")
+        return load_source(then["python"], replace(given, max_usd=cap), root=root)
+    if "file" not in then:
+        raise ConfigurationError(
+            f"{info.run_id}: it was started by a Python program, which alone can load it again; "
+            f"there: resume(step, {info.run_id!r}, journal=…)"
+        )
+    merged = Given(
+        sets={**then.get("sets", {}), **given.sets},
+        model=given.model or then.get("model"),
+        model_url=given.model_url or then.get("model_url"),
+        replies=given.replies or then.get("replies"),
+        transcript=given.transcript,
+        max_usd=given.max_usd or then.get("max_usd"),
+        agents={**then.get("agents", {}), **given.agents},
+    )
+    return load_source(then["file"], merged, root=root)
+
+
+def _python(module: str, attribute: str, given: Given, root: str) -> PythonStep:
+    name = f"{module}:{attribute}"
+    if options := given.named():
+        raise ConfigurationError(f"{options[0]} is for documents; {name} is a step of Python")
+    made = as_step(_attribute(_imported(module, root), name, attribute))
+    source: dict[str, Json] = {"python": name, "root": root}
+    if given.max_usd is not None:
+        source["max_usd"] = given.max_usd
+    budget = Budget(usd=given.max_usd) if given.max_usd is not None else None
+    return PythonStep(made.name, made, source, budget)
+
+
+def _imported(module: str, root: str) -> Any:
+    if root not in sys.path:
+        sys.path.insert(0, root)  # a console script's path lacks the folder it is called in
+    try:
+        return importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # the module is the user's: anything can come
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ConfigurationError(f"{module} cannot be imported: {why}") from error
+
+
+def _attribute(module: Any, name: str, attribute: str) -> Any:
+    found = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            public = [word for word in dir(found) if not word.startswith("_")]
+            raise ConfigurationError(f"{name}: there is no {part!r}{nearest(part, public)}")
+        found = getattr(found, part)
+    if isinstance(found, type) or not (callable(found) or hasattr(found, "fingerprint")):
+        kind = "a class" if isinstance(found, type) else f"a {type(found).__name__}"
+        raise ConfigurationError(
+            f"{name}: {kind} is no step; name a Loop, a Workflow or a function"
+        )
+    return found
+
+
+def _missing(what: str) -> str:
+    path = Path(what)
+    if path.is_dir():
+        return f"{what} is a folder; name a document in it"
+    folder = path.parent
+    beside = [str(folder / entry.name) for entry in folder.iterdir()] if folder.is_dir() else []
+    hint = nearest(str(path), beside)
+    return f"there is no file {what!r}{hint or '; name a document, or package.module:attribute'}"

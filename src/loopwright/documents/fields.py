@@ -1,0 +1,45 @@
+"""What the fields of documents are made of: names, durations, and models that refuse what they do not know."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+__all__ = ["Identifier", "Model", "Names", "Pause", "Seconds"]
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(value: Any) -> Any:
+    """Return seconds of a number, or of text such as `500ms`, `30s`, `5m`, `1h30m`."""
+    if isinstance(value, str):
+        text = value.strip().lower()
+        parts = _DURATION.findall(text)
+        if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
+            raise PydanticCustomError(
+                "duration", "{value} is not a duration; write seconds, or text like 30s or 5m",
+                {"value": repr(value)},
+            )  # fmt: skip
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return value
+
+
+def one_or_more(value: Any) -> Any:
+    """Return a single name as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Seconds = Annotated[float, BeforeValidator(duration), Field(gt=0, allow_inf_nan=False)]
+Pause = Annotated[float, BeforeValidator(duration), Field(ge=0, allow_inf_nan=False)]
+Names = Annotated[list[str], BeforeValidator(one_or_more)]
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_. -]{0,63}$")]
+
+
+class Model(BaseModel):
+    """The base of all: unknown keys are refused, and nothing is converted in silence."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)

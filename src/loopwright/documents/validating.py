@@ -1,0 +1,150 @@
+"""Values against models: every problem at its place, with the nearest valid name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from ..errors import DocumentError, Problem, nearest
+from .source import Source
+
+__all__ = ["Hint", "validated"]
+
+Hint = Callable[[tuple[str | int, ...]], str]
+
+def _no_hint(_: tuple[str | int, ...]) -> str:
+    return ""
+
+
+def validated(
+    model: type[BaseModel],
+    value: Any,
+    source: Source,
+    at: tuple[str | int, ...] = (),
+    hint: Hint = _no_hint,
+) -> Any:
+    """Return `value` as a model; text fields take the text as it was written.
+
+    `hint` says of the path of an unknown key what to write instead, "" if it does not know.
+
+    Raises:
+        DocumentError: with every problem, each with its place and the nearest valid name.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        repaired = _as_written(error, value, source, at)
+        if repaired is None:
+            raise DocumentError(_problems(error, model, value, source, at, hint)) from None
+    try:
+        return model.model_validate(repaired)
+    except ValidationError as error:
+        raise DocumentError(_problems(error, model, repaired, source, at, hint)) from None
+
+
+def _as_written(
+    error: ValidationError, value: Any, source: Source, at: tuple[str | int, ...]
+) -> Any | None:
+    """Return a copy in which scalars that should be text are the text that was written; None if there are none."""
+    changed = False
+    repaired = copy.deepcopy(value)
+    for item in error.errors(include_url=False):
+        place = _place(item["loc"], value)
+        text = source.text((*at, *place)) if item["type"] == "string_type" else None
+        if text is None or not place or isinstance(item["input"], (dict, list)) or item["input"] is None:
+            continue
+        parent = repaired
+        for part in place[:-1]:
+            parent = parent[part]
+        parent[place[-1]] = text
+        changed = True
+    return repaired if changed else None
+
+
+def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
+    """Return the part of a location that is in the value: pydantic adds the names of union members."""
+    place: list[str | int] = []
+    for part in loc:
+        if isinstance(value, Mapping) and part in value:
+            place.append(part)
+            value = value[part]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            place.append(part)
+            value = value[part]
+    return tuple(place)
+
+
+def _problems(
+    error: ValidationError,
+    model: type[BaseModel],
+    value: Any,
+    source: Source,
+    at: tuple[str | int, ...],
+    hint: Hint,
+) -> list[Problem]:
+    found: dict[tuple[Any, ...], Problem] = {}
+    for item in error.errors(include_url=False):
+        place = _place(item["loc"], value)
+        unknown = item["type"] == "extra_forbidden"
+        message = _message(dict(item), place, model, hint)
+        path = (*at, *place)
+        found.setdefault((path, message), source.problem(path, message, key=unknown))
+    return list(found.values())
+
+
+def _message(
+    item: dict[str, Any], place: tuple[str | int, ...], model: type[BaseModel], hint: Hint
+) -> str:
+    kind = item["type"]
+    if kind == "extra_forbidden" and (said := hint(place)):
+        return f"unknown key {str(place[-1])!r}; {said}"
+    if kind == "extra_forbidden":
+        names = _names_at(model, place[:-1])
+        return f"unknown key {str(place[-1])!r}{nearest(str(place[-1]), names) or _listed(names)}"
+    if kind == "missing":
+        return f"needs {str(item['loc'][-1])!r}"
+    if kind in ("literal_error", "enum"):
+        wanted = item["ctx"]["expected"]
+        words = wanted.replace("'", "").replace(" or ", ", ").split(", ")
+        return f"{item['input']!r} is not {wanted}{nearest(str(item['input']), words)}"
+    if kind == "string_pattern_mismatch":
+        return f"{item['input']!r} is not a name; use letters, digits, _, - and spaces, a letter first"
+    message: str = item["msg"][0].lower() + item["msg"][1:]
+    shown = repr(item["input"])
+    if kind in ("action", "misplaced", "check", "evaluate", "adapt", "duration") or len(shown) > 60:
+        return message
+    return f"{message}, not {shown}"
+
+
+def _listed(names: list[str]) -> str:
+    return f"; known here: {', '.join(names[:12])}" if names else ""
+
+
+def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
+    """Return the keys that the model at a place takes."""
+    kinds: list[type[BaseModel]] = [model]
+    for part in place:
+        if isinstance(part, int):
+            continue
+        kinds = [
+            inner
+            for kind in kinds
+            for name, field in kind.model_fields.items()
+            if part in (name, field.alias)
+            for inner in _models_in(field.annotation)
+        ]
+    return list(
+        dict.fromkeys(f.alias or n for kind in kinds for n, f in kind.model_fields.items())
+    )
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, UnionType, list, dict, Annotated):
+        return [m for inner in get_args(annotation) for m in _models_in(inner)]
+    return []

@@ -1,0 +1,247 @@
+"""`workflow/v2.0` documents as native ones.
+
+What comes out runs as the document says, and can be printed: the same calls in the same order with
+the same result. Where that dialect's own documents disagree, `dialects.md` section 7.1 decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DocumentError, Problem, nearest
+from .native import Document
+from .places import translated
+from .source import Path, Source
+from .validating import validated
+from .workflow_v2_fields import Execution, LoopV2, StepV2, WorkflowV2, hint
+from .workflow_v2_loops import WORKERS, asking
+from .workflow_v2_names import Names
+from .workflow_v2_order import Circle, Element, in_order, written_order
+from .workflow_v2_steps import CALL_TIMEOUT, Translator
+
+if TYPE_CHECKING:
+    from .loading import Project
+
+__all__ = ["SCHEMA", "is_fragment", "translate"]
+
+SCHEMA = "workflow/v2.0"
+
+
+def is_fragment(value: Mapping[str, Any]) -> bool:
+    """Tell if a document that says no dialect looks like a part of this one."""
+    items = [item for key in ("steps", "loops") for item in value.get(key) or ()]
+    own = {"run", "template", "until", "workflow", "consensus", "loop"}
+    return "schema" not in value and any(isinstance(i, Mapping) and own & i.keys() for i in items)
+
+
+def translate(source: Source, project: Project) -> tuple[Source, Document]:
+    """Return a `workflow/v2.0` document as a native one, and its source as asked by native paths.
+
+    Raises:
+        DocumentError: with every problem found.
+    """
+    lenient = project.settings.lenient
+    value = source.value
+    if lenient:
+        value = {"$schema": SCHEMA, "name": "fragment", **value}
+    if value.get("$schema") != SCHEMA:
+        message = f"{value.get('$schema')!r} is not known; this reads {SCHEMA}"
+        raise DocumentError([source.problem(("$schema",), message)])
+    spec: WorkflowV2 = validated(WorkflowV2, value, source, hint=hint)
+    return _Translation(spec, source, lenient, project.execute, project.notes).run()
+
+
+@dataclass
+class _Translation:
+    """One document on its way: what was found wrong, and what is only noted."""
+
+    spec: WorkflowV2
+    source: Source
+    lenient: bool
+    runs: bool
+    notes: list[Problem]
+    problems: list[Problem] = field(default_factory=list)
+
+    def report(self, path: Path, message: str) -> None:
+        self.problems.append(self.source.problem(path, message))
+
+    def note(self, path: Path, message: str) -> None:
+        self.notes.append(self.source.problem(path, message))
+
+    def run(self) -> tuple[Source, Document]:
+        spec = self.spec
+        if not spec.steps and not spec.loops:
+            self.report((), "needs 'steps' or 'loops' with at least one item")
+        names = self._names()
+        self._tools(spec.execution, ("execution",))
+        translator = Translator(self.source, names, spec.execution, self.report, self.note)
+        elements = [self._element(translator, at) for at in written_order(self.source)]
+        order = self._ordered([e for e in elements if e is not None])
+        self._settle(order)
+        native, places = self._document(order)
+        if self.problems:
+            raise DocumentError(self.problems)
+        whole = translated(self.source, places)
+        document: Document = validated(Document, native, whole)
+        return whole, document
+
+    # Names.
+
+    def _items(self) -> Iterator[tuple[Path, StepV2 | LoopV2]]:
+        for key, index in written_order(self.source):
+            items: Sequence[StepV2 | LoopV2] = getattr(self.spec, str(key)) or []
+            yield (key, index), items[int(index)]
+
+    def _names(self) -> Names:
+        """Return what placeholders may name; a name that is taken twice is a problem."""
+        seen: dict[str, Path] = {}
+        steps, loops, accumulated = set(), {}, {}
+        for at, item in self._items():
+            if item.name is None:
+                self.report(at, "needs 'name'")
+                continue
+            self._unique(item.name, (*at, "name"), seen)
+            loop = item.loop if isinstance(item, StepV2) else item
+            if loop is None:
+                steps.add(item.name)
+                continue
+            loops[item.name] = loop.mode
+            accumulated[f"{item.name}_accumulator"] = item.name
+            if loop.accumulate is not None:
+                inside = (*at, "loop") if isinstance(item, StepV2) else at
+                if loop.accumulate not in accumulated:
+                    self._unique(loop.accumulate, (*inside, "accumulate"), seen)
+                accumulated[loop.accumulate] = item.name
+        for name in [name for name in accumulated if name in steps or name in loops]:
+            del accumulated[name]
+        env = frozenset(self.spec.env)
+        return Names(self.spec.name, frozenset(steps), loops, accumulated, env, self.lenient)
+
+    def _unique(self, name: str, at: Path, seen: dict[str, Path]) -> None:
+        if name == "input":
+            self.report(at, "'input' is the input of the workflow; choose another name")
+        elif name in seen:
+            line = self.source.position(seen[name])[0]
+            self.report(at, f"{name!r} is already the name of a step or loop, on line {line}")
+        seen.setdefault(name, at)
+
+    # Steps and loops.
+
+    def _element(self, translator: Translator, at: Path) -> Element | None:
+        item = dict(self._items())[at]
+        if item.name is None:
+            return None
+        if isinstance(item, LoopV2):
+            return translator.loop(item, at)
+        self._tools(item, at)
+        return translator.step(item, at)
+
+    def _tools(self, spec: Execution | StepV2, at: Path) -> None:
+        """Refuse what needs more than models."""
+        if spec.skills:
+            self.report(
+                (*at, "skills"), "skills cannot be used: nothing is there yet to run their code"
+            )
+        if spec.servers:
+            names = ", ".join(spec.servers)
+            what = f"tool servers are not connected yet: {names}; remove servers to run without"
+            (self.report if self.runs else self.note)((*at, "servers"), what)
+
+    def _ordered(self, elements: list[Element]) -> list[Element]:
+        try:
+            return in_order(elements)
+        except Circle as circle:
+            at = next(e.at for e in elements if e.name == circle.names[0])
+            self.report(at, str(circle))
+            return elements
+
+    def _settle(self, order: list[Element]) -> None:
+        """Give each mention of the loop that ended last its loop, and expose steps of children."""
+        loops = {element.name: element for element in order if element.loops}
+        before = ""
+        for element in order:
+            if element.uses_last and before:
+                element.needs[before] = None
+            for (loop, step), at in element.exposed.items():
+                found = loops.get(loop or before)
+                if found is None:
+                    self.report(at, f"{{{{loop.last.{step}}}}}: no loop has ended before this step")
+                    continue
+                call = found.native.get("loop", {}).get("execute", {})
+                exposed = call.setdefault("expose", [])
+                if step not in exposed:
+                    found.places["loop", "execute", "expose", len(exposed)] = at
+                    exposed.append(step)
+            before = element.name if element.loops else before
+
+    # The document.
+
+    def _document(self, order: list[Element]) -> tuple[dict[str, Any], dict[Path, Path]]:
+        spec = self.spec
+        native: dict[str, Any] = {"schema": "loopwright/1", "name": spec.name}
+        for name in ("description", "version"):
+            if getattr(spec, name):
+                native[name] = getattr(spec, name)
+        native["input"] = ""
+        if spec.env:
+            native["env"] = spec.env
+        native |= self._execution()
+        places: dict[Path, Path] = {
+            ("model",): ("execution", "provider"), ("models",): ("execution", "providers"),
+            **{(n,): ("execution", n) for n in ("temperature", "max_tokens", "at_once")},
+        }  # fmt: skip
+        native["steps"] = []
+        rank = {element.name: i for i, element in enumerate(order)}
+        for i, element in enumerate(order):
+            needs = sorted((n for n in element.needs if n in rank), key=lambda name: rank[name])
+            native["steps"].append(_arranged(element.native, needs))
+            places |= {("steps", i, *inner): at for inner, at in element.places.items()}
+        output = self._output(order)
+        if order and output != order[-1].name:
+            native["output"] = output
+        return native, places
+
+    def _execution(self) -> dict[str, Any]:
+        execution = self.spec.execution
+        native: dict[str, Any] = {}
+        if execution.providers:
+            native["models"] = [f"{t.provider}:{t.model}" for t in execution.providers]
+        elif execution.provider and execution.model:
+            native["model"] = f"{execution.provider}:{execution.model}"
+        elif execution.provider or execution.model:
+            given, missing = ("provider", "model") if execution.provider else ("model", "provider")
+            self.report(("execution", given), f"{given} is given without {missing}; name both")
+        native |= asking(execution)
+        if native:
+            native.setdefault("call_timeout", CALL_TIMEOUT)
+        if execution.parallel:
+            native["at_once"] = execution.max_workers or WORKERS
+        elif execution.max_workers is not None:
+            self.report(("execution", "max_workers"), "max_workers needs parallel: true")
+        if execution.on_error == "complete_running" and execution.parallel:
+            what = "steps that run when another one fails are cancelled, as with cancel_all"
+            self.note(("execution", "on_error"), what)
+        return native
+
+    def _output(self, order: list[Element]) -> str:
+        """Return whose output is the document's: the last listed step, or a loop that ends it."""
+        wanted = self.spec.output
+        names = [element.name for element in order]
+        if wanted is not None:
+            if wanted not in names:
+                what = f"there is no step or loop {wanted!r}{nearest(wanted, names)}"
+                self.report(("output",), what)
+            return wanted
+        steps = [element for element in order if element.at[0] == "steps"]
+        if not order or order[-1].loops or not steps:
+            return names[-1] if names else ""
+        return max(steps, key=lambda element: int(element.at[1])).name
+
+
+def _arranged(native: dict[str, Any], needs: list[str]) -> dict[str, Any]:
+    """Return a native step with its fields in the order in which people write them."""
+    first = {"name": native["name"], **({"needs": needs} if needs else {})}
+    condition = {"if": native["if"]} if "if" in native else {}
+    return {**first, **condition, **{k: v for k, v in native.items() if k not in ("name", "if")}}

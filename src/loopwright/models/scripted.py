@@ -1,0 +1,212 @@
+"""A model that answers from a script: for tests, dry runs and documentation. It is a real model.
+
+Rules:
+
+1. The first rule that matches a call answers it, by its replies in turn; the last one repeats.
+2. Each run has its own place in the script, so runs at the same time do not disturb each other.
+3. What a script says goes the way of a real reply: a text for a schema is parsed and checked, a cut
+   one is an error, and every fault of the vocabulary can be had.
+4. After a resume the script goes on where the journal is: every reply carries the number of its
+   rule (in `parts`), so that recorded attempts can be counted by rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .. import codec
+from ..codec import Json
+from ..errors import StepError
+from ..journal import Entry
+from ..records import Usage
+from .faults import ModelFault
+from .protocol import Finish, Reply, Request
+from .replies import ERRORS, Rule, Scripted, read_rules
+from .structured import parse
+
+__all__ = ["ScriptedModel"]
+
+LIBRARY = "scripted"
+_REFUSED = ("refused", "content_filter")
+_FAULT = re.compile(r"(.*/|)fault-([0-9]+)(?:-[0-9]+)?", re.DOTALL)
+
+
+class ScriptedModel:
+    """A model that answers from rules, the first that matches.
+
+    `rules` is YAML or JSON text, or a list: `{step: glob over the path, prompt: regular expression
+    over the prompt, replies: […]}`. A reply is a text, or an object: `{text:, finish: length,
+    usage: {…}}`, `{json: {…}}`, `{tool_calls: [{name:, arguments: {…}}]}`, `{error: a kind,
+    retry_after:, message:}`, each with `after:` seconds to stall first. Usage is one token for
+    four characters unless a reply states it.
+
+    Raises:
+        DocumentError: with every problem of the rules and its place.
+
+    >>> import asyncio
+    >>> from loopwright.models import Message, Request
+    >>> model = ScriptedModel([{"replies": ["first", "last"]}])
+    >>> ask = Request((Message("user", "hello"),), model="any", provider="openai")
+    >>> [asyncio.run(model.complete(ask)).text for _ in range(3)]
+    ['first', 'last', 'last']
+    """
+
+    def __init__(self, rules: str | Sequence[Any], *, file: str = "replies") -> None:
+        self.rules = read_rules(rules, file)
+        self._used: dict[str, Counter[int]] = {}
+
+    def __repr__(self) -> str:
+        return f"ScriptedModel({len(self.rules)} rules)"
+
+    async def complete(
+        self, request: Request, *, on_text: Callable[[str], None] | None = None
+    ) -> Reply:
+        """Answer one request from the script; see Model.complete."""
+        number = self._match(request.path, request.prompt)
+        scripted = self._take(number, request.run_id)
+        parts = {"library": LIBRARY, "version": 1, "rule": number}
+        if scripted.after:
+            await _stall(scripted.after, request, parts)
+        if scripted.error:
+            raise _fault(scripted, request, parts)
+        if on_text is not None and scripted.text:
+            on_text(scripted.text)
+        return _reply(scripted, request, parts)
+
+    def skip(self, calls: Iterable[tuple[str, str]], *, run_id: str = "") -> None:
+        """Go forward as if these calls, each a (path, prompt), had been made.
+
+        Raises:
+            ModelFault: for a call that no rule matches.
+        """
+        for path, prompt in calls:
+            self._take(self._match(path, prompt), run_id)
+
+    def continued(self, run_id: str, entries: Iterable[Entry]) -> None:
+        """Go to where a run's journal is: its finished attempts are counted by rule.
+
+        An attempt that was in flight when the process died is not counted, so its repetition gets
+        the reply that it would have got.
+        """
+        used: Counter[int] = Counter()
+        failed: dict[str, int] = {}
+        for entry in entries:
+            if entry.kind != "finished":
+                continue
+            number = _rule_of(entry.value)
+            fault = _FAULT.fullmatch(entry.path)
+            if fault is not None and number is not None:
+                failed[f"{fault[1]}attempt-{fault[2]}"] = number
+                continue
+            if entry.error is not None:
+                number = failed.pop(entry.path, None)
+            if number is not None:
+                used[number] += 1
+        self._used[run_id] = used
+
+    def _match(self, path: str, prompt: str) -> int:
+        for number, rule in enumerate(self.rules):
+            try:
+                if rule.matches(path, prompt):
+                    return number
+            except StepError as error:  # a search that was given up is neither match nor none
+                detail = f"{path}: rule {number + 1} of the replies: {error}"
+                raise ModelFault(detail, kind="permanent", reason="no_reply") from None
+        shown = prompt if len(prompt) <= 80 else prompt[:80] + "…"
+        raise ModelFault(
+            f"no rule of the replies matches the call {path!r} whose prompt begins {shown!r}; "
+            "add a rule for it, or a last one without step and prompt",
+            kind="permanent",
+            path=path,
+            reason="no_reply",
+        )
+
+    def _take(self, number: int, run_id: str) -> Scripted:
+        used = self._used.setdefault(run_id, Counter())
+        rule: Rule = self.rules[number]
+        reply = rule.replies[min(used[number], len(rule.replies) - 1)]
+        used[number] += 1
+        return reply
+
+
+def _rule_of(value: Json) -> int | None:
+    parts = value.get("parts") if isinstance(value, dict) else None
+    if not isinstance(parts, dict) or parts.get("library") != LIBRARY:
+        return None
+    number = parts.get("rule")
+    return number if isinstance(number, int) else None
+
+
+async def _stall(seconds: float, request: Request, parts: Json) -> None:
+    timers = request.timeouts
+    limit = min(timers.first_byte, timers.whole)
+    await asyncio.sleep(min(seconds, limit))
+    if seconds >= limit:
+        raise ModelFault(
+            f"{request.provider}/{request.model} did not begin within {limit:g} s",
+            kind="unknown_outcome",
+            path=request.path,
+            reason="first_byte_timeout",
+            parts=parts,
+        )
+
+
+def _fault(scripted: Scripted, request: Request, parts: Json) -> ModelFault:
+    kind, reason = ERRORS[scripted.error]
+    what = f"{request.provider}/{request.model}"
+    fault = ModelFault(
+        f"{what}: {scripted.message or 'scripted ' + scripted.error}",
+        kind=kind,
+        path=request.path,
+        reason=scripted.reason or reason,
+        retry_after=scripted.retry_after,
+        partial=scripted.text,
+        problem="it is not what was asked for" if kind == "malformed" else "",
+        parts=parts,
+    )
+    if fault.reason == "stream_incomplete":
+        fault.billed = "maybe"
+    if fault.billed == "yes" or fault.reason == "stream_incomplete" or scripted.usage is not None:
+        fault.usage = _usage(scripted, request)
+    return fault
+
+
+def _usage(scripted: Scripted, request: Request) -> Usage:
+    if scripted.usage is not None:
+        return scripted.usage
+    written = scripted.text + "".join(codec.encode(c.arguments) for c in scripted.tool_calls)
+    return Usage(1, -(-len(request.prompt) // 4), -(-len(written) // 4))
+
+
+def _reply(scripted: Scripted, request: Request, parts: Json) -> Reply:
+    """Return a scripted reply as a real one would be taken."""
+    usage = _usage(scripted, request)
+    what = f"{request.provider}/{request.model}"
+
+    def fault(kind: str, detail: str, problem: str = "", reason: str = "") -> ModelFault:
+        return ModelFault(
+            f"{what} {detail}", kind=kind, path=request.path, usage=usage, reason=reason,
+            partial=scripted.text, problem=problem, parts=parts,
+        )  # fmt: skip
+
+    if scripted.finish in _REFUSED:
+        raise fault("refused", "refused to answer", reason="content_filter")
+    cut = scripted.finish == "length"
+    if cut and not request.allow_truncated:
+        raise fault("truncated", "was cut off at its limit")
+    data = scripted.data
+    if request.schema is not None and not cut and scripted.text.strip():
+        data, problem = parse(scripted.text, request.schema)
+        if problem:
+            raise fault("malformed", f"did not answer in the format: {problem}", problem)
+    if not scripted.text.strip() and not scripted.tool_calls:
+        raise fault("empty_output", "wrote nothing")
+    finish: Finish = "length" if cut else "tool_calls" if scripted.tool_calls else "stop"
+    return Reply(
+        scripted.text, data, usage, finish, request.model, request.provider, scripted.tool_calls,
+        parts,
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""What a round teaches the next: patterns over what its agents wrote, and the entry that is kept of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..codec import Json
+from ..context import Context
+from ..patterns import Pattern, PatternTimeout, compile_pattern
+from ..step import digest_of
+from ..templates import Template, TemplateError, compile_template
+from .scoring import agents_in, reply_text
+
+__all__ = ["CATEGORIES", "Lessons", "extract"]
+
+CATEGORIES = ("insights", "improvements", "mistakes")
+DEFAULT_METADATA = {
+    "loop_number": "{{ loop_number }}",
+    "score": "{{ score }}",
+    "timestamp": "{{ timestamp }}",
+    "insights": "{{ insights }}",
+    "improvements": "{{ improvements }}",
+    "mistakes": "{{ mistakes }}",
+}
+_LEAST, _MOST = 10, 200  # characters of one lesson
+_SHORT = 20  # a reply shorter than this teaches nothing
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What is kept of each round.
+
+    `patterns` are regular expressions by category (insights, improvements, mistakes) whose first group is the
+    lesson, `metadata` the templates of an entry, `longest` the characters of a category, `most` how many entries
+    are shown, `persist` the id under which they outlive the run.
+    """
+
+    patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=lambda: DEFAULT_METADATA)
+    longest: int = 300
+    most: int = 20
+    persist: str = ""
+
+    def compiled(self) -> tuple[dict[str, list[Pattern]], dict[str, Template]]:
+        """Return the patterns and templates, compiled.
+
+        Raises:
+            ConfigurationError: for a pattern or a template that cannot be read.
+        """
+        patterns = {
+            category: [compile_pattern(f"(?s){text}", ignore_case=True) for text in texts]
+            for category, texts in self.patterns.items()
+        }
+        templates = {k: compile_template(v, strict=False) for k, v in self.metadata.items()}
+        return patterns, templates
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what is kept."""
+        return digest_of("lessons", repr(self))
+
+
+def extract(
+    patterns: Mapping[str, list[Pattern]], outputs: Mapping[str, Json], longest: int
+) -> dict[str, str]:
+    """Return the lessons of a round by category: found in the order of the agents, each once."""
+    found = dict.fromkeys(CATEGORIES, "")
+    texts = [reply_text(output) for output in agents_in(outputs).values()]
+    texts = [text for text in texts if len(text) >= _SHORT]
+    for category, compiled in patterns.items():
+        lessons: dict[str, str] = {}
+        for text in texts:
+            for pattern in compiled:
+                for lesson in _lessons(pattern, text):
+                    lessons.setdefault(lesson.lower(), lesson)
+        joined = " | ".join(lessons.values())
+        found[category] = joined if len(joined) <= longest else joined[:longest] + "..."
+    return found
+
+
+def _lessons(pattern: Pattern, text: str) -> list[str]:
+    try:
+        groups = [match.groups[0] for match in pattern.finditer(text) if match.groups]
+    except PatternTimeout:
+        return []
+    lessons = (" ".join((group or "").split()) for group in groups)
+    return [lesson for lesson in lessons if _LEAST < len(lesson) <= _MOST]
+
+
+class Learn:
+    """The leaf that makes the entry of a round: on record, so that the next rounds see the same."""
+
+    effect = True
+    required = False
+    reserve = None
+    idempotent = True
+    wants_context = True
+    name = "lessons"
+
+    def __init__(self, lessons: Lessons) -> None:
+        self.lessons = lessons
+        self.fingerprint = lessons.fingerprint
+        self.patterns, self.templates = lessons.compiled()
+
+    async def act(self, value: Mapping[str, Any], ctx: Context) -> dict[str, Json]:
+        """Return the entry of a round: its metadata as text, and number and score as they are."""
+        outputs, score = value["outputs"], value["score"]
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ctx.run.clock.wall()))
+        agents = agents_in(outputs)
+        seen: dict[str, Json] = {
+            "loop_number": value["number"],
+            "score": "" if score is None else score,
+            "timestamp": stamp,
+            "input": value["input"][:200],
+            "reasoning_quality": agents.get("REASONING_QUALITY", 0.0),
+            "convergence_trend": agents.get("CONVERGENCE_TREND", "STABLE"),
+            **extract(self.patterns, outputs, self.lessons.longest),
+        }
+        entry: dict[str, Json] = {}
+        for name, template in self.templates.items():
+            try:
+                entry[name] = template.render(seen)
+            except TemplateError as error:
+                ctx.warn(f"past_loops_metadata.{name}: {error}")
+                entry[name] = ""
+        entry.setdefault("loop_number", value["number"])
+        entry.setdefault("score", score)
+        entry.setdefault("timestamp", stamp)
+        return {"entry": entry, "lessons": {k: seen[k] for k in CATEGORIES}}

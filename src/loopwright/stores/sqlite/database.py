@@ -1,0 +1,261 @@
+"""The database as the writer's thread sees it: one connection, one transaction at a time.
+
+Rules:
+
+1. A run's epoch holds within a transaction: nobody else commits while the side lock is held, so it
+   is compared only when another connection has committed since (`PRAGMA data_version`).
+2. A run that lost its lease, or whose rows could not be kept, writes nothing more; others go on.
+3. Rows go in by few, long statements: each step of a statement gives up the interpreter's lock,
+   and getting it back from a busy event loop can take milliseconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...errors import JournalUnavailable
+from .encoding import FILE, Content
+from .faults import journal_error
+from .files import SideLock, create_private, write_content
+from .log import WIDTH, Batch, SqliteLog
+from .owners import LEASE, Clocks, Owner, register, renew
+from .schema import connect_writer
+
+__all__ = ["Act", "Database", "OnPoint"]
+
+OnPoint = Callable[[str, int], None]
+_CHUNKS = (64, 8, 1)
+_ENTRY = "INSERT INTO entries(run,first,loop,mark,body,sum) VALUES "
+_CONTENT = "INSERT INTO contents(id,digest,size,body) VALUES "
+_EPOCHS = "SELECT id, epoch FROM runs WHERE id IN (SELECT value FROM json_each(?))"
+_WISHES = "SELECT id, epoch FROM runs WHERE status='running' AND owner=? AND cancel=1"
+
+
+class Act(Protocol):
+    """Something to do within a transaction."""
+
+    def run(self, db: sqlite3.Connection) -> None:
+        """Do it; a refusal by the journal itself is kept for the caller."""
+
+
+class Database:
+    """One connection that writes, made when first needed; only the writer's thread may use it.
+
+    `logs` are the open runs of this store by key.
+    """
+
+    def __init__(
+        self, path: Path, synchronous: str, clocks: Clocks, on_point: OnPoint | None
+    ) -> None:
+        self.logs: dict[int, SqliteLog] = {}
+        self.path = path
+        self.files = path.with_name(f"{path.name}.files")
+        self.clocks = clocks
+        self._synchronous = synchronous
+        self._on_point = on_point
+        self._points = 0
+        self._born = clocks.steady()
+        self._owner: Owner | None = None
+        self._next_content = itertools.count(1).__next__
+        self._lock: SideLock | None = None
+        self._db: sqlite3.Connection | None = None
+        self._seen = -1  # data_version at state `_state`
+        self._state = 0  # counts the times that someone else was seen to have committed
+        self._heard = 0  # the state in which wishes to cancel were last looked for
+
+    @property
+    def owner(self) -> Owner:
+        """The row of this store; there is one in every transaction."""
+        assert self._owner is not None
+        return self._owner
+
+    @property
+    def seconds(self) -> float:
+        """How long this store has been alive."""
+        return self.clocks.steady() - self._born
+
+    def new_content(self) -> int:
+        """Return a content id that no other store will use."""
+        return (self.owner.key << 32) + self._next_content()
+
+    def hold(self, log: SqliteLog) -> None:
+        """Take note of a run that was opened; an older opening of it by this store loses it."""
+        older = self.logs.get(log.key)
+        if older is not None:
+            older.lose()
+        log.verified = self._state
+        self.logs[log.key] = log
+
+    def release(self, log: SqliteLog) -> None:
+        """Forget a run that was given back."""
+        if self.logs.get(log.key) is log:
+            del self.logs[log.key]
+
+    def _connect(self) -> tuple[sqlite3.Connection, SideLock]:
+        if self._lock is None:
+            beside = self.path.with_name(f"{self.path.name}-lock")
+            create_private(beside)
+            self._lock = SideLock(beside)
+        if self._db is None:
+            with self._lock:
+                self._db = connect_writer(self.path, self._synchronous)
+        return self._db, self._lock
+
+    def commit(self, batches: Sequence[Batch], acts: Sequence[Act]) -> None:
+        """Write batches, then do acts, in one durable transaction.
+
+        Raises:
+            sqlite3.Error, OSError, JournalError: if nothing of it was kept.
+        """
+        for batch in batches:
+            if batch.contents:
+                self._write_files(batch)
+        db, lock = self._connect()
+        known = self._owner
+        with lock:
+            self._point("before")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                self._owner = known or register(db, self.clocks.wall())
+                self._fence(db, batches)
+                self._insert(db, batches)
+                for act in acts:
+                    act.run(db)
+                self._point("in_txn")
+                db.execute("COMMIT")
+            except BaseException:
+                self._owner = known
+                _roll_back(db)
+                raise
+            self._point("after")
+
+    def _point(self, position: str) -> None:
+        if self._on_point is not None:
+            self._points += position == "before"
+            self._on_point(position, self._points)
+
+    def _write_files(self, batch: Batch) -> None:
+        for log, contents in batch.contents:
+            try:
+                contents[:] = self._filed(contents)
+            except OSError as error:
+                log.fail(journal_error(error, str(self.files)))
+
+    def _filed(self, contents: list[Content]) -> list[Content]:
+        kept: list[Content] = []
+        for key, digest, size, body in contents:
+            if size > FILE and body is not None:
+                write_content(self.files, digest, body.encode())
+                kept.append((key, digest, size, None))
+            else:
+                kept.append((key, digest, size, body))
+        return kept
+
+    def keep_contents(self, db: sqlite3.Connection, contents: list[Content]) -> None:
+        """Insert contents within a transaction, large ones as files. Raises JournalUnavailable."""
+        try:
+            filed = self._filed(contents)
+        except OSError as error:
+            raise journal_error(error, str(self.files)) from error
+        _insert_many(db, _CONTENT, 4, list(itertools.chain.from_iterable(filed)))
+
+    def _fence(self, db: sqlite3.Connection, batches: Iterable[Batch]) -> None:
+        """Find the runs that another owner took since they last wrote."""
+        seen = db.execute("PRAGMA data_version").fetchone()[0]
+        if seen != self._seen:
+            self._seen = seen
+            self._state += 1
+        state = self._state
+        stale = [log for batch in batches for log in batch.logs if log.verified != state]
+        if not stale:
+            return
+        keys = json.dumps([log.key for log in stale])
+        epochs = dict(db.execute(_EPOCHS, (keys,)).fetchall())
+        for log in stale:
+            log.verified = state
+            if epochs.get(log.key) != log.info.epoch:
+                log.lose()
+
+    def _insert(self, db: sqlite3.Connection, batches: Iterable[Batch]) -> None:
+        values: list[Any] = []
+        contents: list[Any] = []
+        for batch in batches:
+            values += batch.sound_values()
+            for log, rows in batch.contents:
+                if log.failure is None:
+                    contents += itertools.chain.from_iterable(rows)
+        if contents:
+            _insert_many(db, _CONTENT, 4, contents)
+        _insert_many(db, _ENTRY, WIDTH, values)
+
+    def beat(self) -> None:
+        """Renew the lease of this store's runs and hear wishes to cancel them.
+
+        A failure waits for the next beat: what rests on a lease is only how soon others may ask.
+        """
+        with suppress(sqlite3.Error, OSError, JournalUnavailable):
+            db, lock = self._connect()
+            with lock:
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    self._fence(db, ())
+                    self._hear(db)
+                    until = self.clocks.wall() + LEASE
+                    self._owner = renew(db, self.owner, until, self.seconds)
+                    db.execute("COMMIT")
+                except BaseException:
+                    _roll_back(db)
+                    raise
+
+    def _hear(self, db: sqlite3.Connection) -> None:
+        if self._heard == self._state:
+            return
+        self._heard = self._state
+        for key, epoch in db.execute(_WISHES, (self.owner.key,)).fetchall():
+            log = self.logs.get(key)
+            if log is not None and log.info.epoch == epoch:
+                log.ask_to_cancel()
+
+    def finish(self) -> None:
+        """Give back the leases, move the WAL into the database and close it."""
+        error = JournalUnavailable(f"{self.path}: the journal was closed while this run was open")
+        for log in self.logs.values():
+            if log.failure is None:
+                log.fail(error)
+        self.logs.clear()
+        if self._lock is None:
+            return
+        if self._db is not None:
+            with suppress(JournalUnavailable), self._lock:
+                self._end(self._db)
+        self._lock.close()
+        self._db = self._lock = None
+
+    def _end(self, db: sqlite3.Connection) -> None:
+        with suppress(sqlite3.Error):
+            if self._owner is not None:
+                renew(db, self._owner, 0.0, self.seconds)
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        db.close()
+
+
+def _roll_back(db: sqlite3.Connection) -> None:
+    if db.in_transaction:
+        with suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+
+
+def _insert_many(db: sqlite3.Connection, head: str, width: int, values: list[Any]) -> None:
+    row = f"({','.join('?' * width)})"
+    start, total = 0, len(values)
+    for count in _CHUNKS:
+        size = count * width
+        while total - start >= size:
+            db.execute(head + ",".join([row] * count), values[start : start + size])
+            start += size

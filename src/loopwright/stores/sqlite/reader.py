@@ -1,0 +1,252 @@
+"""What a journal holds, read by a connection that cannot write.
+
+Everything is checked before it is used: rows against the chain of their run, contents against their
+digests, the row of a run against its seal. Statements are constants, so that a test can ask SQLite
+how it goes about them.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ... import codec
+from ...codec import Json
+from ...errors import JournalDamaged
+from ...journal import Entry, RunInfo
+from ...records import Iteration
+from .encoding import content_digest, decode_entry, decode_row, intent_of, references, unfold
+from .files import read_content
+from .owners import read_owners
+from .ownership import find_row, present
+from .rows import RunRow, chain_start, chained, read_row
+
+__all__ = ["STATEMENTS", "Reader", "Recorded", "runs_query"]
+
+STATEMENTS = {
+    "timeline": "SELECT first, body, sum FROM entries WHERE run=? AND first>=? "
+    "ORDER BY first LIMIT ?",
+    "row of": "SELECT max(first) FROM entries WHERE run=? AND first<=?",
+    "row before": "SELECT sum FROM entries WHERE run=? AND first<? ORDER BY first DESC LIMIT 1",
+    "iterations": "SELECT mark, first FROM entries WHERE id IN (SELECT id FROM entries "
+    "WHERE run=? AND loop IS NOT NULL ORDER BY mark LIMIT ? OFFSET ?) ORDER BY mark",
+    "iterations of a loop": "SELECT mark, first FROM entries WHERE run=? AND loop=? "
+    "ORDER BY mark LIMIT ? OFFSET ?",
+    "contents": "SELECT id, digest, size, body FROM contents "
+    "WHERE id IN (SELECT value FROM json_each(?))",
+}
+_LIVE = "owner IN (SELECT value FROM json_each(?))"
+_STATUS = {
+    "running": f"status='running' AND {_LIVE}",
+    "interrupted": f"(status='interrupted' OR status='running' AND {_LIVE} IS NOT TRUE)",
+}
+_AT_ONCE = 200  # contents by one statement
+
+Numbered = tuple[int, Json]  # an entry's number and its element of a row
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """All entries of a run, the number of the last, its row's sum, ids of contents by digest."""
+
+    entries: Sequence[Entry]
+    last: int
+    head: bytes
+    contents: Mapping[bytes, int]
+
+
+class _Blank(dict[int, str]):
+    """Contents that nobody asked for."""
+
+    def __missing__(self, key: int) -> str:
+        return "null"
+
+
+def runs_query(*, name: str, status: str, live: str) -> tuple[str, list[Any]]:
+    """Return the statement for a page of runs, newest first, and its values.
+
+    `live` is a JSON list of the keys of live owners. The values of LIMIT and OFFSET follow.
+    """
+    terms, values = ["SELECT * FROM runs"], []
+    if status:
+        terms.append(_STATUS.get(status, "status=?"))
+        values.append(live if status in _STATUS else status)
+    if name:
+        terms.append("name=?")
+        values.append(name)
+    select, *conditions = terms
+    where = [" WHERE ", " AND ".join(conditions)] if conditions else []
+    return "".join([select, *where, " ORDER BY id DESC LIMIT ? OFFSET ?"]), values
+
+
+class Reader:
+    """A connection that cannot write, for one thread at a time; all it does may find damage.
+
+    Raises:
+        JournalDamaged: naming the run and the entry that do not match.
+    """
+
+    def __init__(self, db: sqlite3.Connection, files: Path) -> None:
+        self._db = db
+        self._files = files
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    def _all(self, statement: str, *values: Any) -> list[Any]:
+        return self._db.execute(STATEMENTS[statement], values).fetchall()
+
+    def row(self, run_id: str) -> RunRow:
+        """Return the row of a run. Raises RunNotFound."""
+        return find_row(self._db, run_id)
+
+    def find(self, run_id: str, now: float) -> RunInfo:
+        """Return a run as it is now. Raises RunNotFound."""
+        row = self.row(run_id)
+        return self.complete(row, present(row, read_owners(self._db), now))
+
+    def complete(self, row: RunRow, info: RunInfo) -> RunInfo:
+        """Return the run of a row with its input and source."""
+        given, source = json.loads(row.input), json.loads(row.source)
+        wanted = dict.fromkeys([*references(given), *references(source)], 0)
+        bodies, _ = self._contents(wanted, info.run_id)
+        return replace(info, input=unfold(given, bodies), source=unfold(source, bodies))
+
+    def runs(
+        self, now: float, *, limit: int, offset: int, name: str, status: str, text: str
+    ) -> list[RunInfo]:
+        """Return a page of runs, newest first."""
+        owners = read_owners(self._db)
+        live = json.dumps([key for key, owner in owners.items() if owner.alive(now)])
+        query, values = runs_query(name=name, status=status, live=live)
+        page = [-1, 0] if text else [limit, offset]
+        rows = map(read_row, self._db.execute(query, [*values, *page]).fetchall())
+        infos = (self.complete(row, present(row, owners, now)) for row in rows)
+        if not text:
+            return list(infos)
+        text = text.lower()
+        found = (info for info in infos if text in codec.text_of(info.to_json()).lower())
+        return list(islice(found, offset, offset + limit))
+
+    def recorded(self, row: RunRow, *, values: bool = True) -> Recorded:
+        """Return everything recorded of a run; long values are None on request."""
+        rows = self._rows(row, 1, -1)
+        ends = {first + len(raws) - 1: head for first, raws, head in rows}
+        if row.last and ends.get(row.last) != row.head:
+            raise _damaged(row.info.run_id, row.last, "is missing")
+        if not rows:
+            return Recorded([], 0, chain_start(row.info.run_id), {})
+        numbered = _numbered(rows)
+        bodies: dict[int, str] = _Blank()
+        known: dict[bytes, int] = {}
+        if values:
+            bodies, known = self._contents(_wanted(numbered), row.info.run_id)
+        intents: dict[str, str] = {}
+        entries = [decode_entry(raw, seq, bodies, intents) for seq, raw in numbered]
+        return Recorded(entries, entries[-1].seq, rows[-1][2], known)
+
+    def entries(self, row: RunRow, after: int, limit: int) -> list[Entry]:
+        """Return the entries of a run after a number."""
+        [(first,)] = self._all("row of", row.key, after + 1)
+        until = after + limit if limit else sys.maxsize
+        rows = self._rows(row, first or 1, limit + 1 if limit else -1, until)
+        numbered = [(seq, raw) for seq, raw in _numbered(rows) if seq > after]
+        return self._decoded(row, numbered[:limit] if limit else numbered)
+
+    def iterations(
+        self, row: RunRow, loop: str, offset: int, limit: int
+    ) -> list[tuple[str, Iteration]]:
+        """Return a page of (loop path, iteration) pairs."""
+        if loop:
+            marks = self._all("iterations of a loop", row.key, loop, limit, offset)
+        else:
+            marks = self._all("iterations", row.key, limit, offset)
+        numbered = []
+        for mark, first in marks:
+            [(_, raws, _)] = self._rows(row, first, 1)
+            numbered.append((mark, raws[mark - first]))
+        return [(entry.path, entry.value) for entry in self._decoded(row, numbered)]
+
+    def _decoded(self, row: RunRow, numbered: list[Numbered]) -> list[Entry]:
+        bodies, _ = self._contents(_wanted(numbered), row.info.run_id)
+        intents = self._intents(row, numbered)
+        return [decode_entry(raw, seq, bodies, intents) for seq, raw in numbered]
+
+    def _intents(self, row: RunRow, numbered: list[Numbered]) -> dict[str, str]:
+        """Return the fingerprints, by path, of effects finished among these, started before."""
+        found: dict[str, str] = {}
+        missing = {intent_of(raw) for _, raw in numbered} - {""}
+        first = numbered[0][0] if numbered else 1
+        while missing - set(found) and first > 1:
+            [(first,)] = self._all("row of", row.key, first - 1)
+            [(_, raws, _)] = self._rows(row, first, 1)
+            for raw in reversed(raws):
+                if raw[0] == "s" and len(raw) > 5:
+                    found.setdefault(raw[1], raw[5])
+        return found
+
+    def _rows(
+        self, row: RunRow, first: int, limit: int, until: int = sys.maxsize
+    ) -> list[tuple[int, list[Json], bytes]]:
+        """Return (first, elements, sum) of a run's rows from entry `first` to `until`, checked."""
+        run_id = row.info.run_id
+        before = self._all("row before", row.key, first)
+        head = before[0][0] if before else chain_start(run_id)
+        found = []
+        for start, body, total in self._all("timeline", row.key, first, limit):
+            if first > until:
+                break
+            head = chained(head, start, body)
+            if start != first or head != total:
+                raise _damaged(run_id, first, "does not match its checksum")
+            raws = decode_row(body)
+            first += len(raws)
+            found.append((start, raws, head))
+        return found
+
+    def _contents(
+        self, wanted: Mapping[int, int], run_id: str
+    ) -> tuple[dict[int, str], dict[bytes, int]]:
+        """Return the bodies of contents by id, and their ids by digest.
+
+        `wanted` maps an id to the number of the entry that names it.
+        """
+        bodies: dict[int, str] = {}
+        known: dict[bytes, int] = {}
+        keys = list(wanted)
+        for i in range(0, len(keys), _AT_ONCE):
+            part = json.dumps(keys[i : i + _AT_ONCE])
+            for key, digest, size, kept in self._all("contents", part):
+                body = read_content(self._files, digest) if kept is None else kept
+                if body is None or len(body) != size or content_digest(body) != digest:
+                    raise _damaged(run_id, wanted[key], "has a value that is missing or damaged")
+                bodies[key] = body.decode()
+                known[digest] = key
+        for key in keys:
+            if key not in bodies:
+                raise _damaged(run_id, wanted[key], "has a value that is missing")
+        return bodies, known
+
+
+def _numbered(rows: Iterable[tuple[int, list[Json], bytes]]) -> list[Numbered]:
+    return [(first + i, raw) for first, raws, _ in rows for i, raw in enumerate(raws)]
+
+
+def _wanted(numbered: Iterable[Numbered]) -> dict[int, int]:
+    wanted: dict[int, int] = {}
+    for seq, raw in numbered:
+        for content in references(raw[3], raw[0]):
+            wanted.setdefault(content, seq)
+    return wanted
+
+
+def _damaged(run_id: str, seq: int, what: str) -> JournalDamaged:
+    place = f"entry {seq}" if seq else "its input or source"
+    return JournalDamaged(f"{run_id}: {place} {what}; restore the journal from a backup")

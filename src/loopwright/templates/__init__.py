@@ -1,0 +1,15 @@
+"""Templates in prompts and conditions: Jinja's syntax in a sandbox that only holds plain data."""
+
+from .limits import TemplateError
+from .template import Expression, Rendered, Template, compile_expression, compile_template
+from .values import TemplateValue
+
+__all__ = [
+    "Expression",
+    "Rendered",
+    "Template",
+    "TemplateError",
+    "TemplateValue",
+    "compile_expression",
+    "compile_template",
+]

@@ -1,0 +1,316 @@
+"""Templates and expressions: compiled once, then rendered with values as often as needed.
+
+1. Rendering is single-pass: what a value holds is never read as a template.
+2. A template sees plain data and the functions it is given, and nothing else (see `values.py`).
+3. Every name a template needs is known before it is rendered (`names`, `check`).
+4. Limits count work, not time (see `limits.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import Any
+
+import jinja2
+from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.parser import Parser
+
+from ..errors import LoopwrightError, Problem, nearest
+from .limits import SOURCE_CHARS, Meter, TemplateError
+from .rewrite import rename_loops, rewrite
+from .sandbox import METER, SANDBOX, Helper, numbers
+from .text import to_text
+from .values import Missing, to_data
+
+__all__ = ["Expression", "Rendered", "Template", "compile_expression", "compile_template"]
+
+Helpers = Mapping[str, Callable[..., Any]]
+RANGE = Helper("range", numbers)
+RESULT = "result"
+TAGS = ("for", "if", "elif", "else", "endfor", "endif", "set", "endset", "with", "endwith", "raw")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a template gave: its text, and what was undefined on the way (lenient mode only)."""
+
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    source: str
+    names: frozenset[str]
+    notes: tuple[str, ...]
+    strict: bool
+    _optional: frozenset[str] = field(repr=False)
+    _program: jinja2.Template = field(repr=False, compare=False)
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The names that must have a value: all but those that the source itself asks about."""
+        return self.names - self._optional
+
+    def members(self, name: str) -> frozenset[str]:
+        """Return the members of a top-level name that the source needs, by constant names.
+
+        `{{ a.b }} {{ a["c d"] }} {{ a.e | default("") }}` needs `b` and `c d` of `a`.
+        """
+        parse = _parse_expression if isinstance(self, Expression) else _parse_template
+        return frozenset(_members(parse(self.source), name)) if name in self.names else frozenset()
+
+    def check(self, names: Collection[str]) -> list[Problem]:
+        """Return a problem for each name the source uses that is not among `names`.
+
+        Names that the source itself asks about (`is defined`, `default`) may be absent. The file
+        of a problem is "template"; its line and column are those inside the source.
+        """
+        problems = []
+        for name in self.names - self._optional - set(names):
+            line, column = _place_of(self.source, name)
+            message = f"{name!r} is not defined{nearest(name, names)}"
+            problems.append(Problem("template", line, column, "", message))
+        return sorted(problems, key=lambda problem: (problem.line, problem.column))
+
+    def _run(
+        self, values: Mapping[str, Any], helpers: Helpers | None
+    ) -> tuple[Meter, jinja2.runtime.Context]:
+        helpers = helpers or {}
+        meter = Meter(strict=self.strict, known=[*values, *helpers])
+        variables: dict[str, Any] = {METER: meter, "range": RANGE}
+        for name in (*self.names, "range"):
+            if name in values:
+                variables[name] = to_data(meter, values[name], name)
+            elif name in helpers:
+                variables[name] = Helper(name, helpers[name])
+        return meter, self._program.new_context(variables, shared=True)
+
+    def _chunks(self, context: jinja2.runtime.Context) -> Iterator[str]:
+        """Run the program; whatever it raises becomes a TemplateError with its line."""
+        try:
+            yield from self._program.root_render_func(context)
+        except TemplateError as error:
+            raise _placed(self.source, error, self._line_of(error)) from error.__cause__
+        except LoopwrightError:
+            raise
+        except RecursionError:
+            raise TemplateError("values nested too deep") from None
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise TemplateError(reason, line=self._line_of(error)) from error
+
+    def _line_of(self, error: Exception) -> int:
+        """Return the line of the source that was run when an error was raised."""
+        line = 0 if "\n" in self.source else 1
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == "<template>":
+                line = self._program.get_corresponding_lineno(trace.tb_lineno)
+            trace = trace.tb_next
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class Template(_Compiled):
+    """A compiled template; get one from `compile_template`.
+
+    `names` are the top-level names it uses, functions included; `notes` say what was changed in it.
+    """
+
+    def render(self, values: Mapping[str, Any], helpers: Helpers | None = None) -> str:
+        """Return the text for these values; a name among both is a value.
+
+        Raises:
+            TemplateError: something is undefined, a value is not plain data, a limit is passed.
+        """
+        return self.render_noting(values, helpers).text
+
+    def render_noting(self, values: Mapping[str, Any], helpers: Helpers | None = None) -> Rendered:
+        """Return the text and the warnings: what lenient mode left empty because it is undefined.
+
+        Raises:
+            TemplateError: as `render`; in lenient mode nothing undefined is an error.
+        """
+        meter, context = self._run(values, helpers)
+        text = "".join(self._chunks(context))
+        return Rendered(text, tuple(meter.warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class Expression(_Compiled):
+    """A compiled expression, like the condition of an `if:`; get one from `compile_expression`."""
+
+    def evaluate(self, values: Mapping[str, Any], helpers: Helpers | None = None) -> Any:
+        """Return the value: plain data, or a TemplateValue that was passed in.
+
+        Raises:
+            TemplateError: as for a template; in lenient mode an undefined result is "".
+        """
+        meter, context = self._run(values, helpers)
+        "".join(self._chunks(context))
+        result = context.vars[RESULT]
+        try:
+            return (
+                to_text(meter, result)
+                if isinstance(result, Missing)
+                else to_data(meter, result, "the result")
+            )
+        except TemplateError as error:
+            raise _placed(self.source, error, 1) from None
+
+
+def compile_template(
+    source: str, *, strict: bool = True, helpers: Collection[str] = ()
+) -> Template:
+    """Compile a template in the syntax of Jinja, without what reaches out of it.
+
+    `strict`: what is undefined is an error; otherwise it makes its expression empty, with a
+    warning. `helpers` are the names of functions that may also be written as filters.
+
+    Raises:
+        TemplateError: the source cannot be compiled; with line and, where known, column.
+    """
+    return Template(*_compile(source, strict, helpers, _parse_template))
+
+
+def compile_expression(
+    source: str, *, strict: bool = True, helpers: Collection[str] = ()
+) -> Expression:
+    """Compile an expression, without braces around it; otherwise as `compile_template`.
+
+    Raises:
+        TemplateError: the source cannot be compiled.
+    """
+    return Expression(*_compile(source, strict, helpers, _parse_expression))
+
+
+def _compile(
+    source: str, strict: bool, helpers: Collection[str], parse: Callable[[str], nodes.Template]
+) -> tuple[str, frozenset[str], tuple[str, ...], bool, frozenset[str], jinja2.Template]:
+    if len(source) > SOURCE_CHARS:
+        problem = f"longer than {SOURCE_CHARS:,} characters (it has {len(source):,})"
+        raise TemplateError(problem)
+    try:
+        tree = parse(source)
+        notes = rename_loops(tree)
+        optional = frozenset(_asked_about(tree))
+        tree = rewrite(tree, helpers)
+        tree.set_environment(SANDBOX)
+        generator = _Generator()
+        generator.visit(tree)
+        code = compile(generator.source.getvalue(), "<template>", "exec")
+    except jinja2.TemplateSyntaxError as error:
+        raise _syntax_error(source, error) from None
+    except TemplateError as error:
+        raise _placed(source, error) from None
+    except (RecursionError, MemoryError, SyntaxError, ValueError):
+        raise TemplateError("nested too deep, or too complex, to compile") from None
+    program = jinja2.Template.from_code(SANDBOX, code, {})
+    names = frozenset(generator.names - {"range"})
+    return source, names, tuple(notes), strict, optional, program
+
+
+class _Generator(CodeGenerator):
+    """Jinja's code generator, which also notes the names that will be looked up.
+
+    It calculates nothing while compiling, where no meter runs.
+    """
+
+    def __init__(self) -> None:
+        self.source = StringIO()
+        super().__init__(SANDBOX, None, None, stream=self.source, optimized=False)
+        self.names: set[str] = set()
+
+    def enter_frame(self, frame: Frame) -> None:
+        super().enter_frame(frame)
+        self.names |= {name for how, name in frame.symbols.loads.values() if how == "resolve"}
+
+
+def _parse_template(source: str) -> nodes.Template:
+    return Parser(SANDBOX, source).parse()
+
+
+def _parse_expression(source: str) -> nodes.Template:
+    parser = Parser(SANDBOX, source, state="variable")
+    expression = parser.parse_expression()
+    if not parser.stream.eos:
+        rest = parser.stream.current
+        raise jinja2.TemplateSyntaxError(f"unexpected {str(rest.value)!r}", rest.lineno)
+    target = nodes.Name(RESULT, "store", lineno=1)
+    return nodes.Template([nodes.Assign(target, expression, lineno=1)], lineno=1)
+
+
+_ASKING = frozenset({"defined", "undefined", "default", "d"})
+
+
+def _asked_about(tree: nodes.Template) -> Iterator[str]:
+    """Find the names that the source tests for being defined, or gives a default."""
+    for node in _asked(tree):
+        if isinstance(node, nodes.Name):
+            yield node.name
+
+
+def _asked(tree: nodes.Template) -> Iterator[nodes.Node | None]:
+    for kind in (nodes.Test, nodes.Filter):
+        yield from (node.node for node in tree.find_all(kind) if node.name in _ASKING)
+
+
+def _members(tree: nodes.Template, name: str) -> Iterator[str]:
+    """Find the members of a top-level name that have no default and are not asked about."""
+    asked = {id(node) for node in _asked(tree)}
+    uses: list[tuple[nodes.Expr, nodes.Node, Any]]
+    uses = [(use, use.node, use.attr) for use in tree.find_all(nodes.Getattr)]
+    for item in tree.find_all(nodes.Getitem):
+        uses.append((item, item.node, getattr(item.arg, "value", None)))
+    for use, of, key in uses:
+        named = isinstance(of, nodes.Name) and of.name == name
+        if named and isinstance(key, str) and id(use) not in asked:
+            yield key
+
+
+def _syntax_error(source: str, error: jinja2.TemplateSyntaxError) -> TemplateError:
+    message = (error.message or "cannot be read").rstrip(".")
+    quoted = re.findall(r"'([^']+)'", message)
+    if message.startswith("Encountered unknown tag") and quoted:
+        message = f"unknown tag {quoted[0]!r}{nearest(quoted[0], TAGS)}"
+    elif "loop variable in for-loop" in message:
+        message = "'loop' cannot be set inside {% for %}; choose another name"
+    column = _column(source, error.lineno, quoted[-1] if quoted else "")
+    return TemplateError(message[:1].lower() + message[1:], line=error.lineno, column=column)
+
+
+def _placed(source: str, error: TemplateError, line: int = 0) -> TemplateError:
+    """Add to an error what is known of its place: the column is where the word it quotes stands."""
+    quoted = re.search(r"'([^']+)'", error.reason)
+    line = error.line or line
+    column = _column(source, line, quoted[1] if quoted else "") if line else 0
+    return TemplateError(error.reason, line=line, column=error.column or column)
+
+
+def _column(source: str, line: int, word: str) -> int:
+    """Return the column of a word, or else of the first tag, in a line; 0 if there is neither."""
+    lines = source.split("\n")
+    text = lines[line - 1] if 0 < line <= len(lines) else ""
+    tag = re.search(r"\{[{%]", text)
+    found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text[tag.start() :] if tag else text)
+    if word and found:
+        return found.start() + (tag.start() if tag else 0) + 1
+    return tag.start() + 1 if tag else 0
+
+
+def _place_of(source: str, name: str) -> tuple[int, int]:
+    """Return line and column of the first use of a name inside a tag, or else anywhere."""
+    word = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
+    for tag in re.finditer(r"\{[{%].*?[}%]\}", source, re.DOTALL):
+        found = word.search(source, tag.start(), tag.end())
+        if found:
+            break
+    else:
+        found = word.search(source)
+    before = source[: found.start() if found else 0]
+    return before.count("\n") + 1, len(before) - before.rfind("\n")

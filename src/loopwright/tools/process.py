@@ -1,0 +1,350 @@
+"""Commands of the machine, run to their end: bounded, in a group of their own, never left behind.
+
+Rules:
+
+1. What a command does is a result, never an exception: a crash, a signal, a time-out, bytes that
+   are no text, output without end. Only a command that cannot be started is an error.
+2. Program text is constant. Values reach it by environment, arguments or standard input, and are
+   never written into it: no quoting is needed because nothing is parsed again.
+3. A command ends with all that it started. It runs in a session of its own, and its whole process
+   group is ended with it: SIGTERM, a grace, SIGKILL. What must live on starts a session of its own.
+4. The environment is made, not inherited: a short list of names is passed on, so that no key of
+   ours reaches a command that was not given it.
+5. n bytes of output cost about 2 n of memory for a moment, and n after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ..codec import Json
+from ..errors import StepError
+
+__all__ = ["LIMIT", "CommandResult", "run_command", "tail"]
+
+LIMIT = 64 * 1024 * 1024  # bytes of output of both streams together
+STRING_BYTES = 128 * 1024  # of one argument or variable, with its final NUL (Linux MAX_ARG_STRLEN)
+GRACE = 0.5  # seconds between SIGTERM and SIGKILL when a command's own time is up
+CUT_GRACE = 0.2  # the same when the caller is cancelled, who waits half a second in all
+PIPES = 1.0  # seconds that children may hold the pipes of a command that has ended
+DRAIN = 0.2  # seconds for pipes and exit status once everything was killed
+CHUNK = 64 * 1024  # bytes of input written at a time
+READ = 256 * 1024  # bytes of output read at a time
+BLOCK = 1024 * 1024  # bytes of output decoded at a time
+SHOWN = 2000  # characters of output in a message
+PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How a command ended and what it said.
+
+    `exit_code` is below 0 for a signal (-9: SIGKILL). `truncated`: its output passed the limit and
+    it was ended; the texts hold the beginning. `timed_out`: it was ended at its time limit.
+    `decoded_with_loss`: bytes that are not UTF-8 became U+FFFD.
+    """
+
+    exit_code: int
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+    timed_out: bool = False
+    decoded_with_loss: bool = False
+    seconds: float = 0.0
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words: "exited with 2", "was ended by SIGKILL"."""
+        if self.exit_code >= 0:
+            return f"exited with {self.exit_code}"
+        with contextlib.suppress(ValueError):
+            return f"was ended by {signal.Signals(-self.exit_code).name}"
+        return f"was ended by signal {-self.exit_code}"
+
+    def to_json(self) -> Json:
+        """Return it as a JSON object, without `seconds`: equal runs give equal outputs."""
+        return {
+            "exit_code": self.exit_code,
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "truncated": self.truncated,
+            "decoded_with_loss": self.decoded_with_loss,
+        }
+
+
+def tail(text: str, limit: int = SHOWN) -> str:
+    """Return the last `limit` characters of a text without outer blanks, marked if cut."""
+    text = text.strip()
+    if len(text) <= limit:
+        return text
+    return f"[… {len(text) - limit} characters omitted …]\n{text[-limit:]}"
+
+
+async def run_command(
+    command: Sequence[str] | str,
+    *,
+    args: Sequence[str] = (),
+    stdin: str | bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    timeout: float | None = None,
+    limit: int = LIMIT,
+) -> CommandResult:
+    """Run a command to its end and return how it ended and what it said.
+
+    A list is a program and its arguments; a text is a script for `/bin/sh -e -c`, in which `args`
+    are "$1", "$2" and so on. The environment is PATH, HOME and the like, and `env`. Without `stdin`
+    there is nothing to read. After `timeout` seconds, or more than `limit` bytes of output, the
+    command and all that it started are ended: SIGTERM, half a second, SIGKILL. If the caller is
+    cancelled they are gone within half a second. For POSIX systems.
+
+    Raises:
+        StepError: `cannot_start` if it cannot be started; `bad_argument` for an argument, variable
+            or input that cannot be handed to a process: NUL, lone surrogates, more than 128 KiB.
+    """
+    words, environment = _words(command, args), _environment(env or {})
+    given = _encoded("stdin", stdin) if isinstance(stdin, str) else stdin
+    began = time.monotonic()
+    try:
+        running = _Command(words, environment, cwd, given, limit)
+    except (OSError, ValueError) as error:
+        raise _unstartable(error, words[0], cwd) from error
+    grace = GRACE
+    try:
+        running.begin()
+        timed_out = not await running.watch(timeout)
+    except asyncio.CancelledError:
+        grace = CUT_GRACE
+        raise
+    finally:
+        await running.end(grace)
+    return running.result(timed_out, time.monotonic() - began)
+
+
+def _words(command: Sequence[str] | str, args: Sequence[str]) -> list[str]:
+    start = ["/bin/sh", "-e", "-c", command, "sh"] if isinstance(command, str) else [*command]
+    words = [*start, *args]
+    for word in words:
+        _sendable("argument", word)
+    return words
+
+
+def _environment(given: Mapping[str, str]) -> dict[str, str]:
+    passed = {k: v for k, v in os.environ.items() if k in PASSED_ON or k.startswith("LC_")}
+    for name, value in given.items():
+        if not name or "=" in name:
+            raise _bad(f"env: {name!r} is not a name of a variable; use letters, digits and _")
+        _sendable(f"env: {name}", f"{name}={value}")
+    return {**passed, **given}
+
+
+def _sendable(what: str, text: str) -> None:
+    """Refuse a text that the system would refuse, or would take for another one."""
+    if "\0" in text:
+        raise _bad(f"{what}: has a NUL character, which would end it; remove it, or use stdin")
+    if len(_encoded(what, text)) >= STRING_BYTES:
+        raise _bad(f"{what}: is longer than {STRING_BYTES // 1024} KiB; give it by stdin instead")
+
+
+def _encoded(what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        place = f"{what}: has a lone surrogate at character {error.start}"
+        raise _bad(f"{place}, which no encoding holds; replace it with U+FFFD") from None
+
+
+def _bad(message: str) -> StepError:
+    return StepError(message, kind="bad_argument", retryable=False)
+
+
+def _unstartable(error: Exception, program: str, cwd: str | Path | None) -> StepError:
+    if cwd is not None and not Path(cwd).is_dir():
+        why = f"there is no directory {str(cwd)!r}; make it first, or correct cwd"
+    elif isinstance(error, FileNotFoundError):
+        why = "there is no such program on PATH; install it, or give its whole path"
+    elif isinstance(error, PermissionError):
+        why = "it may not be executed; give it the permission, or run it by its interpreter"
+    elif getattr(error, "errno", None) == errno.E2BIG:
+        why = "its arguments and environment are too long together; give long values by stdin"
+    else:
+        why = getattr(error, "strerror", None) or str(error)
+    return StepError(f"cannot start {program!r}: {why}", kind="cannot_start", retryable=False)
+
+
+class _Text:
+    """One stream, decoded block by block; what is not UTF-8 becomes U+FFFD."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
+        self._block = bytearray()
+        self._parts: list[str] = []
+        self.lossy = False
+
+    def feed(self, data: bytes) -> None:
+        self._block += data
+        if len(self._block) >= BLOCK:  # thousands of small parts would cost as much again
+            self._decode(final=False)
+
+    def _decode(self, final: bool) -> None:
+        data, self._block = bytes(self._block), bytearray()
+        try:
+            text = self._decoder.decode(data, final)
+        except UnicodeDecodeError:
+            self.lossy, self._decoder.errors = True, "replace"
+            text = self._decoder.decode(data, final)
+        self._parts.append(text)
+
+    def take(self, whole: bool) -> str:
+        """Return the text; of one that is not `whole`, half a character at its end is left out."""
+        self._decode(final=whole)
+        parts, self._parts = self._parts, []
+        return "".join(parts)
+
+
+class _Command:
+    """One running command: its output so far, and the way to end it.
+
+    Not asyncio's subprocess: that cannot be cancelled while it starts, and its `wait` may wait for
+    pipes that a grandchild holds.
+    """
+
+    def __init__(
+        self, words: list[str], env: dict[str, str], cwd: Any, stdin: bytes | None, limit: int
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._exited, self._closed, self._full = (self._loop.create_future() for _ in range(3))
+        self._left = limit
+        self._unsent = memoryview(stdin or b"")
+        self._process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        self._texts = {
+            pipe: _Text() for pipe in (self._process.stdout, self._process.stderr) if pipe
+        }
+
+    def begin(self) -> None:
+        """Listen to it, feed it and wait for it, from now on."""
+        for output in self._texts:
+            os.set_blocking(output.fileno(), False)
+            self._loop.add_reader(output.fileno(), self._read, output)
+        if (given := self._process.stdin) is not None:
+            os.set_blocking(given.fileno(), False)
+            self._loop.add_writer(given.fileno(), self._write, given)
+        threading.Thread(target=self._reap, name="wait for a command", daemon=True).start()
+
+    def _reap(self) -> None:
+        self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(_settle, self._exited)
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        try:
+            data = os.read(pipe.fileno(), READ)
+        except BlockingIOError:
+            return
+        kept = data[: self._left]
+        self._left -= len(kept)
+        self._texts[pipe].feed(kept)
+        if len(kept) < len(data):
+            _settle(self._full)
+        if not kept:
+            self._let_go(pipe)
+
+    def _write(self, pipe: IO[bytes]) -> None:
+        try:
+            self._unsent = self._unsent[os.write(pipe.fileno(), self._unsent[:CHUNK]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # a command that does not care to read is no error
+            self._unsent = memoryview(b"")
+        if not self._unsent:
+            self._let_go(pipe)
+
+    def _let_go(self, pipe: IO[bytes]) -> None:
+        if pipe.closed:
+            return
+        self._loop.remove_reader(pipe.fileno())
+        self._loop.remove_writer(pipe.fileno())
+        pipe.close()
+        if all(output.closed for output in self._texts):
+            _settle(self._closed)
+
+    async def watch(self, timeout: float | None) -> bool:
+        """Wait until it ends or is too loud; return False if its time was up first."""
+        ends = {self._exited, self._full}
+        await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if self._exited.done():
+            ends = {self._closed, self._full}
+            await asyncio.wait(ends, timeout=PIPES, return_when=asyncio.FIRST_COMPLETED)
+        return self._exited.done() or self._full.done()
+
+    async def end(self, grace: float) -> None:
+        """End everything that is left of it and let its pipes go."""
+        try:
+            if self._signal(signal.SIGTERM):
+                await self._fade(grace)
+        finally:
+            self._signal(signal.SIGKILL)
+            try:
+                await asyncio.wait({self._exited, self._closed}, timeout=DRAIN)
+            finally:
+                for pipe in (self._process.stdin, *self._texts):
+                    if pipe is not None:
+                        self._let_go(pipe)
+
+    async def _fade(self, grace: float) -> None:
+        """Wait until its group is gone, or those that held its pipes are, but no longer than
+        `grace`."""
+        held = not self._closed.done()
+        until = time.monotonic() + grace
+        while time.monotonic() < until and self._signal(0):
+            if held and self._closed.done() and self._exited.done():
+                return  # where nobody reaps orphans, a group of the dead never goes
+            await asyncio.sleep(0.01)
+
+    def _signal(self, number: int) -> bool:
+        """Signal its process group; return whether there still is one.
+
+        A group outlives its leader, and its number is not given away while it has members.
+        """
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def result(self, timed_out: bool, seconds: float) -> CommandResult:
+        truncated = self._full.done()
+        texts = self._texts.values()
+        code = self._process.returncode
+        stdout, stderr = (text.take(whole=not truncated) for text in texts)
+        lossy = any(text.lossy for text in texts)
+        return CommandResult(
+            -signal.SIGKILL if code is None else code,  # unkillable: it waits inside the system
+            stdout, stderr, truncated, timed_out, lossy, seconds,
+        )  # fmt: skip
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,225 @@
+"""A command as a step: its text is constant, and a value reaches it by stdin, env or args only."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from .. import codec
+from ..codec import Json
+from ..context import Context
+from ..errors import ConfigurationError, StepError, StepTimeout, nearest
+from ..step import as_step, digest_of
+from .process import LIMIT, CommandResult, run_command, tail
+
+__all__ = ["Output", "ShellStep", "Value", "shell"]
+
+Output = Literal["text", "json", "result"]
+Value = Json | Callable[[Json, Context], Any]  # a constant, or made from the step's input
+_OUTPUTS = ("text", "json", "result")
+
+
+class ShellStep:
+    """A command as a leaf step; see `shell`."""
+
+    effect = True
+    required = False
+    reserve = None
+    wants_context = True
+
+    def __init__(
+        self,
+        command: Sequence[str] | str,
+        *,
+        name: str = "",
+        args: Sequence[Value] = (),
+        env: Mapping[str, Value] | None = None,
+        stdin: Value = None,
+        cwd: str | Path | None = None,
+        timeout: float | None = None,
+        idempotent: bool = False,
+        output: Output = "text",
+        allow_exit: Sequence[int] = (0,),
+        limit: int = LIMIT,
+    ) -> None:
+        self.command = _constant(command)
+        self.name = name or _name_of(self.command)
+        self.args, self.env, self.stdin = tuple(args), dict(env or {}), stdin
+        self.cwd = cwd
+        self.timeout = timeout
+        if timeout is not None:
+            codec.number(f"{self.name}: timeout", timeout, least=0, above=True)
+        self.idempotent = idempotent
+        if output not in _OUTPUTS:
+            hint = nearest(str(output), _OUTPUTS)
+            raise ConfigurationError(
+                f"{self.name}: output: {output!r} is none of {', '.join(_OUTPUTS)}{hint}"
+            )
+        self.output = output
+        self.allow_exit = tuple(allow_exit)
+        self.limit = codec.whole(f"{self.name}: limit", limit, least=1)
+        values = (*self.args, *self.env.values(), self.stdin)
+        where = "" if cwd is None or Path(cwd).is_absolute() else str(cwd)  # no path of one machine
+        self.fingerprint = digest_of(
+            "shell",
+            repr((self.command, list(self.env), where, output, self.allow_exit)),
+            *(_meaning(value) for value in values),
+        )
+
+    def __repr__(self) -> str:
+        return f"shell({self.name})"
+
+    async def act(self, value: Json, ctx: Context) -> Json:
+        """Run the command on a value and return what `output` asks for."""
+        result = await self.look(value, ctx)
+        if result.decoded_with_loss and ctx is not None:
+            ctx.warn("its output is not all UTF-8; what is not became U+FFFD")
+        if self.output == "result":
+            return result.to_json()
+        if result.exit_code not in self.allow_exit:
+            said = tail(result.stderr) or tail(result.stdout)
+            raise StepError(
+                f"{self.name} {result.ending}{said and f': {said}'}", kind="exit_status"
+            )
+        text = result.stdout.removesuffix("\n")
+        return text if self.output == "text" else self._json(text)
+
+    async def look(self, value: Json, ctx: Context) -> CommandResult:
+        """Run the command on a value and return how it ended, whatever its exit code.
+
+        Raises:
+            StepTimeout: if its own time was up.
+            StepError: `output_too_large`, `option_like`, and what `run_command` raises.
+        """
+        result = await run_command(
+            self.command,
+            args=await self._arguments(value, ctx),
+            env={name: await _text(given, value, ctx) for name, given in self.env.items()},
+            stdin=await _text(value if self.stdin is None else self.stdin, value, ctx),
+            cwd=self.cwd,
+            timeout=self.timeout,
+            limit=self.limit,
+        )
+        said = tail(result.stderr) or tail(result.stdout)
+        if result.truncated:
+            raise StepError(
+                f"{self.name}: its output passed {self.limit} bytes and it was ended; write it to "
+                "a file and print less",
+                kind="output_too_large",
+                retryable=False,
+            )
+        if result.timed_out:
+            after = f"{self.name} took longer than its {self.timeout:g} s and was ended"
+            raise StepTimeout(f"{after}; it last said: {said}" if said else after)
+        return result
+
+    async def _arguments(self, value: Json, ctx: Context) -> list[str]:
+        words: list[str] = []
+        for given in self.args:
+            text = await _text(given, value, ctx)
+            guarded = isinstance(self.command, str) or "--" in (*self.command, *words)
+            if callable(given) and text.startswith("-") and not guarded:
+                raise StepError(
+                    f"{self.name}: the value {tail(text, 40)!r} would be taken for an option; "
+                    "put '--' before it in the command, or give it by env or stdin",
+                    kind="option_like",
+                    retryable=False,
+                )
+            words.append(text)
+        return words
+
+    def _json(self, text: str) -> Json:
+        try:
+            return codec.decode(text)
+        except json.JSONDecodeError as error:
+            where = f"line {error.lineno} column {error.colno}"
+        except (ValueError, RecursionError):
+            where = "a number too long or a value too deep"
+        raise StepError(
+            f"{self.name}: its output is not JSON at {where}: {tail(text, 200)!r}; print one JSON "
+            "value and nothing else on stdout, or ask for output: text",
+            kind="malformed",
+        )
+
+
+def _constant(command: Sequence[str] | str) -> tuple[str, ...] | str:
+    if isinstance(command, str):
+        fine = bool(command.strip())
+    else:
+        words = list(command) if isinstance(command, Sequence) else []
+        fine = bool(words) and all(isinstance(w, str) for w in words) and bool(words[0])
+        command = tuple(words)
+    if not fine:
+        raise ConfigurationError(
+            f"shell: {command!r} is not a command; give a list of words, or a script as text"
+        )
+    return command
+
+
+def _name_of(command: tuple[str, ...] | str) -> str:
+    return "shell" if isinstance(command, str) else Path(command[0]).name
+
+
+def _meaning(value: Value) -> str:
+    """Return what tells one value from another: a function by its own `fingerprint` if it has
+    one."""
+    if not callable(value):
+        return repr(value)
+    own = getattr(value, "fingerprint", "")
+    return str(own or as_step(value).fingerprint)
+
+
+async def _text(given: Value, value: Json, ctx: Context) -> str:
+    found = given
+    if callable(given):
+        found = given(value, ctx)
+        if inspect.isawaitable(found):
+            found = await found
+    return codec.text_of(found)
+
+
+def shell(
+    command: Sequence[str] | str,
+    *,
+    name: str = "",
+    args: Sequence[Value] = (),
+    env: Mapping[str, Value] | None = None,
+    stdin: Value = None,
+    cwd: str | Path | None = None,
+    timeout: float | None = None,
+    idempotent: bool = False,
+    output: Output = "text",
+    allow_exit: Sequence[int] = (0,),
+    limit: int = LIMIT,
+) -> ShellStep:
+    """Make a command a step: a list of words, or the constant text of a script for `/bin/sh -e`.
+
+    Its input is its stdin: text as it is, anything else as JSON. `args`, `env` and `stdin` take
+    constants or functions of (input, context), so a value is never part of the program; in a script
+    `args` are "$1", "$2". Write `grep -- "$1"`: a value may begin with a dash. In a list such a
+    value is refused unless "--" comes before it. The environment is PATH, HOME and the like only.
+
+    Args: timeout: seconds, after which it and all that it started are ended. idempotent: whether it
+    may run twice if the process dies under it; if not, a resumed run asks first. output: `text`
+    (stdout without its last newline), `json` (stdout parsed), or `result` (exit code and both
+    streams; any exit code is a value then). allow_exit: the exit codes that are no failure. limit:
+    bytes of output.
+
+    Raises:
+        ConfigurationError: if the command or an option could not mean anything.
+        StepError: when it runs: `exit_status`, `cannot_start`, `bad_argument`, `option_like`,
+            `output_too_large`, `malformed`, or StepTimeout.
+
+    >>> from loopwright import run_sync
+    >>> run_sync(shell(["sort", "-r"]), "a\\nb").output
+    'b\\na'
+    >>> run_sync(shell('printf "%s!" "$1"', args=[lambda value, ctx: value]), "$(rm -rf x)").output
+    '$(rm -rf x)!'
+    """
+    return ShellStep(
+        command, name=name, args=args, env=env, stdin=stdin, cwd=cwd, timeout=timeout,
+        idempotent=idempotent, output=output, allow_exit=allow_exit, limit=limit,
+    )  # fmt: skip

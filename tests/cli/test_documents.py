@@ -1,0 +1,98 @@
+"""Documents: checked before they run, run with their settings, gone on with from anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Project
+
+GOOD = """\
+schema: loopwright/1
+name: counting
+input: three words here
+steps:
+  - name: count
+    shell: [wc, -w]
+"""
+WRONG = GOOD.replace("shell: [wc, -w]", "shel: [wc, -w]")
+
+
+@pytest.fixture
+def documents(project: Project) -> Project:
+    """A folder with a good document and a wrong one."""
+    (project.folder / "good.yaml").write_text(GOOD)
+    (project.folder / "wrong.yaml").write_text(WRONG)
+    return project
+
+
+def test_check_tells_what_would_run(documents: Project) -> None:
+    """Steps and commands, and nothing is run."""
+    answer = documents.call("check", "good.yaml")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("good.yaml: can run\n")
+    assert "    count: shell, shell wc -w\n" in answer.out
+    assert "  commands:\n    wc -w\n" in answer.out
+
+
+def test_check_tells_every_problem_with_its_place(documents: Project) -> None:
+    """On stderr as file:line:column: path: what; the other documents are told all the same."""
+    answer = documents.call("check", "wrong.yaml", "good.yaml")
+    assert answer.code == 2
+    assert answer.err.startswith("wrong.yaml:6:5: steps[0].shel")
+    assert "did you mean 'shell'?" in answer.err
+    assert answer.out.startswith("good.yaml: can run\n")
+
+
+def test_check_is_one_object_for_programs(documents: Project) -> None:
+    """Each document with its problems or its plan."""
+    answer = documents.call("check", "good.yaml", "wrong.yaml", "--json")
+    assert (answer.code, answer.json["ok"]) == (2, False)
+    good, wrong = answer.json["documents"]
+    assert (good["ok"], good["problems"], good["plan"]["commands"]) == (True, [], ["wc -w"])
+    assert (wrong["ok"], wrong["plan"]) == (False, None)
+    assert {"file", "line", "column", "path", "message", "text"} == wrong["problems"][0].keys()
+
+
+def test_a_wrong_document_runs_nothing(documents: Project) -> None:
+    """Exit code 2, problems on stderr, stdout empty, with --json too, and no journal is made."""
+    for options in ([], ["--json"]):
+        answer = documents.call("run", "wrong.yaml", *options)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.err.startswith("wrong.yaml:6:5: steps[0].shel")
+    assert not (documents.folder / ".loopwright").exists()
+
+
+def test_a_document_runs_on_its_own_input_or_the_given_one(documents: Project) -> None:
+    """Its `input` counts where nothing is given."""
+    assert documents.call("run", "good.yaml", "--json").json["output"].strip() == "3"
+    answer = documents.call("run", "good.yaml", "--input", "two words", "--json")
+    assert answer.json["output"].strip() == "2"
+
+
+def test_a_run_goes_on_from_any_folder(documents: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the run was started from is kept with it, by a path that holds anywhere."""
+    documents.call("run", "good.yaml", "--input", "one", "--run-id", "one")
+    documents.call("rewind", "one", "counting/count")
+    journal = f"sqlite:{documents.folder / '.loopwright' / 'runs.db'}"
+    (documents.folder / "elsewhere").mkdir()
+    monkeypatch.chdir(documents.folder / "elsewhere")
+    answer = documents.call("resume", "one", "--journal", journal, "--json")
+    assert (answer.code, answer.json["output"].strip()) == (0, "1")
+
+
+def test_a_document_that_is_gone_is_told(documents: Project) -> None:
+    """A run cannot go on without it."""
+    documents.call("run", "good.yaml", "--run-id", "one")
+    documents.call("rewind", "one", "counting/count")
+    Path("good.yaml").unlink()
+    answer = documents.call("resume", "one")
+    assert answer.code == 2
+    assert answer.err.startswith(f"loopwright: there is no file '{documents.folder}/good.yaml'")
+
+
+def test_schema_is_that_of_documents(documents: Project) -> None:
+    """JSON Schema for editors, as one object."""
+    schema = documents.call("schema").json
+    assert schema["properties"]["steps"]

@@ -1,0 +1,134 @@
+"""Problems: every wrong command is one sentence on stderr and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+from loopwright.cli.problems import exit_code_of, tell, told
+from loopwright.errors import (
+    ConfigurationError,
+    DocumentError,
+    JournalDamaged,
+    JournalUnavailable,
+    OwnershipLost,
+    Problem,
+    ReplayMismatch,
+    RunLocked,
+    RunNotFound,
+)
+
+from .conftest import Project
+
+DEFECT = "(a defect of this program; LOOPWRIGHT_DEBUG=1 shows the traceback)"
+WRONG = {
+    "rnu": "there is no command 'rnu'; did you mean 'run'?",
+    "xyzzy": "there is no command 'xyzzy'; see: loopwright --help",
+    "run": "missing argument 'FILE'; see: loopwright run --help",
+    "run steps:echo --jsn": "there is no option '--jsn'; did you mean '--json'?",
+    "run steps:echo --frobnicate": "there is no option '--frobnicate'; see: loopwright run --help",
+    "run nothing.yaml": "there is no file 'nothing.yaml'; "
+    "name a document, or package.module:attribute",
+    "run step.py": "there is no file 'step.py'; did you mean 'steps.py'?",
+    "run steps.py": "steps.py is Python, not a document; name the step in it: steps:NAME",
+    "run .": ". is a folder; name a document in it",
+    "run nowhere:x": "nowhere cannot be imported: ModuleNotFoundError: No module named 'nowhere'",
+    "run steps:refin": "steps:refin: there is no 'refin'; did you mean 'refine'?",
+    "run steps:not_a_step": "steps:not_a_step: a list is no step; "
+    "name a Loop, a Workflow or a function",
+    "run steps:Loop": "steps:Loop: a class is no step; name a Loop, a Workflow or a function",
+    "run steps:echo --set a": "--set: 'a' is not NAME=VALUE",
+    "run steps:echo --set a=b": "--set is for documents; steps:echo is a step of Python",
+    "run steps:echo --input a --input-file b": "--input and --input-file are both given; "
+    "give one of them",
+    "run steps:echo --input-file no.txt": "--input-file: 'no.txt' cannot be read: "
+    "No such file or directory",
+    "runs --status fail": "--status: 'fail' is no status; did you mean 'failed'?",
+    "runs --status x": "--status: 'x' is no status; the statuses are running, interrupted, "
+    "satisfied, exhausted, failed, suspended, cancelled",
+    "show last": "there is no journal at .loopwright/runs.db yet; loopwright run makes it",
+    "show x --iteration 1 --timeline": "give one of --iteration, --diff, --timeline and --output",
+    "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run makes it",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_command_is_one_sentence_and_exit_code_2(project: Project, words: str) -> None:
+    """Stdout is empty, stderr says what is wrong and what to do, nothing is made."""
+    answer = project.call(*words.split())
+    assert (answer.code, answer.out, answer.err) == (2, "", f"loopwright: {WRONG[words]}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        ("run steps:echo --max-usd nan", "loopwright: budget: usd: nan"),
+        ("run steps:echo --run-id a/b", "loopwright: run_id: 'a/b'"),
+        ("run steps:echo --journal sqlit:x", "loopwright: journal: 'sqlit"),
+        ("runs --journal nothing", "loopwright: journal: 'nothing'"),
+    ],
+)
+def test_what_other_layers_refuse_is_passed_on(project: Project, words: str, start: str) -> None:
+    """Their sentence is the command's, with the exit code of a wrong command line."""
+    answer = project.call(*words.split())
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(start)
+    assert answer.err.count("\n") == 1
+
+
+def test_a_module_that_breaks_on_import_is_told(project: Project) -> None:
+    """The user's module may raise anything, even leave: it is a sentence."""
+    (project.folder / "breaks.py").write_text("import sys\nsys.exit(7)\n")
+    answer = project.call("run", "breaks:step")
+    assert (answer.code, answer.err) == (
+        2,
+        "loopwright: breaks cannot be imported: SystemExit: 7\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (ConfigurationError("x: is wrong"), 2, "loopwright: x: is wrong"),
+        (RunNotFound("no run"), 2, "loopwright: no run"),
+        (
+            DocumentError(
+                [Problem("a.yaml", 2, 1, "b", "two"), Problem("a.yaml", 1, 5, "a", "one")]
+            ),
+            2,
+            "a.yaml:1:5: a: one\na.yaml:2:1: b: two",
+        ),
+        (
+            ReplayMismatch("it changed", path="", recorded="a", now="b"),
+            2,
+            "loopwright: it changed; on the command line: --accept-changes",
+        ),
+        (RunLocked("locked"), 1, "loopwright: locked"),
+        (JournalDamaged("damaged"), 1, "loopwright: damaged"),
+        (JournalUnavailable("gone"), 1, "loopwright: gone"),
+        (OwnershipLost("taken over"), 1, "loopwright: taken over"),
+        (FileNotFoundError(2, "No such file", "x"), 1, "loopwright: x: No such file"),
+        (
+            ZeroDivisionError("by zero"),
+            1,
+            f"loopwright: ZeroDivisionError: by zero {DEFECT}",
+        ),
+    ],
+)
+def test_every_kind_of_error_has_its_words_and_code(
+    error: BaseException, code: int, text: str
+) -> None:
+    """2 is what the caller can mend, 1 a journal out of reach or a defect."""
+    assert (exit_code_of(error), told(error)) == (code, text)
+
+
+def test_the_traceback_is_shown_to_those_who_ask(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """LOOPWRIGHT_DEBUG=1 shows where an error came from."""
+    monkeypatch.setenv("LOOPWRIGHT_DEBUG", "1")
+    with pytest.raises(ConfigurationError) as caught:
+        raise ConfigurationError("x: is wrong")
+    assert tell(caught.value) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("Traceback (most recent call last)")
+    assert "x: is wrong" in err

@@ -1,0 +1,221 @@
+"""Processes: signals, what is loaded when, and what a terminal sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from importlib import metadata
+from typing import IO
+
+import pytest
+
+from .conftest import Project
+
+FORBIDDEN = ("pydantic_ai", "starlette", "opentelemetry", "openai", "sqlite3", "yaml", "jinja2")
+RESUME = "nothing recorded is lost; go on with: loopwright resume one\n"
+
+
+def until(stream: IO[str] | None, text: str) -> list[str]:
+    """Read lines up to one that begins with `text`."""
+    assert stream is not None
+    lines: list[str] = []
+    for line in stream:
+        lines.append(line.rstrip("\n"))
+        if line.startswith(text):
+            return lines
+    raise AssertionError(f"{text!r} never came: {lines}")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_one_signal_leaves_a_run_that_can_go_on(project: Project, name: str) -> None:
+    """Exit code 130, the command to go on with on stderr, and no effect is done twice by it."""
+    process = project.start("run", "steps:waits", "--run-id", "one")
+    until(process.stdout, "waits 2")
+    process.send_signal(getattr(signal, name))
+    out, err = process.communicate()
+    assert process.returncode == 130
+    assert out.startswith(f"Interrupted: stopped by {name} (2 iterations, ")
+    assert err.endswith(RESUME)
+    assert project.call("runs", "--json").json["runs"][0]["status"] == "interrupted"
+    (project.folder / "go.txt").touch()
+    answer = project.call("resume", "one", "--json")
+    assert (answer.code, answer.json["iterations"]) == (3, 3)
+    assert project.effects() == ["waiting 1", "waiting 2", "waiting 3"]
+    rows = [line for line in answer.err.splitlines() if line.startswith("waits ")]
+    assert rows[0] == "waits goes on as run one in sqlite:.loopwright/runs.db"
+    assert [row[:7] for row in rows[1:]] == ["waits 1", "waits 2", "waits 3"]
+
+
+def test_an_interrupted_run_is_one_object_too(project: Project) -> None:
+    """Under --json stdout holds what is on record so far, with the status cancelled."""
+    process = project.start("run", "steps:waits", "--run-id", "one", "--json")
+    until(process.stderr, "waits 2")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate()
+    data = json.loads(out)
+    assert process.returncode == 130
+    assert (data["run_id"], data["status"], data["iterations"]) == ("one", "cancelled", 2)
+    assert data["best"] == {"iteration": 2, "score": 0.5}
+    assert data["output"] == 2
+
+
+def test_a_second_signal_ends_at_once(project: Project) -> None:
+    """A step that will not be cancelled cannot hold the process; what is recorded stays."""
+    process = project.start("run", "steps:stubborn", "--run-id", "one")
+    until(process.stdout, "begun")
+    process.send_signal(signal.SIGINT)
+    until(process.stdout, "not I")
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+    assert project.call("show", "one", "--json").json["status"] == "interrupted"
+
+
+def test_a_blocked_thread_does_not_hold_the_process(project: Project) -> None:
+    """A plain function that never returns is left behind at the first signal."""
+    process = project.start("run", "steps:blocking", "--run-id", "one")
+    until(process.stdout, "begun")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert err.endswith(RESUME)
+
+
+def test_cancel_ends_a_run_for_good(project: Project) -> None:
+    """The owner ends it as cancelled: both commands say so, and it is not interrupted."""
+    process = project.start("run", "steps:waits", "--run-id", "one")
+    until(process.stdout, "waits 2")
+    answer = project.call("cancel", "one")
+    out, _ = process.communicate()
+    assert (answer.code, answer.out) == (0, "one was running and is cancelled\n")
+    assert process.returncode == 130
+    assert "Cancelled: cancelled by a person (3 iterations, " in out
+    assert project.call("show", "one", "--json").json["status"] == "cancelled"
+
+
+def test_a_run_that_runs_elsewhere_is_locked(project: Project) -> None:
+    """Nobody goes on with it, and the sentence says how to end it."""
+    process = project.start("run", "steps:waits", "--run-id", "one")
+    until(process.stdout, "waits 2")
+    answer = project.call("resume", "one")
+    process.kill()
+    process.communicate()
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.endswith("or stop it with: loopwright cancel one\n")
+
+
+def test_a_killed_run_shows_what_was_in_flight(project: Project) -> None:
+    """No farewell is needed: what was acknowledged is there, and the rest is told as in doubt."""
+    process = project.start("run", "steps:waits", "--run-id", "one")
+    until(process.stdout, "waits 2")
+    process.kill()
+    process.wait()
+    out = project.call("show", "one").out
+    assert "Interrupted: its process was stopped or is gone; what it did is kept (2 iter" in out
+    assert out.endswith("go on: loopwright resume one\n")
+    last = project.call("show", "one", "--timeline").out.splitlines()[-1]
+    assert last.endswith("waits/2/evaluate  0.50 round 2 is long") or "in flight" in last
+    (project.folder / "go.txt").touch()
+    assert project.call("resume", "one", "--json").json["iterations"] == 3
+    assert project.effects() == ["waiting 1", "waiting 2", "waiting 3"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_help_loads_no_library_that_it_does_not_need(
+    project: Project, arguments: list[str]
+) -> None:
+    """Neither the libraries of models, documents and pages nor rich are loaded to print help."""
+    names = {*FORBIDDEN, "rich", "pydantic"}
+    script = (
+        "import sys; from loopwright.cli import main\n"
+        f"main({arguments!r})\n"
+        f"print(sorted(set(sys.modules) & {names!r}), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=project.folder,
+    )
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_a_run_of_python_steps_loads_no_model_library(project: Project) -> None:
+    """What a run does not use it does not pay for."""
+    script = (
+        "import sys; from loopwright.cli import main\n"
+        "main(['run', 'steps:short', '--journal', 'memory:'])\n"
+        f"print(sorted(set(sys.modules) & {set(FORBIDDEN)!r}), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+        cwd=project.folder, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_completion_knows_options_of_commands(project: Project) -> None:
+    """A shell is told a command's options, though its module is loaded only when it is called."""
+    answer = project.run(
+        _LOOPWRIGHT_COMPLETE="complete_bash", COMP_WORDS="loopwright show --tim", COMP_CWORD="2"
+    )
+    assert answer.out.split() == ["--timeline"]
+
+
+def on_terminal(project: Project, *arguments: str, **environ: str) -> tuple[int, str]:
+    """Run a command on a terminal of 80 columns and return its code and all that was shown."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loopwright", *arguments],
+        cwd=project.folder, env=project.environ({"COLUMNS": "80", "TERM": "xterm", **environ}),
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the terminal is gone once its last process is
+        while read := os.read(ours, 65536):
+            shown += read
+    os.close(ours)
+    return process.wait(), shown.decode()
+
+
+def test_a_terminal_sees_rows_with_bars(project: Project) -> None:
+    """Rows in colour as rounds end, what is in flight below them, the cursor back at the end."""
+    code, shown = on_terminal(project, "run", "steps:refine", "--input", "x")
+    assert code == 0
+    assert "█████████░" in shown
+    assert "✓ passed" in shown
+    assert "in all" in shown
+    assert "\x1b[32m" in shown
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+    assert "Satisfied: score 0.9 is at least 0.9" in shown
+
+
+def test_no_color_and_plain_encodings_are_respected(project: Project) -> None:
+    """NO_COLOR leaves the rows without colours, ASCII without blocks."""
+    _, shown = on_terminal(
+        project, "run", "steps:refine", NO_COLOR="1", PYTHONUTF8="0", PYTHONIOENCODING="ascii"
+    )
+    assert "#########. 0.90" in shown
+    assert "\x1b[32m" not in shown
+    assert shown.isascii()
+
+
+def test_a_dumb_terminal_gets_plain_lines(project: Project) -> None:
+    """Where nothing can be redrawn nothing is."""
+    _, shown = on_terminal(project, "run", "steps:refine", TERM="dumb")
+    assert "\x1b" not in shown
+    assert "refine 1: score 0.25, not yet" in shown
+
+
+def test_the_command_and_the_module_are_the_same_program(project: Project) -> None:
+    """`loopwright` calls what `python -m loopwright` calls."""
+    (entry,) = metadata.entry_points(group="console_scripts", name="loopwright")
+    assert entry.value == "loopwright.cli:main"
+    assert project.run("--version").out == f"loopwright {metadata.version('loopwright')}\n"

@@ -1,0 +1,120 @@
+"""Texts: figures read the same everywhere, and nothing breaks its column or the terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopwright import Criterion, Evaluation, Failure, Iteration, Usage
+from loopwright.cli import texts
+from loopwright.cli.texts import ASCII, UNICODE, Signs
+
+SIGNS = st.sampled_from([UNICODE, ASCII])
+SCORES = st.floats(0, 1)
+
+
+@given(st.text(), st.integers(0, 40), SIGNS)
+def test_a_fitted_text_is_never_wider_than_its_column(text: str, cells: int, signs: Signs) -> None:
+    """`fit` and `fit_end` give at most the cells asked for, and the text itself where it fits."""
+    for fitted in (texts.fit(text, cells, signs), texts.fit_end(text, max(3, cells), signs)):
+        assert texts.width(fitted) <= max(3, cells)
+    if texts.width(text) <= cells:
+        assert texts.fit(text, cells, signs) == text
+
+
+@given(st.text())
+def test_a_cleaned_text_holds_nothing_that_a_terminal_obeys(text: str) -> None:
+    """No control but tab and newline survives, and cleaning twice changes nothing."""
+    cleaned = texts.clean(text)
+    assert all(c in "\t\n" or c.isprintable() or ord(c) >= 0xA0 for c in cleaned)
+    assert texts.clean(cleaned) == cleaned
+    assert "\n" not in texts.one_line(text)
+
+
+@pytest.mark.parametrize(
+    ("given_text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b]8;;http://x\x1b\\link", "link"),
+        ("a\x08b\x7f\u202ec", "abc"),
+        ("line\r\nnext", "line\nnext"),
+        ("tab\tstays", "tab\tstays"),
+    ],
+)
+def test_sequences_and_controls_are_taken_out(given_text: str, shown: str) -> None:
+    """Escape sequences go whole, other controls one by one."""
+    assert texts.clean(given_text) == shown
+
+
+@given(SCORES, st.integers(1, 30), SIGNS)
+def test_a_bar_has_its_width_and_is_full_only_at_one(
+    value: float, cells: int, signs: Signs
+) -> None:
+    """A bar has as many cells as asked; only a score of 1 fills all of them."""
+    shown = texts.bar(value, cells, signs)
+    assert len(shown) == cells
+    assert (signs.empty not in shown) == (value == 1)
+
+
+@given(st.lists(SCORES, min_size=1, max_size=300), st.integers(1, 60), SIGNS)
+def test_a_sparkline_fits_and_shows_the_peak(scores: list[float], cells: int, signs: Signs) -> None:
+    """It takes at most the cells asked for, and the highest score is one of its levels."""
+    line = texts.sparkline(scores, cells, signs)
+    assert 1 <= len(line) <= cells
+    top = len(signs.levels) - 1
+    assert max(signs.levels.index(c) for c in line) == min(top, int(max(scores) * (top + 1)))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, ""), (0.0, "0.00"), (0.85, "0.85"), (0.849, "0.849"), (1.0, "1.00"), (1 / 3, "0.333")],
+)
+def test_a_score_is_never_rounded_over_a_threshold(value: float | None, shown: str) -> None:
+    """Two decimals, or three where two would make 0.849 look like 0.85."""
+    assert texts.score(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("usage", "short", "long"),
+    [
+        (Usage(), "", ""),
+        (Usage(2), "2 calls", "2 calls"),
+        (Usage(1, 10, 5, 0.0123), "$0.0123", "1 call, 15 tokens, $0.0123"),
+        (Usage(3, 0, 0, 12.345), "$12.35", "3 calls, $12.35"),
+        (Usage(1, 0, 0, 0.00001), "<$.0001", "1 call, <$.0001"),
+        (Usage(2, 9, 0, 0, 1), "2 calls", "2 calls, 9 tokens, 1 call without a known price"),
+    ],
+)
+def test_spending_is_told_in_the_unit_that_is_known(usage: Usage, short: str, long: str) -> None:
+    """Dollars where there is a price, else calls; a call of unknown price is said."""
+    assert (texts.cost(usage), texts.spent(usage)) == (short, long)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 ms"), (0.25, "250 ms"), (1.25, "1.2 s"), (59.96, "1m 00s"), (200, "3m 20s"),
+     (7500, "2h 05m")],
+)  # fmt: skip
+def test_durations_read_as_people_say_them(seconds: float, shown: str) -> None:
+    """Milliseconds, seconds, minutes or hours, whichever is closest."""
+    assert texts.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("item", "word"),
+    [
+        (Iteration(1), ""),
+        (Iteration(1, evaluation=Evaluation(0.5)), ""),
+        (Iteration(1, evaluation=Evaluation(passed=True)), "passed"),
+        (Iteration(1, evaluation=Evaluation(0.5, False)), "not yet"),
+        (Iteration(1, evaluation=Evaluation(undecided=True)), "undecided"),
+        (Iteration(1, error=Failure("execute", "error", "x")), "failed"),
+        (Iteration(1, error=Failure("execute", "interrupted", "x"), interrupted=True), "cut short"),
+        (Iteration(1, evaluation=Evaluation(criteria=(Criterion("a", False),))), ""),
+    ],
+)
+def test_every_verdict_has_its_word(item: Iteration, word: str) -> None:
+    """Failed, cut short, undecided and not yet are four different facts."""
+    assert texts.verdict(item)[1] == word

@@ -1,0 +1,132 @@
+"""Views: what people see on a terminal while a run goes on, and after."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+
+from loopwright import Budget, Usage
+from loopwright.cli import main
+from loopwright.cli.output import Output
+from loopwright.cli.views import LiveView
+from loopwright.journal import Entry
+
+from .conftest import Project
+
+MORE = """
+from loopwright import Criterion, Evaluation, Loop, MaxIterations
+from steps import broken
+
+async def write(value):
+    return "\\n".join(f"line {n}" for n in range(20))
+
+async def grade(output):
+    return Evaluation(0.5, False, "not short", improvements=("cut it",),
+                      criteria=(Criterion("greets", True),
+                                Criterion("is short", False, "20 lines")))
+
+graded = Loop(write, grade, until=MaxIterations(1), name="graded")
+tries = Loop(broken, until=MaxIterations(2), on_failure="continue", name="tries")
+"""
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def shown(self) -> str:
+        """What was written, without styles and movements of the cursor."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", self.getvalue())
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str]:
+    """Call the command line on a terminal of 80 columns; return its code and what was shown."""
+    terminal = Terminal()
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", terminal)
+        patch.setenv("TERM", "xterm-256color")
+        patch.setenv("COLUMNS", "80")
+        patch.delenv("NO_COLOR", raising=False)
+        code = main(arguments)
+    return code, terminal.shown
+
+
+@pytest.fixture
+def more(project: Project) -> Project:
+    """A folder with a loop whose output is long and whose judge has much to say."""
+    (project.folder / "more.py").write_text(MORE)
+    sys.modules.pop("more", None)
+    return project
+
+
+@pytest.mark.usefixtures("project")
+def test_a_live_run_shows_rows_then_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row per iteration in columns, conditions between them, the end in one sentence."""
+    code, shown = watched(monkeypatch, "run", "steps:refine", "--input", "x", "--run-id", "one")
+    assert code == 0
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert lines[0] == "refine is run one in sqlite:.loopwright/runs.db"
+    rows = [line for line in lines if re.match(r"refine \d ", line)]
+    assert [row.split()[3:6] for row in rows] == [
+        ["0.25", "✗", "not"], ["0.50", "✗", "not"], ["0.90", "✓", "passed"],
+    ]  # fmt: skip
+    assert all("$0.0100" in row for row in rows)
+    assert lines.count("[INFO] Condition evaluation: 'It is short' -> NO") == 2
+    assert any(line.startswith("Satisfied: score 0.9 is at least 0.9 (3 iter") for line in lines)
+    assert lines[-1] == "look closer: loopwright show one"
+
+
+@pytest.mark.parametrize(
+    ("cap", "flying", "line"),
+    [
+        (None, [], "⠋ | 20.0 s in all | 2 calls"),
+        (None, ["a/1/execute"], "⠋ a/1/execute 10.0 s | 20.0 s in all | 2 calls"),
+        (Budget(calls=5), ["a", "b"], "⠋ b 10.0 s and 1 more | 20.0 s in all | 2 of 5 calls"),
+        (Budget(tokens=100), ["a"], "⠋ a 10.0 s | 20.0 s in all | 30 of 100 tokens"),
+        (Budget(usd=0.5), ["a"], "⠋ a 10.0 s | 20.0 s in all | $0.0000 of $0.5000"),
+        (None, ["x" * 70 + "/end"], f"⠋ …{'x' * 35}/end 10.0 s | 20.0 s in all | 2 calls"),
+    ],
+)  # fmt: skip
+def test_the_line_below_says_what_is_in_flight(
+    monkeypatch: pytest.MonkeyPatch, cap: Budget | None, flying: list[str], line: str
+) -> None:
+    """The latest effect and since when, how many more, the time in all, and spending of the cap."""
+    monkeypatch.setenv("COLUMNS", "80")
+    view = LiveView(Output(), cap=cap)
+    view.progress.spent = Usage(2, 10, 20)
+    for path in flying:
+        view.progress.hear(Entry("started", path, 10.0))
+    assert view.flight(20.0) == line
+
+
+def test_a_long_output_is_cut_on_a_terminal_and_whole_on_a_pipe(
+    more: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve lines and how many more there are, for people; all of it for programs."""
+    _, shown = watched(monkeypatch, "run", "more:graded", "--run-id", "one")
+    assert "  line 11\n  … 8 more lines\n" in shown
+    assert "line 12" not in shown
+    assert "line 19\n" in more.call("show", "one").out
+
+
+def test_an_iteration_is_shown_with_its_criteria(more: Project) -> None:
+    """What holds, what is missing, what would make it better."""
+    more.call("run", "more:graded", "--run-id", "one")
+    out = more.call("show", "one", "--iteration", "1").out
+    assert "feedback:\nnot short\n  ✓ greets\n  ✗ is short: 20 lines\n  to do: cut it\n" in out
+
+
+def test_failures_are_told_as_such(more: Project) -> None:
+    """A failed round has its error, and so have its effects in the timeline."""
+    assert more.call("run", "more:tries", "--run-id", "one").code == 1
+    assert "error:\nValueError: no such thing\n" in more.call("show", "one", "--iteration", "1").out
+    lines = more.call("show", "one", "--timeline").out.splitlines()
+    assert [line.split("  ")[-1] for line in lines] == ["failed: ValueError: no such thing"] * 2

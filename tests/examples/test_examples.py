@@ -1,0 +1,238 @@
+"""The examples run as their README says, each in a process and an empty folder of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+README = (EXAMPLES / "README.md").read_text()
+JOBS = EXAMPLES / "job_matching"
+TESTS = EXAMPLES / "make_tests_pass"
+
+# `python` in a document is the one that runs the tests, as in an activated environment.
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+}
+MATCHING = [0.0, 0.551, 0.948, 0.973, 0.9, 1.0]
+PASSING = [9, 9, 8, 10, 8, 11, None, 13, 16, 17, 18]  # of 18 tests, round by round
+
+pytestmark = pytest.mark.slow
+
+
+def _python(*words: object, cwd: Path) -> str:
+    """Run Python with these arguments and return what it printed."""
+    command = [sys.executable, *map(str, words)]
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _loopwright(*words: object, cwd: Path) -> dict[str, Any]:
+    """Run the command line under --json and return its object."""
+    return json.loads(_python("-m", "loopwright", *words, "--json", cwd=cwd))
+
+
+def _request(pause: float) -> dict[str, Any]:
+    document = yaml.safe_load((JOBS / "job_matching.yaml").read_text())
+    return {**document["input"], "pause": pause}
+
+
+def _scores(loop: dict[str, Any]) -> list[float | None]:
+    return [item["score"] for item in loop["history"]]
+
+
+@pytest.fixture(scope="module")
+def matching(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What job_matching.yaml gives when nobody interrupts it."""
+    folder = tmp_path_factory.mktemp("matching")
+    given = json.dumps(_request(0))
+    return _loopwright("run", JOBS / "job_matching.yaml", "--input", given, cwd=folder)
+
+
+def test_job_matching_in_yaml_is_satisfied_in_six_rounds(matching: dict[str, Any]) -> None:
+    """The document needs six rounds, which find nothing, too little, too much and enough."""
+    loop = matching["loops"]["matching"]
+    assert (matching["status"], matching["reason"]) == ("satisfied", "condition_met")
+    assert _scores(loop) == MATCHING
+    assert loop["output"]["found"] >= 5
+    assert loop["output"]["average"] >= 0.7
+    assert len(matching["output"].splitlines()) == 1 + loop["output"]["found"]
+
+
+def test_job_matching_keeps_the_input_it_was_given(matching: dict[str, Any]) -> None:
+    """Each round's input is the first one with other filters, and no filter passes the limits."""
+    rounds = [item["input"] for item in matching["loops"]["matching"]["history"]]
+    given = _request(0)
+    assert rounds[0] == given
+    assert all({**item, "filters": None} == {**given, "filters": None} for item in rounds)
+    changes = [
+        sum(before["filters"][name] != after["filters"][name] for name in before["filters"])
+        for before, after in itertools.pairwise(rounds)
+    ]
+    assert changes == [1] * 5
+    assert all(item["filters"]["salary_from"] >= given["person"]["salary_floor"] for item in rounds)
+
+
+def test_job_matching_in_python_scores_the_same(tmp_path: Path) -> None:
+    """The loop written in Python goes through the same scores as the document."""
+    told = _python(JOBS / "job_matching.py", cwd=tmp_path)
+    scores = re.findall(r"^\d+  score (\S+)", told, re.MULTILINE)
+    assert [float(score) for score in scores] == MATCHING
+    assert "satisfied after 6 iterations" in told
+
+
+def test_the_catalogue_is_made_once_in_the_working_directory(tmp_path: Path) -> None:
+    """The first run makes the catalogue under .loopwright, the second one finds it as it was."""
+    _python(JOBS / "job_matching.py", cwd=tmp_path)
+    (made,) = (tmp_path / ".loopwright" / "job_matching").iterdir()
+    before = made.stat()
+    _python(JOBS / "job_matching.py", cwd=tmp_path)
+    assert made.stat().st_mtime_ns == before.st_mtime_ns
+    assert [*tmp_path.iterdir()] == [tmp_path / ".loopwright"]
+
+
+def test_an_interrupted_job_matching_goes_on_to_the_same_result(
+    matching: dict[str, Any], tmp_path: Path
+) -> None:
+    """After SIGINT in the third round `resume` gives what the uninterrupted run gave."""
+    given = json.dumps(_request(0.3))
+    command = [sys.executable, "-m", "loopwright", "run", JOBS / "job_matching.yaml", "-i", given]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        seen = _until(process.stdout, "matching 2:")
+        process.send_signal(signal.SIGINT)
+        seen += process.stdout.read()
+    assert process.returncode == 130, seen
+    resumed = _loopwright("resume", "last", cwd=tmp_path)
+    loop = resumed["loops"]["matching"]
+    assert _scores(loop) == MATCHING
+    assert loop["output"] == matching["loops"]["matching"]["output"]
+    assert resumed["output"] == matching["output"]
+
+
+def _until(lines: Iterator[str], word: str) -> str:
+    """Read up to the line that holds a word, and return what was read."""
+    seen = ""
+    for line in lines:
+        seen += line
+        if word in line:
+            return seen
+    raise AssertionError(f"{word!r} is not in:\n{seen}")
+
+
+@pytest.fixture(scope="module")
+def repairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """What make_tests_pass.yaml gives, and what make_tests_pass.py prints; run side by side."""
+    folder = tmp_path_factory.mktemp("repairs")
+    with ThreadPoolExecutor() as pool:
+        told = pool.submit(_python, TESTS / "make_tests_pass.py", cwd=folder)
+        return _loopwright("run", TESTS / "make_tests_pass.yaml", cwd=folder), told.result()
+
+
+@pytest.fixture
+def repair(repairs: tuple[dict[str, Any], str]) -> dict[str, Any]:
+    """What make_tests_pass.yaml gives."""
+    return repairs[0]
+
+
+def _passing(loop: dict[str, Any]) -> list[int | None]:
+    return [None if score is None else round(score * 18) for score in _scores(loop)]
+
+
+def test_make_tests_pass_in_yaml_ends_when_every_test_passes(repair: dict[str, Any]) -> None:
+    """Some edits help, some do nothing or harm, one cannot be applied; what helps is kept."""
+    loop = repair["loops"]["repair"]
+    assert (repair["status"], repair["reason"]) == ("satisfied", "condition_met")
+    assert _passing(loop) == PASSING
+    assert "cannot be applied" in loop["history"][6]["error"]["message"]
+    assert len(loop["history"][-1]["input"]["edits"]) == 6
+
+
+def test_make_tests_pass_in_python_scores_the_same(repairs: tuple[dict[str, Any], str]) -> None:
+    """The loop written in Python tries the same edits with the same scores and diff."""
+    document, told = repairs
+    assert told.startswith(_shown("python examples/make_tests_pass/make_tests_pass.py"))
+    scores = re.findall(r"^ *\d+  (failed|\d\.\d+)", told, re.MULTILINE)
+    assert [None if s == "failed" else round(float(s) * 18) for s in scores] == PASSING
+    assert told.endswith(document["output"])
+
+
+def test_the_diff_of_make_tests_pass_can_be_applied(repair: dict[str, Any], tmp_path: Path) -> None:
+    """The output is a unified diff: applied to the module, it gives the text that passed."""
+    shutil.copy(TESTS / "project" / "opening_hours.py", tmp_path)
+    patch = tmp_path / "repair.diff"
+    patch.write_text(repair["output"])
+    subprocess.run(["git", "apply", patch.name], cwd=tmp_path, check=True, timeout=10)
+    last = repair["loops"]["repair"]["output"]
+    assert (tmp_path / last["module"]).read_text() == last["text"]
+
+
+def test_make_tests_pass_never_changes_the_project(repair: dict[str, Any]) -> None:
+    """The project with its mistakes is as it was: the diff's old lines are still in it."""
+    text = (TESTS / "project" / "opening_hours.py").read_text()
+    old = [line[1:] for line in repair["output"].splitlines() if re.match(r"-(?!--)", line)]
+    assert old
+    assert all(line in text for line in old)
+
+
+def test_the_outer_budget_ends_the_nested_loops(tmp_path: Path) -> None:
+    """The budget of the outer loop cuts the inner one short, and the best of before is kept."""
+    told = _python(EXAMPLES / "nested_budget.py", cwd=tmp_path)
+    assert _timeless(told) == _shown("python examples/nested_budget.py")
+    assert "4  from 70  $0.06  cut short: the call search/4/execute/climb/4/execute" in told
+    assert told.endswith("best: {'at': 75.0, 'strength': 0.9582}, for $0.64 in 32 calls\n")
+
+
+def test_the_text_is_polished_on_scripted_replies(tmp_path: Path) -> None:
+    """The polishing example needs no model, and prints what the README shows."""
+    told = _python(EXAMPLES / "polish_text" / "polish.py", cwd=tmp_path)
+    assert _timeless(told) == _shown("python examples/polish_text/polish.py")
+
+
+def test_the_demo_runs_the_first_example_and_says_where_to_look(tmp_path: Path) -> None:
+    """The demo prints the command, what the README shows under it, and the commands to go on."""
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    told = _python("examples/demo.py", cwd=tmp_path)
+    command = "loopwright run examples/job_matching/job_matching.yaml"
+    first, _, rest = told.partition("\n\n")
+    assert first.endswith(command)
+    assert _timeless(rest).startswith(_shown(command))
+    assert "show last" in rest
+    assert "resume last" in rest
+    assert "\x1b" not in told
+
+
+def _shown(command: str) -> str:
+    """Return what the README shows under a command, without the times and ids of one run."""
+    blocks = re.findall(r"^```console\n\$ (.*)\n([^`]*)^```$", README, re.MULTILINE)
+    return _timeless(dict(blocks)[command])
+
+
+def _timeless(text: str) -> str:
+    lines = "\n".join(line.rstrip() for line in text.split("\n"))
+    return re.sub(r"\d{8}-\d{6}-\w{6}|\b[\d.]+ m?s\b", "…", lines)

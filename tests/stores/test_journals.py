@@ -1,0 +1,148 @@
+"""Every kind of journal passes the one suite."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopwright.errors import ConfigurationError
+from loopwright.journal import Journal, MemoryJournal
+from loopwright.stores import open_journal
+from loopwright.stores.sqlite import Clocks, SqliteJournal
+
+from .contract import JournalContract
+
+
+class MemoryStore:
+    """A MemoryJournal, which outlives what is called its process."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal()
+
+    def crash(self) -> Journal:
+        self.journal.crash()
+        return self.journal
+
+    async def reopen(self) -> Journal:
+        await self.journal.close()
+        return self.journal
+
+
+class SqliteStore:
+    """SqliteJournals on one file; to a later one, the lease of an earlier one has run out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._made: list[SqliteJournal] = []
+        self.journal: Journal = self._another()
+
+    def _another(self) -> SqliteJournal:
+        late = 3600.0 * len(self._made)
+        clocks = Clocks(wall=lambda: 1_000_000.0 + late)
+        self._made.append(SqliteJournal(self._path, synchronous="normal", clocks=clocks))
+        return self._made[-1]
+
+    def crash(self) -> Journal:
+        return self._another()
+
+    async def reopen(self) -> Journal:
+        await self._made[-1].close()
+        return self._another()
+
+    async def close(self) -> None:
+        for journal in self._made:
+            await journal.close()
+
+
+class TestMemoryJournal(JournalContract):
+    """The journal of one process keeps the contract."""
+
+    @pytest.fixture
+    def store(self) -> MemoryStore:
+        return MemoryStore()
+
+    def fresh(self) -> tuple[Journal, Callable[[], Coroutine[Any, Any, None]]]:
+        journal = MemoryJournal()
+        return journal, journal.close
+
+
+class TestSqliteJournal(JournalContract):
+    """The journal in a file keeps the contract."""
+
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[SqliteStore]:
+        made = SqliteStore(tmp_path / "runs.db")
+        yield made
+        await made.close()
+
+    def fresh(self) -> tuple[Journal, Callable[[], Coroutine[Any, Any, None]]]:
+        folder = tempfile.TemporaryDirectory()
+        journal = SqliteJournal(Path(folder.name) / "runs.db", synchronous="normal")
+
+        async def end() -> None:
+            await journal.close()
+            folder.cleanup()
+
+        return journal, end
+
+
+def test_a_url_names_a_journal(tmp_path: Path) -> None:
+    """`memory:` and `sqlite:PATH` are journals; nothing is touched before they are used."""
+    assert isinstance(open_journal("memory:"), MemoryJournal)
+    path = tmp_path / "folder" / "runs.db"
+    for url in (f"sqlite:{path}", f"sqlite:{path}?synchronous=normal"):
+        journal = open_journal(url)
+        assert isinstance(journal, SqliteJournal)
+        assert journal.path == path
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("runs.db", "journal: 'runs.db' names no kind of store; write sqlite:runs.db or memory:"),
+        (
+            "sqlit:runs.db",
+            "journal: 'sqlit:runs.db': 'sqlit' is no kind of store; did you mean 'sqlite'?",
+        ),
+        (
+            "postgres:x",
+            "journal: 'postgres:x': 'postgres' is no kind of store; use memory: or sqlite:PATH",
+        ),
+        ("memory:x", "journal: 'memory:x' has 'x' after memory:; write memory: alone"),
+        (
+            "sqlite:",
+            (
+                "journal: 'sqlite:' names no file; write sqlite:PATH, such as sqlite:runs.db, or "
+                "memory:"
+            ),
+        ),
+        (
+            "sqlite:///runs.db",
+            (
+                "journal: 'sqlite:///runs.db' names no file; write sqlite:PATH, such as "
+                "sqlite:runs.db, or memory:"
+            ),
+        ),
+        (
+            "sqlite:a.db?synchronus=full",
+            (
+                "journal: 'synchronus' in 'sqlite:a.db?synchronus=full' is no option of sqlite, "
+                "which has synchronous; did you mean 'synchronous'?"
+            ),
+        ),
+        (
+            "sqlite:a.db?synchronous=ful",
+            "synchronous: 'ful' is neither 'full' nor 'normal'; did you mean 'full'?",
+        ),
+    ],
+)
+def test_a_url_that_names_nothing_is_refused(url: str, message: str) -> None:
+    """A URL that cannot be read is refused in one sentence, with the nearest word."""
+    with pytest.raises(ConfigurationError) as caught:
+        open_journal(url)
+    assert str(caught.value) == message
