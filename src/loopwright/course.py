@@ -158,6 +158,7 @@ class Course:
             failure = _failed(stage, error)
         except (Stopped, asyncio.CancelledError) as error:
             cut = run.stopped_by(error)
+            output = self._rescued(cut) if stage == "execute" else output
             failure = Failure(stage, "interrupted", cut.stop.detail, ctx.path)
         now = run.now()
         record = Iteration(
@@ -208,7 +209,14 @@ class Course:
         if stop.satisfied and history.last is not None:
             return history.last.output
         kept = history.latest_eligible if self.loop.keep == "last" else history.best
+        if kept is None and history.last is not None and history.last.interrupted:
+            kept = history.last  # nothing was judged here, but what a loop inside had is not lost
         return kept.output if kept is not None else None
+
+    def _rescued(self, cut: Stopped) -> Json:
+        """Return what the loop inside had, which the same guard cut short."""
+        inner = next(iter(reversed(list(self.scope.loops.values()))), None)
+        return inner.output if inner is not None and inner.reason is cut.stop.reason else None
 
     def _result(self, stop: Stop, output: Json, usage: Any) -> Result:
         return Result(

@@ -100,11 +100,10 @@ def checklist_loop(
     `items` maps a name to the step that makes the item from the loop's input, `checks` the same
     names to what judges it (see `checklist`). An item that fails is made again by `fix`, a step or
     one for each name, or else by its own maker, from `{"input", "item", "previous", "feedback",
-    "improvements"}`. What passed stays as it is and is not checked again. The output is an object
-    of the items by name, the score the share that passes. Each item is one effect,
-    `…/execute/<item>`, and each look another, `…/evaluate/<item>`, so a resumed run does none of
-    them twice. `at_once` items are made at a time. With `on_failure="retry"` it is the item or look
-    that is tried again, not the round.
+    "improvements"}`. What passed stays and is not checked again. The output is an object of the
+    items by name, the score the share that passes. Each item is one effect, `…/execute/<item>`, and
+    each look another, `…/evaluate/<item>`, so a resumed run does none twice. `at_once` items are
+    made at a time. With `on_failure="retry"` the item or look is tried again, not the round.
 
     Raises:
         ConfigurationError: if items, checks and fixes do not have the same names.
@@ -287,8 +286,7 @@ def strategy_loop(
     comes the first again if `max_iterations` (one round each unless given) allows. The record of a
     round names its strategy: as a vote of its evaluation, and in the path of all that it did,
     `…/execute/<strategy>` and `…/evaluate/<strategy>`. One that fails is followed by the next
-    (`on_failure="continue"`), up to three failures in a row; for strategies that fail rather than
-    do badly see `fallback`.
+    (`on_failure="continue"`), up to three failures in a row; see `fallback` for more.
 
     Raises:
         ConfigurationError: if there are no strategies, or a name cannot be part of a path.

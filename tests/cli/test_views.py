@@ -43,8 +43,9 @@ class Terminal(io.StringIO):
 
     @property
     def shown(self) -> str:
-        """What was written, without styles and movements of the cursor."""
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", self.getvalue())
+        """What stands there in the end: without erased lines, styles and movements."""
+        left = re.sub(r"[^\n]*\x1b\[2K", "", self.getvalue())
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", left)
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str]:

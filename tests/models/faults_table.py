@@ -474,6 +474,8 @@ def good() -> Iterator[Case]:
         streamed(delta("fine"), delta(finish="stop"), done=False),
         text="fine",
     )
+    for odd in ("x", [], {}, {"prompt_tokens": -3, "completion_tokens": 1}, {"prompt_tokens": "7", "completion_tokens": 5}):
+        yield Case(f"usage {json.dumps(odd)}", streamed(delta("fine"), delta(finish="stop"), usage(odd)), text="fine")  # type: ignore[arg-type]
 
 
 def cases() -> list[Case]:

@@ -120,6 +120,13 @@ def test_no_key_of_ours_reaches_a_command(monkeypatch: pytest.MonkeyPatch) -> No
     assert {n for n in names if not n.startswith("LC_")} <= PASSED_ON | {"GIVEN", "PWD", "_"}
 
 
+def test_what_is_installed_beside_the_interpreter_is_found_first() -> None:
+    """PATH begins with the folder of this interpreter, unless a step says otherwise."""
+    found = done(run_command('printf "%s" "$PATH"')).stdout.split(":")
+    assert (Path(found[0]), len(found) > 1) == (Path(sys.executable).parent, True)
+    assert done(run_command('printf "%s" "$PATH"', env={"PATH": "/bin"})).stdout == "/bin"
+
+
 LONG = "x" * STRING_BYTES
 TOO_LONG = "is longer than 128 KiB; give it by stdin instead"
 SURROGATE = "has a lone surrogate at character 1, which no encoding holds; replace it with U+FFFD"

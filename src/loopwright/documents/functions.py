@@ -15,6 +15,9 @@ from ..errors import ConfigurationError, nearest
 __all__ = ["imported", "looked_up"]
 
 
+_FOLDERS: set[Path] = set()  # of documents whose modules are in sys.modules, which is global too
+
+
 def looked_up(reference: str, folder: Path) -> None:
     """Check that a reference names something, by reading the module's source and not by running it.
 
@@ -44,6 +47,7 @@ def imported(reference: str, folder: Path) -> Any:
         ConfigurationError: naming what is missing or what went wrong in the module.
     """
     module, name = _split(reference)
+    _forget_others(folder)
     sys.path.insert(0, str(folder))
     try:
         found: Any = importlib.import_module(module)
@@ -60,6 +64,19 @@ def imported(reference: str, folder: Path) -> Any:
             )
         found = getattr(found, part)
     return found
+
+
+def _forget_others(folder: Path) -> None:
+    """Let modules beside this document be found, whose names another document's modules took.
+
+    Functions that were imported before keep their own module.
+    """
+    for name in {f.stem for f in folder.glob("*.py")} & set(sys.modules):
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and Path(file).parent != folder and Path(file).parent in _FOLDERS:
+            for loaded in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
+                del sys.modules[loaded]
+    _FOLDERS.add(folder)
 
 
 def function(reference: str, folder: Path) -> Callable[..., Any]:

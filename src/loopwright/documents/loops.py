@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import PydanticCustomError
+
 from .. import adapters
-from ..conditions import Condition, MaxIterations, Passed, from_json, tag_of
+from ..conditions import Condition, MaxIterations, from_json, tag_of
 from ..conditions.base import TAGS, AllOf, AnyOf
 from ..errors import ConfigurationError, nearest
 from ..evaluators.check import check
 from ..evaluators.checklist import checklist
 from ..evaluators.gates import gates
 from ..evaluators.passing import share_passing
-from ..evaluators.passing import share_passing
 from ..evaluators.score import score
 from ..loop import Loop, any_of
 from ..step import FunctionStep, as_step
+from .fields import duration
 from .native import AdaptSpec, CheckSpec, EvaluateSpec, JudgeSpec, LoopSpec, ScoreSpec
 from .steps import SetStep
 
@@ -97,11 +99,24 @@ def conditions(compiler: Compiler, data: Any, path: Path_) -> Condition | None:
             items = inner if isinstance(inner, list) else [inner]
             return _joined(compiler, kind, items, (*path, tags[0]))
     try:
-        return from_json(data)
+        return from_json(_seconds(data))
     except ConfigurationError as error:
         tag = next(iter(data), None) if isinstance(data, Mapping) else None
         compiler.problem(path if tag is None else (*path, tag), str(error), key=tag is not None)
         return None
+
+
+def _seconds(data: Any) -> Any:
+    """Return a timeout that is written like `30s` in seconds, as every other duration of a document is."""
+    value = data.get("timeout") if isinstance(data, Mapping) else None
+    if isinstance(value, Mapping) and isinstance(value.get("seconds"), str):
+        value = value["seconds"]
+    if not isinstance(value, str):
+        return data
+    try:
+        return {"timeout": duration(value)}
+    except PydanticCustomError as error:
+        raise ConfigurationError(f"timeout: {error.message()}") from None
 
 
 def _joined(

@@ -214,16 +214,11 @@ def text_check(
     limits = {"max_words": max_words, "min_words": min_words}
     limits |= {"max_chars": max_chars, "min_chars": min_chars}
     rules: dict[str, Rule] = {
-        f"{keyword} {limit}": _limit(keyword, limit)
-        for keyword, limit in limits.items()
-        if limit is not None
+        **{f"{k} {limit}": _limit(k, limit) for k, limit in limits.items() if limit is not None},
+        **{f"contains {t!r}": _contains(t, ignore_case) for t in _texts("contains", contains)},
+        **_searches("matches", matches, ignore_case),
+        **_searches("not_matches", not_matches, ignore_case),
     }
-    for part in _texts("contains", contains):
-        rules[f"contains {part!r}"] = _contains(part, ignore_case)
-    for pattern in _texts("matches", matches):
-        rules[f"matches {pattern!r}"] = _matches(pattern, ignore_case, wanted=True)
-    for pattern in _texts("not_matches", not_matches):
-        rules[f"not_matches {pattern!r}"] = _matches(pattern, ignore_case, wanted=False)
     if not rules:
         raise ConfigurationError(
             "check: there is nothing to check; give a function, command, schema, matches, contains "
@@ -268,7 +263,14 @@ def _contains(part: str, ignore_case: bool) -> Rule:
     return rule
 
 
-def _matches(pattern: str, ignore_case: bool, *, wanted: bool) -> Rule:
+def _searches(keyword: str, patterns: str | Sequence[str], ignore_case: bool) -> dict[str, Rule]:
+    return {
+        f"{keyword} {pattern!r}": _search(pattern, ignore_case, wanted=keyword == "matches")
+        for pattern in _texts(keyword, patterns)
+    }
+
+
+def _search(pattern: str, ignore_case: bool, *, wanted: bool) -> Rule:
     from ..patterns import compile_pattern  # who checks no pattern need not load the library
 
     compiled = compile_pattern(pattern, ignore_case=ignore_case)

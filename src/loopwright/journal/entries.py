@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 from ..codec import Json
 from ..errors import RunNotFound, nearest
-from ..records import NOTHING, Failure, Iteration, Usage
+from ..records import NOTHING, Evaluation, Failure, Iteration, Usage
 
 
 class Entry:
     """One thing that happened in a run.
 
     Kinds: `started` (an effect's intent, with what is `reserved`), `finished` (its value or error),
-    `iteration` (a round's record), `ended` (a loop, or with an empty path the run), `suspended`,
-    `answered`, `rewound`, `accepted`. `at` and `seconds` are active seconds of the run; `seq` is
-    its number in the run, from 1.
+    `cut` (it was cancelled: settled, without an outcome), `expired` (a step ran over its own time),
+    `iteration` (a round's record; its `error` says which guard cut it short), `ended` (a loop, or
+    with an empty path the run), `suspended`, `interrupted`, `answered`, `rewound`, `accepted`,
+    `warned`. `at` and `seconds` are active seconds of the run, an iteration's `seconds` those of its
+    loop so far; `seq` is its number in the run, from 1.
     """
 
     __slots__ = (
@@ -51,7 +53,9 @@ class Entry:
 
     def to_json(self) -> dict[str, Json]:
         """Return it as a JSON object without the fields that say nothing."""
-        value = self.value.to_json() if isinstance(self.value, Iteration) else self.value
+        value = self.value
+        if isinstance(value, Iteration | Evaluation):
+            value = value.to_json()
         data: dict[str, Json] = {"seq": self.seq, "kind": self.kind, "path": self.path}
         data["at"] = round(self.at, 6)
         if value is not None:

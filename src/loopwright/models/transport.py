@@ -20,6 +20,7 @@ from typing import Any
 import httpx2
 
 from .addresses import Allowed, resolve
+from .chunks import Mender, as_chunk
 from .endpoints import Endpoint
 from .exchange import EXCHANGE, Exchange
 from .faults import ModelFault
@@ -145,6 +146,7 @@ class _Body(httpx2.AsyncByteStream):
             return
         whole: bytearray | None = None
         begun = False
+        mender = Mender(active=self._endpoint.api == "chat")
         async for chunk in self._text():
             if not begun:
                 begun = bool(chunk.strip())
@@ -152,9 +154,8 @@ class _Body(httpx2.AsyncByteStream):
             elif whole is not None:
                 whole += chunk
             if begun and whole is None:
-                yield chunk
-        if whole is not None:
-            yield self._as_stream(bytes(whole))
+                yield mender.feed(chunk)
+        yield mender.rest() if whole is None else self._as_stream(bytes(whole))
 
     def _first(self, chunk: bytes) -> bytearray | None:
         """Look at how an answer begins: a stream goes through, a whole one is collected."""
@@ -208,7 +209,7 @@ class _Body(httpx2.AsyncByteStream):
             data = json.loads(body)
         except (ValueError, RecursionError) as error:
             raise self._unread(f"JSON that cannot be read: {error}") from None
-        piece = _piece(data)
+        piece = as_chunk(data)
         if piece is None:
             raise self._unread("JSON that is no chat completion")
         return b"data: " + json.dumps(piece).encode() + b"\n\ndata: [DONE]\n\n"
@@ -224,31 +225,3 @@ class _Body(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """Close the connection's turn."""
         await self._response.aclose()
-
-
-def _piece(data: Any) -> dict[str, Any] | None:
-    """Return a whole chat completion as the one piece of a stream, or None if it is none."""
-    if not isinstance(data, dict):
-        return None
-    if data.get("error"):
-        return data
-    choices = data.get("choices")
-    if not isinstance(choices, list):
-        return None
-    made = [_choice(choice) for choice in choices if isinstance(choice, dict)]
-    return {**data, "object": "chat.completion.chunk", "choices": made}
-
-
-def _choice(choice: dict[str, Any]) -> dict[str, Any]:
-    message = choice.get("message")
-    delta = dict(message) if isinstance(message, dict) else {}
-    calls = delta.get("tool_calls")
-    if isinstance(calls, list):
-        delta["tool_calls"] = [
-            {**call, "index": i} for i, call in enumerate(calls) if isinstance(call, dict)
-        ]
-    return {
-        "index": choice.get("index", 0),
-        "delta": delta,
-        "finish_reason": choice.get("finish_reason"),
-    }

@@ -22,6 +22,7 @@ import errno
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ LIMIT = 64 * 1024 * 1024  # bytes of output of both streams together
 STRING_BYTES = 128 * 1024  # of one argument or variable, with its final NUL (Linux MAX_ARG_STRLEN)
 GRACE = 0.5  # seconds between SIGTERM and SIGKILL when a command's own time is up
 CUT_GRACE = 0.2  # the same when the caller is cancelled, who waits half a second in all
-PIPES = 1.0  # seconds that children may hold the pipes of a command that has ended
+PIPES = 1.0  # seconds that a grandchild may hold the pipes
 DRAIN = 0.2  # seconds for pipes and exit status once everything was killed
 CHUNK = 64 * 1024  # bytes of input written at a time
 READ = 256 * 1024  # bytes of output read at a time
@@ -69,9 +70,8 @@ class CommandResult:
         """How it ended, in words: "exited with 2", "was ended by SIGKILL"."""
         if self.exit_code >= 0:
             return f"exited with {self.exit_code}"
-        with contextlib.suppress(ValueError):
-            return f"was ended by {signal.Signals(-self.exit_code).name}"
-        return f"was ended by signal {-self.exit_code}"
+        names = {item.value: item.name for item in signal.Signals}
+        return f"was ended by {names.get(-self.exit_code, f'signal {-self.exit_code}')}"
 
     def to_json(self) -> Json:
         """Return it as a JSON object, without `seconds`: equal runs give equal outputs."""
@@ -105,10 +105,10 @@ async def run_command(
     """Run a command to its end and return how it ended and what it said.
 
     A list is a program and its arguments; a text is a script for `/bin/sh -e -c`, in which `args`
-    are "$1", "$2" and so on. The environment is PATH, HOME and the like, and `env`. Without `stdin`
-    there is nothing to read. After `timeout` seconds, or more than `limit` bytes of output, the
-    command and all that it started are ended: SIGTERM, half a second, SIGKILL. If the caller is
-    cancelled they are gone within half a second. For POSIX systems.
+    are "$1", "$2" and so on. The environment is HOME and the like, PATH with the folder of this
+    interpreter in front, and `env`. Without `stdin` there is nothing to read. After `timeout`
+    seconds, or more than `limit` bytes of output, it is ended: SIGTERM, half a second, SIGKILL. If
+    the caller is cancelled, that takes less than half a second in all. For POSIX systems.
 
     Raises:
         StepError: `cannot_start` if it cannot be started; `bad_argument` for an argument, variable
@@ -147,7 +147,9 @@ def _environment(given: Mapping[str, str]) -> dict[str, str]:
         if not name or "=" in name:
             raise _bad(f"env: {name!r} is not a name of a variable; use letters, digits and _")
         _sendable(f"env: {name}", f"{name}={value}")
-    return {**passed, **given}
+    beside = str(Path(sys.executable).parent)  # tools of its environment, activated or not
+    path = f"{beside}{os.pathsep}{passed.get('PATH', os.defpath)}"
+    return {**passed, "PATH": path, **given}
 
 
 def _sendable(what: str, text: str) -> None:
@@ -258,10 +260,10 @@ class _Command:
             self._loop.call_soon_threadsafe(_settle, self._exited)
 
     def _read(self, pipe: IO[bytes]) -> None:
-        try:
-            data = os.read(pipe.fileno(), READ)
-        except BlockingIOError:
-            return
+        with contextlib.suppress(BlockingIOError):
+            self._take(pipe, os.read(pipe.fileno(), READ))
+
+    def _take(self, pipe: IO[bytes], data: bytes) -> None:
         kept = data[: self._left]
         self._left -= len(kept)
         self._texts[pipe].feed(kept)
@@ -272,9 +274,8 @@ class _Command:
 
     def _write(self, pipe: IO[bytes]) -> None:
         try:
-            self._unsent = self._unsent[os.write(pipe.fileno(), self._unsent[:CHUNK]) :]
-        except BlockingIOError:
-            return
+            with contextlib.suppress(BlockingIOError):
+                self._unsent = self._unsent[os.write(pipe.fileno(), self._unsent[:CHUNK]) :]
         except OSError:  # a command that does not care to read is no error
             self._unsent = memoryview(b"")
         if not self._unsent:
@@ -313,8 +314,7 @@ class _Command:
                         self._let_go(pipe)
 
     async def _fade(self, grace: float) -> None:
-        """Wait until its group is gone, or those that held its pipes are, but no longer than
-        `grace`."""
+        """Wait until its group is gone, or who held its pipes, but no longer than `grace`."""
         held = not self._closed.done()
         until = time.monotonic() + grace
         while time.monotonic() < until and self._signal(0):
