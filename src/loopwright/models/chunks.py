@@ -1,4 +1,4 @@
-"""Chat Completions as servers send them that are not quite OpenAI: made into what a client expects."""
+"""Chat Completions of servers that are not quite OpenAI, made into what a client expects."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class ProviderModel:
         self.allowed = Allowed(allowed)
         self.redactor = Redactor([*self.keys.values(), *secrets])
         self.max_bytes = max_bytes
-        self._loaded = False
+        self._loaded: set[str] = set()
         self._trusted = certificates
         self._ladders: dict[tuple[str, str], _Ladder] = {}
         self._sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Session]
@@ -147,9 +147,9 @@ class ProviderModel:
 
     async def _prepare(self, endpoint: Endpoint) -> None:
         """Load what the first request needs, beside the event loop: it takes seconds."""
-        if not self._loaded:
-            await in_thread(_load)
-            self._loaded = True
+        if endpoint.api not in self._loaded:
+            await in_thread(_load, endpoint.api)
+            self._loaded.add(endpoint.api)
         if self._trusted is None and endpoint.base_url.startswith("https:"):
             self._trusted = await in_thread(_public_certificates)
 
@@ -230,10 +230,30 @@ class ProviderModel:
         return made
 
 
-def _load() -> None:
-    """Import the client library and its table of prices."""
-    for name in ("genai_prices.data", "pydantic_ai.models.openai", f"{__package__}.reading"):
+_LIBRARY = (
+    "genai_prices.data", "anyio.abc", "httpx2", "pydantic_ai.models.openai", f"{__package__}.reading",
+    f"{__package__}.transport",
+)  # fmt: skip
+_BY_API = {
+    "responses": ("openai.resources.responses", "pydantic_ai.providers.openai"),
+    "chat": (
+        "openai.resources.chat.completions", "pydantic_ai.providers.deepseek",
+        "pydantic_ai.providers.ollama", "pydantic_ai.providers.openai_compatible",
+    ),
+    "anthropic": ("pydantic_ai.models.anthropic", "pydantic_ai.providers.anthropic"),
+    "gemini": ("pydantic_ai.models.google", "pydantic_ai.providers.google"),
+}  # fmt: skip
+
+
+def _load(api: str) -> None:
+    """Import the client library and its table of prices, and what one API needs of it."""
+    for name in _LIBRARY:
         importlib.import_module(name)
+    for name in _BY_API[api]:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            return  # it is not installed: building the model says so, and what to install
 
 
 def _public_certificates() -> ssl.SSLContext:
