@@ -185,6 +185,7 @@ class Course:
             if cut is not None:
                 entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
             self.run.append(entry)
+            self.run.note(record)
         self.history = self.history.appended(record, elapsed, self.account.settled, wall)
         self.scope.history = self.history
 

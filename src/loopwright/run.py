@@ -258,7 +258,15 @@ async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
         return
     if not isinstance(error, JournalError | OwnershipLost):
         state.append(Entry("interrupted", "", state.now()))
-    row = replace(info, status="interrupted", active=state.now(), updated=state.clock.wall())
+    row = replace(
+        info,
+        status="interrupted",
+        active=state.now(),
+        updated=state.clock.wall(),
+        iterations=state.rounds,
+        score=state.score,
+        usage=state.account.settled,
+    )
     await asyncio.shield(state.log.close(row))
 
 

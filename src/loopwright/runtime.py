@@ -13,7 +13,7 @@ from .codec import Json
 from .conditions import Condition
 from .errors import Stopped
 from .journal import Entry, RunLog
-from .records import NOTHING, History, Reason, Result, Stop
+from .records import NOTHING, History, Iteration, Reason, Result, Stop
 from .replay import Replay
 
 __all__ = ["Clock", "Gate", "Run", "Scope"]
@@ -57,7 +57,9 @@ class Run:
         "random",
         "replay",
         "resources",
+        "rounds",
         "run_id",
+        "score",
         "silent",
         "steps",
         "task",
@@ -92,6 +94,11 @@ class Run:
         self.steps: dict[str, Json] = {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
+        self.rounds = 0
+        self.score: float | None = None
+        for entry in log.recorded:
+            if entry.kind == "iteration":
+                self.note(entry.value)
         self.task: asyncio.Task[Any] | None = None
         self._unheard: list[Entry] = [] if self.listeners else _NONE
         self._told = 0
@@ -101,6 +108,12 @@ class Run:
         self.append: Callable[[Entry], None] = self._heard if self.listeners else log.append
         spent = self.replay.spent("") if self.replay else NOTHING
         self.account = Account("", settled=spent)
+
+    def note(self, record: Iteration) -> None:
+        """Count a round of any of its loops, and the best score: what the row of an open run shows."""
+        self.rounds += 1
+        if record.score is not None and (self.score is None or record.score > self.score):
+            self.score = record.score
 
     def now(self) -> float:
         """Return the run's active seconds: they never shrink, and downtime does not count."""

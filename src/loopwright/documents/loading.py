@@ -211,6 +211,9 @@ def _source(path: str | Path, settings: Settings) -> dict[str, Json]:
         "max_usd": settings.max_usd,
         "root": settings.root and str(settings.root),
         "agents": dict(settings.agents),
+        "allowed_hosts": list(settings.allowed_hosts),
+        "lenient": settings.lenient,
+        "strict": settings.strict,
     }
     return {key: value for key, value in given.items() if value}
 

@@ -257,5 +257,5 @@ def _made_adapt(compiler: Compiler, spec: AdaptSpec, at: Path_) -> Any:
         return adapters.rotate(*spec.rotate)
     if spec.merge is not None:
         part = compiler.filled((*at, "merge"), spec.merge)
-        return adapters.merge(SetStep("merge", part).act)
+        return adapters.merge(SetStep("merge", part))
     return SetStep("adapt", compiler.filled((*at, "set"), spec.set))

@@ -148,7 +148,7 @@ class ProviderModel:
     async def _prepare(self, endpoint: Endpoint) -> None:
         """Load what the first request needs, beside the event loop: it takes seconds."""
         if endpoint.api not in self._loaded:
-            await in_thread(_load, endpoint.api)
+            await in_thread(_load, endpoint)
             self._loaded.add(endpoint.api)
         if self._trusted is None and endpoint.base_url.startswith("https:"):
             self._trusted = await in_thread(_public_certificates)
@@ -230,30 +230,19 @@ class ProviderModel:
         return made
 
 
-_LIBRARY = (
-    "genai_prices.data", "anyio.abc", "httpx2", "pydantic_ai.models.openai", f"{__package__}.reading",
-    f"{__package__}.transport",
-)  # fmt: skip
-_BY_API = {
-    "responses": ("openai.resources.responses", "pydantic_ai.providers.openai"),
-    "chat": (
-        "openai.resources.chat.completions", "pydantic_ai.providers.deepseek",
-        "pydantic_ai.providers.ollama", "pydantic_ai.providers.openai_compatible",
-    ),
-    "anthropic": ("pydantic_ai.models.anthropic", "pydantic_ai.providers.anthropic"),
-    "gemini": ("pydantic_ai.models.google", "pydantic_ai.providers.google"),
-}  # fmt: skip
-
-
-def _load(api: str) -> None:
-    """Import the client library and its table of prices, and what one API needs of it."""
-    for name in _LIBRARY:
+def _load(endpoint: Endpoint) -> None:
+    """Import the client library, its table of prices, and what one API needs of both."""
+    for name in ("genai_prices.data", "anyio.streams.stapled", "pydantic_ai.models.openai"):
         importlib.import_module(name)
-    for name in _BY_API[api]:
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            return  # it is not installed: building the model says so, and what to install
+    import httpx2
+
+    from . import library, reading, transport
+
+    del reading, transport
+    # Much is loaded only when a model is made; one that is thrown away has it loaded.
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client = httpx2.AsyncClient(verify=nobody, timeout=None, trust_env=False)
+    library.build(endpoint, "none", client, "prompted")
 
 
 def _public_certificates() -> ssl.SSLContext:

@@ -91,4 +91,5 @@ class Result:
             "usage": self.usage.to_json(),
             "seconds": round(self.seconds, 6),
             "warnings": list(self.warnings),
+            **({"request": dict(self.request)} if self.request is not None else {}),
         }

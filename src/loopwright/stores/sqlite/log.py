@@ -21,7 +21,7 @@ __all__ = ["WIDTH", "Batch", "Lane", "SqliteLog"]
 
 GiveBack = Callable[["SqliteLog", RunInfo], Awaitable[None]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
-BATCH_RUNS = 128  # runs in a batch before it is handed over, so that the writer need not wait
+BATCH_RUNS = 512  # runs in a batch before it is handed over, so that the writer need not wait
 _ROW_ENTRIES = 64
 
 
