@@ -121,10 +121,13 @@ class Course:
             self._show(self.known)
 
     def admit(self) -> None:
-        """Ask the gates whether a new round may begin. Raises Stopped."""
+        """Ask the gates and the accounts whether a new round may begin. Raises Stopped."""
         self.ctx.spent = NOTHING
         if self.run.cancelled is not None:
             raise Stopped("", self.run.cancelled)
+        replay = self.run.replay
+        if replay is not None and replay.began(f"{self.path}/{len(self.history) + 1}") is not None:
+            return  # it was admitted before the crash; its next new effect is asked
         if self.ctx.gate is not None:
             self.ctx.gate.ask(self.run)
         self.account.admit()
@@ -136,10 +139,14 @@ class Course:
         self.scope.number, self.scope.parts = number, None
         # What a replay holds of this round was spent in it, whatever is replayed and when.
         replay = run.replay
-        account.round = NOTHING if replay is None else replay.spent(f"{self.path}/{number}")
         ctx = self.ctx  # private to the course: every step gets a child of it
         ctx.path = f"{self.path}/{number}"
-        began = run.now()
+        began: float | None = None
+        if replay is not None:
+            account.round, began = replay.spent(ctx.path), replay.began(ctx.path)
+        else:
+            account.round = NOTHING
+        began = run.now() if began is None else began
         output: Json = None
         evaluation = failure = cut = None
         stage = "adapt"

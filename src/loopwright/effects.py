@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from . import codec
@@ -57,8 +57,10 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
     inner = ctx.within(path) if step.wants_context else None
     finished = Entry("finished", path, began)
     try:
-        work = step.act(value, inner)
-        output = await (work if gate is None else _within(ctx, work))
+        if gate is None:
+            output = await step.act(value, inner)
+        else:
+            output = await _within(ctx, lambda: step.act(value, inner))
         finished.value = output = codec.normalise(output, what="output")
     except BaseException as error:
         _broken(error, ctx, inner, started, finished)
@@ -108,7 +110,7 @@ async def _promise(ctx: Context, step: Any, value: Json, started: Entry) -> None
     if not amount:
         return
     try:
-        await _within(ctx, ctx.account.reserve(path, amount))
+        await _within(ctx, lambda: ctx.account.reserve(path, amount))
         _ask(ctx)
     except BaseException:
         ctx.account.settle(path, NOTHING)
@@ -233,14 +235,14 @@ def _doubt(run: Run, path: str, step: Any) -> None:
     raise Suspended(Stop(Reason.NEEDS_ATTENTION, detail), path=path)
 
 
-async def _within(ctx: Context, work: Awaitable[Json]) -> Json:
-    """Await `work` inside the nearest deadline: cancel it there, and leave it if it will not go."""
+async def _within(ctx: Context, work: Callable[[], Awaitable[Any]]) -> Json:
+    """Do `work` inside the nearest deadline: cancel it there, and leave it if it will not go."""
     gate = ctx.gate
     if gate is None:
-        return await work
+        return await work()
     left = gate.remaining(ctx.run)
     if left == math.inf:
-        return await work
+        return await work()
     task = asyncio.create_task(_contained(work))
     try:
         await asyncio.wait({task}, timeout=max(0.0, left))
@@ -254,10 +256,10 @@ async def _within(ctx: Context, work: Awaitable[Json]) -> Json:
     raise gate.expired(ctx.run)  # the clock and the timer disagree by a hair
 
 
-async def _contained(work: Awaitable[Any]) -> Any:
-    """Await `work` in a task of its own, where SystemExit would end the event loop."""
+async def _contained(work: Callable[[], Awaitable[Any]]) -> Any:
+    """Do `work` in a task of its own, where SystemExit would end the event loop."""
     try:
-        return await work
+        return await work()
     except SystemExit as error:
         raise _raised(_failure(error, "")) from error
 

@@ -163,11 +163,15 @@ def _text(source: str) -> Filled:
     bare = source.strip()
     if "{" not in bare:
         return Filled(source, lambda _: source, frozenset())
-    template = compile_template(source)
     inner = bare[2:-2]
     if bare.startswith("{{") and bare.endswith("}}") and "{{" not in inner and "}}" not in inner:
-        expression = compile_expression(inner.strip("-").strip())
-        return Filled(source, expression.evaluate, needed(template))
+        try:
+            expression = compile_expression(inner.strip("-+").strip())
+        except TemplateError:
+            compile_template(source)  # says where in the text it goes wrong
+            raise
+        return Filled(source, expression.evaluate, needed(expression))
+    template = compile_template(source)
     return Filled(source, template.render, needed(template))
 
 

@@ -117,8 +117,10 @@ class Workflow(Composite):
                 for key in ready[: self.at_once - len(flying)]:
                     waiting.remove(key)
                     flying[asyncio.ensure_future(self._one(ctx, key, value, ended))] = key
-                done, _ = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-                for task in sorted(done, key=lambda t: self.order.index(flying[t])):
+                ready_now, _ = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
+                # What is done is kept before a failure of the same moment ends the workflow.
+                done = sorted(ready_now, key=lambda t: (_broken(t), self.order.index(flying[t])))
+                for task in done:
                     self._keep(ctx, flying.pop(task), task.result(), ended)
         finally:
             for task in flying:
@@ -143,6 +145,10 @@ class Workflow(Composite):
         ctx.scope.keep(key, result)
         if ctx.scope.parent is None:
             ctx.run.steps[key] = result.output
+
+
+def _broken(task: asyncio.Task[Result]) -> bool:
+    return task.cancelled() or task.exception() is not None
 
 
 def _circle(needs: Mapping[str, Sequence[str]], left: Sequence[str]) -> list[str]:

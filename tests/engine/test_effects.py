@@ -470,6 +470,7 @@ async def cancelled_at(
 ) -> Result:
     """Run a step and ask for its cancellation at a second."""
     journal = journal or MemoryJournal()
+    options.setdefault("random", lambda: 1.0)
     task = asyncio.ensure_future(run(made, "in", journal=journal, run_id="r", **options))
     await asyncio.sleep(seconds)
     assert await journal.cancel("r")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import sys
@@ -20,8 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from faults_table import VERDICT, Case, cases  # noqa: E402
-from faulty_server import (  # noqa: E402
+from faults_table import VERDICT, Case, cases
+from faulty_server import (
     DONE,
     USAGE,
     Answer,
@@ -33,9 +34,9 @@ from faulty_server import (  # noqa: E402
     usage,
     whole,
 )
-from model_worlds import CANARIES, KEY, KEYS, everything, question  # noqa: E402
+from model_worlds import CANARIES, KEY, KEYS, everything, question
 
-from loopwright.models import KINDS, ModelFault, ProviderModel, Reply  # noqa: E402
+from loopwright.models import KINDS, ModelFault, ProviderModel, Reply
 
 TIMERS = (1.0, 0.5, 1.5)
 WORDS = ("yes", "no", '{"verdict": "yes", "score": 3}', "grün 💚", "a" * 300, KEY, "\\ud83d", "")
@@ -62,11 +63,22 @@ class Maker:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.table = [case for case in cases() if "timers" not in case.ask and "max_bytes" not in case.ask]
+        self.table = [
+            case for case in cases() if "timers" not in case.ask and "max_bytes" not in case.ask
+        ]
 
     def fault(self, number: int) -> Fault:
         make = self.chance.choice(
-            [self.known, self.cut, self.cut, self.flipped, self.chopped, self.status, self.shape, self.shape]
+            [
+                self.known,
+                self.cut,
+                self.cut,
+                self.flipped,
+                self.chopped,
+                self.status,
+                self.shape,
+                self.shape,
+            ]
         )
         made = make()
         made.name = f"{number} {made.name}"
@@ -90,12 +102,14 @@ class Maker:
         return pieces, "".join(words), told
 
     def cut(self) -> Fault:
-        pieces, text, told = self.stream()
+        pieces, _, told = self.stream()
         body = b"".join(pieces)
         at = self.chance.randrange(len(body) + 1)
         how = self.chance.choice(["end", "close", "reset", "hang"])
         # The blank line after the event is what makes it one; its line breaks may be missing.
-        return Fault(f"cut at {at} of {len(body)}, {how}", _sends([body[:at]], how), cut=at < told - 2)
+        return Fault(
+            f"cut at {at} of {len(body)}, {how}", _sends([body[:at]], how), cut=at < told - 2
+        )
 
     def flipped(self) -> Fault:
         body = bytearray(b"".join(self.stream()[0]))
@@ -114,7 +128,7 @@ class Maker:
         pieces, text, _ = self.stream()
         body = b"".join(pieces)
         places = sorted({0, len(body), *(self.chance.randrange(len(body)) for _ in range(40))})
-        parts = [body[a:b] for a, b in zip(places, places[1:], strict=False)]
+        parts = [body[a:b] for a, b in itertools.pairwise(places)]
         return Fault("chopped", _sends(parts, "end"), text=text)
 
     def status(self) -> Fault:
@@ -131,16 +145,24 @@ class Maker:
         return Fault(f"status {code}", whole(body, code, **headers))
 
     def shape(self) -> Fault:
-        chunk = self._spoiled(delta("text") if self.chance.random() < 0.6 else completion({"content": "text"}))
+        chunk = self._spoiled(
+            delta("text") if self.chance.random() < 0.6 else completion({"content": "text"})
+        )
         if self.chance.random() < 0.5:
             return Fault("shape, whole", whole(chunk))
-        pieces = [sse(chunk), sse(self._spoiled(delta(finish="stop"))), sse(self._spoiled(usage(USAGE)))]
+        pieces = [
+            sse(chunk),
+            sse(self._spoiled(delta(finish="stop"))),
+            sse(self._spoiled(usage(USAGE))),
+        ]
         return Fault("shape, stream", _sends([*pieces, DONE], "end"))
 
     def _spoiled(self, value: Any) -> Any:
         """Replace some parts of a JSON value by others."""
         if self.chance.random() < 0.15:
-            return self.chance.choice([None, True, -1, 1e300, "x", "", [], {}, [None], {"a": 1}, "💚"])
+            return self.chance.choice(
+                [None, True, -1, 1e300, "x", "", [], {}, [None], {"a": 1}, "💚"]
+            )
         if isinstance(value, dict):
             return {k: self._spoiled(v) for k, v in value.items() if self.chance.random() < 0.95}
         return [self._spoiled(v) for v in value] if isinstance(value, list) else value
@@ -190,7 +212,9 @@ def _wrong(fault: Fault, found: Reply | ModelFault, requests: int) -> str:
     if any(canary in everything(found) for canary in CANARIES):
         return "a key is shown"
     if isinstance(found, ModelFault):
-        known = found.kind in KINDS and ModelFault.from_json(json.loads(json.dumps(found.to_json())))
+        known = found.kind in KINDS and ModelFault.from_json(
+            json.loads(json.dumps(found.to_json()))
+        )
         return "" if known and fault.text is None else f"unexpected {found.kind}: {found}"
     if fault.cut:
         return f"a cut stream became the reply {found.text!r}"
@@ -229,12 +253,10 @@ def main() -> int:
     given = parser.parse_args()
     began = time.monotonic()
     outcomes, wrong = asyncio.run(program(given.count, given.seed))
-    print(f"{given.count} faults, seed {given.seed}, {time.monotonic() - began:.1f} s")
-    for name, times in outcomes.most_common():
-        print(f"  {times:6} {name}")
-    print(f"{len(wrong)} wrong")
-    for line in wrong:
-        print(f"  {line[:300]}")
+    lines = [f"{given.count} faults, seed {given.seed}, {time.monotonic() - began:.1f} s"]
+    lines += [f"  {times:6} {name}" for name, times in outcomes.most_common()]
+    lines += [f"{len(wrong)} wrong", *(f"  {line[:300]}" for line in wrong)]
+    sys.stdout.write("\n".join(lines) + "\n")
     return 1 if wrong else 0
 
 

@@ -453,8 +453,8 @@ def good() -> Iterator[Case]:
     yield Case("no content type", no_content_type, text="fine")
     yield Case("one byte at a time", split_bytes, text="grün 💚")
     yield Case("bytes that are no UTF-8", _not_utf8(), text="caf\ufffd")
-    yield Case("a lone surrogate", streamed(sse(b'{"choices": [{"index": 0, "delta": {"content": "a\\ud800"}, "finish_reason": "stop"}]}')),
-               text="a\ufffd")  # fmt: skip
+    half = b'{"choices": [{"index": 0, "delta": {"content": "a\\ud800"}, "finish_reason": "stop"}]}'
+    yield Case("a lone surrogate", streamed(sse(half)), text="a\ufffd")
     yield Case("no usage", says("fine", figures=None), text="fine")
     yield Case(
         "keep-alives between",
@@ -474,8 +474,18 @@ def good() -> Iterator[Case]:
         streamed(delta("fine"), delta(finish="stop"), done=False),
         text="fine",
     )
-    for odd in ("x", [], {}, {"prompt_tokens": -3, "completion_tokens": 1}, {"prompt_tokens": "7", "completion_tokens": 5}):
-        yield Case(f"usage {json.dumps(odd)}", streamed(delta("fine"), delta(finish="stop"), usage(odd)), text="fine")  # type: ignore[arg-type]
+    for odd in (
+        "x",
+        [],
+        {},
+        {"prompt_tokens": -3, "completion_tokens": 1},
+        {"prompt_tokens": "7", "completion_tokens": 5},
+    ):
+        yield Case(
+            f"usage {json.dumps(odd)}",
+            streamed(delta("fine"), delta(finish="stop"), usage(odd)),
+            text="fine",
+        )  # type: ignore[arg-type]
 
 
 def cases() -> list[Case]:

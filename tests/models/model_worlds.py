@@ -35,7 +35,10 @@ async def ask(model: ProviderModel, request: Request) -> Reply | ModelFault:
 async def outcome(case: Case, keys: dict[str, str] | None = None) -> tuple[Reply | ModelFault, int]:
     """Return what a case of the table leads to, and how many requests its server saw."""
     most = case.ask.get("max_bytes", 2**26)
-    async with FaultyServer(case.answer) as server, ProviderModel(keys or KEYS, max_bytes=most) as model:
+    async with (
+        FaultyServer(case.answer) as server,
+        ProviderModel(keys or KEYS, max_bytes=most) as model,
+    ):
         found = await ask(model, question(server.url, **case.ask))
         return found, len(server.requests)
 
@@ -51,4 +54,6 @@ def everything(found: Reply | ModelFault) -> str:
     """Return all that an outcome could show to anyone."""
     if isinstance(found, Reply):
         return repr(found) + str(found.to_json())
-    return repr(found) + str(found) + str(found.to_json()) + repr(found.args) + repr(found.__cause__)
+    return (
+        repr(found) + str(found) + str(found.to_json()) + repr(found.args) + repr(found.__cause__)
+    )

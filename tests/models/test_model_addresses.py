@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.models import ModelFault
@@ -74,7 +75,9 @@ def test_what_is_allowed_by_name_may_be_called(
 @pytest.mark.parametrize("entry", ["", "*", "*.example", "10.0.0.0/99", "http://x", "a:b"])
 def test_an_entry_that_names_nothing_is_refused(entry: str) -> None:
     """The list takes hosts, addresses and networks; anything else is refused with an example."""
-    with pytest.raises(ConfigurationError, match="is no host, address or network; give one such as"):
+    with pytest.raises(
+        ConfigurationError, match="is no host, address or network; give one such as"
+    ):
         Allowed([entry])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -71,7 +72,9 @@ def test_waits_are_full_jitter_and_never_before_retry_after(kind: str) -> None:
     plain = World([{"replies": [{"error": kind}] * 4 + ["ok"]}], chance=lambda: 1.0)
     plain.run(Ask())
     assert _gaps(plain) == [0.5, 1.0, 2.0, 4.0]
-    told = World([{"replies": [{"error": kind, "retry_after": 3}] * 4 + ["ok"]}], chance=lambda: 1.0)
+    told = World(
+        [{"replies": [{"error": kind, "retry_after": 3}] * 4 + ["ok"]}], chance=lambda: 1.0
+    )
     told.run(Ask())
     assert _gaps(told) == [3.0, 3.0, 3.0, 4.0]
     eager = World([{"replies": [{"error": kind}] * 4 + ["ok"]}], chance=lambda: 0.0)
@@ -81,7 +84,7 @@ def test_waits_are_full_jitter_and_never_before_retry_after(kind: str) -> None:
 
 def _gaps(world: World) -> list[float]:
     starts = [e.at for e in world.entries if e.kind == "started" and "/attempt-" in e.path]
-    return [round(b - a, 6) for a, b in zip(starts, starts[1:], strict=False)]
+    return [round(b - a, 6) for a, b in itertools.pairwise(starts)]
 
 
 def test_a_call_never_waits_more_than_its_share() -> None:
@@ -181,11 +184,19 @@ def test_a_cut_reply_gets_double_the_cap_once() -> None:
     """The second attempt has twice the tokens; without a cap, twice what was written."""
     world = World([{"replies": [{"text": "x" * 400, "finish": "length"}]}])
     world.run(Ask({"max_tokens": 50}))
-    reserved = [e.reserved.output_tokens for e in world.entries if e.kind == "started" and "/attempt-" in e.path]
+    reserved = [
+        e.reserved.output_tokens
+        for e in world.entries
+        if e.kind == "started" and "/attempt-" in e.path
+    ]
     assert reserved == [50, 100]
     free = World([{"replies": [{"text": "x" * 40_000, "finish": "length"}]}])
     free.run(Ask())
-    reserved = [e.reserved.output_tokens for e in free.entries if e.kind == "started" and "/attempt-" in e.path]
+    reserved = [
+        e.reserved.output_tokens
+        for e in free.entries
+        if e.kind == "started" and "/attempt-" in e.path
+    ]
     assert reserved == [4096, 20_000]
 
 
@@ -218,7 +229,12 @@ def test_a_re_ask_quotes_the_answer_and_the_problem() -> None:
 
 def test_the_pause_of_an_endpoint_is_everyones() -> None:
     """While a throttled model cools down, a call of another run waits too, and then makes one request."""
-    world = World([{"step": "first*", "replies": [{"error": "throttled", "retry_after": 20}, "ok"]}, {"replies": ["ok"]}])
+    world = World(
+        [
+            {"step": "first*", "replies": [{"error": "throttled", "retry_after": 20}, "ok"]},
+            {"replies": ["ok"]},
+        ]
+    )
 
     async def main() -> tuple[float, int]:
         import asyncio
@@ -243,10 +259,18 @@ async def _named(world: World, name: str) -> float:
 def test_a_call_settles_what_it_cost() -> None:
     """Tokens and dollars are on each attempt and add up in the run; what is not billed costs nothing."""
     usage = {"input_tokens": 1000, "output_tokens": 100}
-    replies = [{"error": "throttled"}, {"text": "cut", "finish": "length", "usage": usage}, {"text": "ok", "usage": usage}]
+    replies = [
+        {"error": "throttled"},
+        {"text": "cut", "finish": "length", "usage": usage},
+        {"text": "ok", "usage": usage},
+    ]
     world = World([{"replies": replies}])
     result = world.run(Ask())
-    assert [e.usage for e in world.attempts] == [Usage(), Usage(1, 1000, 100, 0.003), Usage(1, 1000, 100, 0.003)]
+    assert [e.usage for e in world.attempts] == [
+        Usage(),
+        Usage(1, 1000, 100, 0.003),
+        Usage(1, 1000, 100, 0.003),
+    ]
     assert result.usage == Usage(2, 2000, 200, 0.006)
 
 
@@ -269,7 +293,11 @@ def test_a_call_that_does_not_fit_the_budget_is_not_made() -> None:
 
 def test_a_budget_holds_over_every_fault() -> None:
     """With a cap, settled spend never exceeds it, whatever the attempts cost."""
-    replies = [{"error": "unknown_outcome"}, {"error": "stream_incomplete"}, {"text": "", "usage": {"input_tokens": 9}}]
+    replies = [
+        {"error": "unknown_outcome"},
+        {"error": "stream_incomplete"},
+        {"text": "", "usage": {"input_tokens": 9}},
+    ]
     world = World([{"replies": replies}])
     result = world.run(Ask({"max_tokens": 100}), budget=Budget(usd=0.003))
     assert result.usage.usd <= 0.003
@@ -343,7 +371,9 @@ def test_a_transcript_that_fails_is_a_warning() -> None:
     world.models.transcript = broken
     result = world.run(Ask())
     assert result.status is Status.SATISFIED
-    assert result.warnings == ("ask/call/attempt-1: the transcript could not be written: disk full",)
+    assert result.warnings == (
+        "ask/call/attempt-1: the transcript could not be written: disk full",
+    )
 
 
 def test_text_is_heard_as_it_comes() -> None:
@@ -356,4 +386,6 @@ def test_text_is_heard_as_it_comes() -> None:
 
 def test_a_durable_journal_is_what_it_says() -> None:
     """The journal of these tests keeps values, as a store on disk does."""
-    assert World([{"replies": ["x"]}], journal=DurableJournal()).run(Ask()).status is Status.SATISFIED
+    assert (
+        World([{"replies": ["x"]}], journal=DurableJournal()).run(Ask()).status is Status.SATISFIED
+    )

@@ -24,7 +24,12 @@ class Deed:
 
 
 def _call(name: str, arguments: str) -> Answer:
-    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    call = {
+        "index": 0,
+        "id": "c1",
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
     return streamed(delta(tool_calls=[call]), delta(finish="tool_calls"), usage())
 
 
@@ -40,18 +45,33 @@ DEEDS = [
     Deed("a wrong value", '{"verdict": 1, "score": 3}', says('{"verdict": 1, "score": 3}'), JSON),
     Deed("cut", {"text": "half", "finish": "length"}, says("half", "length")),
     Deed("cut JSON", {"text": '{"ver', "finish": "length"}, says('{"ver', "length"), JSON),
-    Deed("cut, allowed", {"text": "half", "finish": "length"}, says("half", "length"), {"allow_truncated": True}),
+    Deed(
+        "cut, allowed",
+        {"text": "half", "finish": "length"},
+        says("half", "length"),
+        {"allow_truncated": True},
+    ),
     Deed("filtered", {"text": "I", "finish": "content_filter"}, says("I", "content_filter")),
     Deed("empty", "", says("")),
     Deed("blank", " \n ", says(" \n ")),
-    Deed("a tool call", {"tool_calls": [{"id": "c1", "name": "search", "arguments": {"q": "x"}}]},
-         _call("search", '{"q": "x"}'), TOOLS),  # fmt: skip
-    Deed("throttled", {"error": "throttled", "retry_after": 3}, error(429, "slow", retry_after="3")),
+    Deed(
+        "a tool call",
+        {"tool_calls": [{"id": "c1", "name": "search", "arguments": {"q": "x"}}]},
+        _call("search", '{"q": "x"}'),
+        TOOLS,
+    ),
+    Deed(
+        "throttled", {"error": "throttled", "retry_after": 3}, error(429, "slow", retry_after="3")
+    ),
     Deed("quota", {"error": "quota"}, error(429, "no", "insufficient_quota")),
     Deed("transient", {"error": "transient", "reason": "status_503"}, error(503, "busy")),
     Deed("permanent", {"error": "permanent", "reason": "rejected"}, error(400, "bad")),
     Deed("too long", {"error": "context_too_long"}, error(400, "x", "context_length_exceeded")),
-    Deed("incomplete", {"error": "stream_incomplete", "text": "half"}, streamed(delta("half"), done=False)),
+    Deed(
+        "incomplete",
+        {"error": "stream_incomplete", "text": "half"},
+        streamed(delta("half"), done=False),
+    ),
 ]
 
 
@@ -63,7 +83,9 @@ class Served:
 
     async def complete(self, request: Request, *, on_text: Any = None) -> Reply:
         async with FaultyServer(self.answer) as server, ProviderModel(KEYS) as model:
-            placed = question(server.url, **{k: getattr(request, k) for k in ("schema", "allow_truncated")})
+            placed = question(
+                server.url, **{k: getattr(request, k) for k in ("schema", "allow_truncated")}
+            )
             placed = Request(
                 placed.messages, "m", "openai_compatible", base_url=server.url, schema=request.schema,
                 tools=request.tools, allow_truncated=request.allow_truncated, path=request.path,
@@ -82,7 +104,10 @@ async def seen(model: Model, deed: Deed) -> dict[str, Any]:
     try:
         reply = await model.complete(request, on_text=heard.append)
     except ModelFault as fault:
-        told = {n: getattr(fault, n) for n in ("kind", "reason", "retryable", "billed", "retry_after", "partial")}
+        told = {
+            n: getattr(fault, n)
+            for n in ("kind", "reason", "retryable", "billed", "retry_after", "partial")
+        }
         return {**told, "problem": fault.problem, "counted": bool(fault.usage)}
     assert reply.usage.calls == 1
     assert reply.usage.input_tokens > 0

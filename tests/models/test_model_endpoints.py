@@ -26,7 +26,8 @@ def ask(provider: str, url: str = "", key: str = "") -> Request:
         ("openai", "", "", "responses", "https://api.openai.com/v1", "sk-openai-canary"),
         ("openai", "", "MY_KEY", "responses", "https://api.openai.com/v1", "my-own-canary"),
         ("openai", "https://api.openai.com/v1", "", "responses", "https://api.openai.com/v1", "sk-openai-canary"),
-        ("openai", "https://API.openai.com:443/v1/", "", "responses", "https://api.openai.com:443/v1", "sk-openai-canary"),
+        ("openai", "https://API.openai.com:443/v1/", "", "responses", "https://api.openai.com:443/v1",
+         "sk-openai-canary"),
         ("openai", "https://gateway.example/v1", "", "chat", "https://gateway.example/v1", ""),
         ("openai", "https://gateway.example/v1", "MY_KEY", "chat", "https://gateway.example/v1", "my-own-canary"),
         ("openai", "http://localhost:1234", "", "chat", "http://localhost:1234/v1", ""),
@@ -43,7 +44,8 @@ def ask(provider: str, url: str = "", key: str = "") -> Request:
         ("lm_studio", "http://localhost:1234/v1", "", "chat", "http://localhost:1234/v1", ""),
         ("ollama", "http://127.0.0.1:11434/api/generate", "", "chat", "http://127.0.0.1:11434/v1", ""),
         ("openai_compatible", "http://[::1]:8000", "MY_KEY", "chat", "http://[::1]:8000/v1", "my-own-canary"),
-        ("openai_compatible", "https://host.example/api/v1/chat/completions", "", "chat", "https://host.example/api/v1", ""),
+        ("openai_compatible", "https://host.example/api/v1/chat/completions", "", "chat", "https://host.example/api/v1",
+         ""),
         ("openai_compatible", "https://host.example/openai/", "", "chat", "https://host.example/openai", ""),
     ],
 )  # fmt: skip
@@ -74,24 +76,39 @@ def test_v1_is_added_once_and_said(given: str, note: str | None) -> None:
     ("provider", "url", "key", "message"),
     [
         ("opnai", "", "", "provider: 'opnai' is unknown; did you mean 'openai'?"),
-        ("zzz", "", "", "provider: 'zzz' is unknown; use one of openai, deepseek, anthropic, gemini, ollama, lm_studio, openai_compatible"),
+        ("zzz", "", "",
+         ("provider: 'zzz' is unknown; use one of openai, deepseek, anthropic, gemini, ollama, lm_studio, "
+         "openai_compatible")),
         ("openai_compatible", "", "", "model_url: openai_compatible has no address of its own; give model_url"),
-        ("ollama", "localhost:11434", "", "model_url: 'localhost:11434' is no address; give one such as http://localhost:1234/v1"),
-        ("ollama", "ftp://localhost/x", "", "model_url: 'ftp://localhost/x' is no address; give one such as http://localhost:1234/v1"),
-        ("ollama", "file:///etc/passwd", "", "model_url: 'file:///etc/passwd' is no address; give one such as http://localhost:1234/v1"),
+        ("ollama", "localhost:11434", "",
+         "model_url: 'localhost:11434' is no address; give one such as http://localhost:1234/v1"),
+        ("ollama", "ftp://localhost/x", "",
+         "model_url: 'ftp://localhost/x' is no address; give one such as http://localhost:1234/v1"),
+        ("ollama", "file:///etc/passwd", "",
+         "model_url: 'file:///etc/passwd' is no address; give one such as http://localhost:1234/v1"),
         ("ollama", "http://", "", "model_url: 'http://' is no address; give one such as http://localhost:1234/v1"),
-        ("ollama", "http://localhost:99999", "", "model_url: 'http://localhost:99999' is no address: Port out of range 0-65535"),
+        ("ollama", "http://localhost:99999", "",
+         "model_url: 'http://localhost:99999' is no address: Port out of range 0-65535"),
         ("ollama", "http://[::1", "", "model_url: 'http://[::1' is no address: Invalid IPv6 URL"),
         ("ollama", "http://me:secret@localhost", "", "model_url: has a user or password in it; name a key instead"),
-        ("ollama", "http://localhost?key=1", "", "model_url: 'http://localhost?key=1' has a query or fragment; leave it out"),
-        ("openai", "https://evil.example", "OPENAI_API_KEY", "api_key_env: OPENAI_API_KEY belongs to https://api.openai.com:443 and is not sent to https://evil.example:443; put that endpoint's key under a name of its own"),
-        ("ollama", "http://localhost:1", "ANTHROPIC_API_KEY", "api_key_env: ANTHROPIC_API_KEY belongs to https://api.anthropic.com:443 and is not sent to http://localhost:1; put that endpoint's key under a name of its own"),
-        ("openai", "https://x.example", "NO_SUCH", "openai_compatible: there is no key; set NO_SUCH in the environment"),
-        ("openai", "http://x.example", "MY_KEY", "model_url: http://x.example/v1 would carry the key MY_KEY unencrypted; use https"),
+        ("ollama", "http://localhost?key=1", "",
+         "model_url: 'http://localhost?key=1' has a query or fragment; leave it out"),
+        ("openai", "https://evil.example", "OPENAI_API_KEY",
+         ("api_key_env: OPENAI_API_KEY belongs to https://api.openai.com:443 and is not sent to "
+         "https://evil.example:443; put that endpoint's key under a name of its own")),
+        ("ollama", "http://localhost:1", "ANTHROPIC_API_KEY",
+         ("api_key_env: ANTHROPIC_API_KEY belongs to https://api.anthropic.com:443 and is not sent to "
+         "http://localhost:1; put that endpoint's key under a name of its own")),
+        ("openai", "https://x.example", "NO_SUCH",
+         "openai_compatible: there is no key; set NO_SUCH in the environment"),
+        ("openai", "http://x.example", "MY_KEY",
+         "model_url: http://x.example/v1 would carry the key MY_KEY unencrypted; use https"),
         ("openai", "https://x.example", "BAD_KEY", "BAD_KEY: the key has characters that a header cannot carry"),
     ],
 )  # fmt: skip
-def test_an_endpoint_that_cannot_be_is_refused(provider: str, url: str, key: str, message: str) -> None:
+def test_an_endpoint_that_cannot_be_is_refused(
+    provider: str, url: str, key: str, message: str
+) -> None:
     """The message names the field, the value and what to do, and never a key."""
     with pytest.raises(ConfigurationError) as caught:
         endpoint_of(ask(provider, url, key), KEYS)
@@ -102,7 +119,9 @@ def test_an_endpoint_that_cannot_be_is_refused(provider: str, url: str, key: str
     ("provider", "names"),
     [("openai", "OPENAI_API_KEY"), ("gemini", "GEMINI_API_KEY or GOOGLE_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")],
 )  # fmt: skip
-@pytest.mark.parametrize("keys", [{}, {"OPENAI_API_KEY": " ", "GOOGLE_API_KEY": "", "ANTHROPIC_API_KEY": "\t"}])
+@pytest.mark.parametrize(
+    "keys", [{}, {"OPENAI_API_KEY": " ", "GOOGLE_API_KEY": "", "ANTHROPIC_API_KEY": "\t"}]
+)
 def test_a_missing_key_is_named(provider: str, names: str, keys: dict[str, str]) -> None:
     """Without a key, or with an empty one, the message names the variable to set."""
     with pytest.raises(ConfigurationError) as caught:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright.errors import ModelError, StepError
 from loopwright.models.faults import KINDS, ModelFault, Status, fault_of, from_status
@@ -63,7 +64,9 @@ def test_reading_headers_is_total(seconds: str, millis: str, date: str) -> None:
     st.integers(0, 999), st.text(max_size=40), st.text(max_size=80), st.booleans(),
     st.sampled_from(["", "quota", "context", "throttled", "transient"]),
 )  # fmt: skip
-def test_every_status_means_something(code: int, word: str, message: str, formatted: bool, hint: str) -> None:
+def test_every_status_means_something(
+    code: int, word: str, message: str, formatted: bool, hint: str
+) -> None:
     """Every status, code and message has a kind of the vocabulary, and never one that was billed."""
     fault = from_status(Status(code, word, message, hint=hint, formatted=formatted), "p/m")
     assert fault.kind in KINDS

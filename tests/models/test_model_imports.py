@@ -7,7 +7,16 @@ import sys
 
 import pytest
 
-HEAVY = ("pydantic_ai", "openai", "httpx", "httpx2", "anthropic", "google.genai", "genai_prices", "jsonschema")
+HEAVY = (
+    "pydantic_ai",
+    "openai",
+    "httpx",
+    "httpx2",
+    "anthropic",
+    "google.genai",
+    "genai_prices",
+    "jsonschema",
+)
 
 
 @pytest.mark.parametrize("module", ["loopwright.models", "loopwright.testing.models"])

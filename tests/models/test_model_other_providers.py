@@ -46,15 +46,20 @@ def claude(text: str, reason: str | None = "end_turn", **more: Any) -> Answer:
         "id": "m1", "type": "message", "role": "assistant", "model": "claude-x", "content": [],
         "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 9, "output_tokens": 1},
     }  # fmt: skip
-    piece = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    piece = {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "text_delta", "text": text},
+    }
     begin = [
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "ping"}, piece,
     ]  # fmt: skip
+    why = {"stop_reason": reason, "stop_sequence": None}
     end = [
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 4}},
+        {"type": "message_delta", "delta": why, "usage": {"output_tokens": 4}},
         {"type": "message_stop"},
     ]  # fmt: skip
     return events(*begin, *(end if reason else []), **more)
@@ -81,7 +86,7 @@ CLAUDE = [
     (claude_error(529, "overloaded_error", "busy"), "transient/status_529"),
     (claude_error(500, "api_error", "oops"), "transient/status_500"),
     (claude_error(401, "authentication_error", "who"), "permanent/unauthorised"),
-    (claude_error(400, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"), "permanent/context_too_long"),
+    (claude_error(400, "invalid_request_error", "prompt is too long: 9 > 8 maximum"), "permanent/context_too_long"),
     (claude_error(400, "invalid_request_error", "Your credit balance is too low"), "quota"),
     (claude_error(404, "not_found_error", "model: claude-x"), "permanent/not_found"),
     (events({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}), "transient/status_529"),
@@ -93,7 +98,9 @@ CLAUDE = [
 async def test_anthropic_in_its_own_words(answer: Answer, expected: str) -> None:
     """Anthropic's streams and errors have the same kinds; one request each, with the named key."""
     async with FaultyServer(answer) as server, ProviderModel(KEYS) as model:
-        request = question(server.url, provider="anthropic", model="claude-haiku-5-5", max_tokens=20)
+        request = question(
+            server.url, provider="anthropic", model="claude-haiku-5-5", max_tokens=20
+        )
         found = await ask(model, request)
         assert _outcome(found) == expected
         assert len(server.requests) == 1
@@ -107,7 +114,10 @@ async def test_anthropic_in_its_own_words(answer: Answer, expected: str) -> None
 
 def google(text: str, reason: str | None = "STOP") -> Answer:
     """A stream as Gemini sends it."""
-    candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": [{"text": text}]}}
+    candidate: dict[str, Any] = {
+        "index": 0,
+        "content": {"role": "model", "parts": [{"text": text}]},
+    }
     if reason:
         candidate["finishReason"] = reason
     figures = {"promptTokenCount": 9, "candidatesTokenCount": 4, "totalTokenCount": 13}
@@ -134,7 +144,7 @@ GEMINI = [
     (google_error(429, "RESOURCE_EXHAUSTED", _OVER, _RETRY), "throttled"),
     (google_error(429, "RESOURCE_EXHAUSTED", _OVER, _DAILY), "quota"),
     (google_error(503, "UNAVAILABLE", "overloaded"), "transient/status_503"),
-    (google_error(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum"), "permanent/context_too_long"),
+    (google_error(400, "INVALID_ARGUMENT", "The input token count (9) exceeds it"), "permanent/context_too_long"),
     (google_error(403, "PERMISSION_DENIED", "no"), "permanent/forbidden"),
 ]  # fmt: skip
 
@@ -168,11 +178,18 @@ async def test_structured_output_and_a_conversation(
 ) -> None:
     """A schema is sent in the provider's own form, and a conversation goes on."""
     async with FaultyServer(answer) as server, ProviderModel(KEYS) as model:
-        request = question(server.url, provider=provider, model=model_name, schema=VERDICT, max_tokens=50)
+        request = question(
+            server.url, provider=provider, model=model_name, schema=VERDICT, max_tokens=50
+        )
         found = await ask(model, request)
         assert isinstance(found, Reply)
         assert found.data == {"verdict": "yes", "score": 3}
-        talk = (Message("system", "be brief"), *request.messages, found.message(), Message("user", "more"))
+        talk = (
+            Message("system", "be brief"),
+            *request.messages,
+            found.message(),
+            Message("user", "more"),
+        )
         from dataclasses import replace
 
         again = await ask(model, replace(request, messages=talk))

@@ -5,10 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.models import FREE, Message, Price, Request, Tool, cost, price_of, read_prices, worst_case
+from loopwright.models import (
+    FREE,
+    Message,
+    Price,
+    Request,
+    Tool,
+    cost,
+    price_of,
+    read_prices,
+    worst_case,
+)
 from loopwright.models.prices import Tier, tokens_at_most
 from loopwright.records import Usage
 
@@ -52,10 +63,14 @@ def test_a_stated_price_comes_before_a_known_one() -> None:
     assert price_of("ollama", "llama3", stated) == FREE
 
 
-@pytest.mark.parametrize("value", [3, "cheap", {}, {"input": 1}, {"input": 1, "output": 2, "x": 3}, None])
+@pytest.mark.parametrize(
+    "value", [3, "cheap", {}, {"input": 1}, {"input": 1, "output": 2, "x": 3}, None]
+)
 def test_a_price_that_cannot_be_read_is_refused(value: Any) -> None:
     """The message names the entry and how a price is written."""
-    with pytest.raises(ConfigurationError, match=r"prices: gpt: .* is no price; give \{input: USD per million"):
+    with pytest.raises(
+        ConfigurationError, match=r"prices: gpt: .* is no price; give \{input: USD per million"
+    ):
         read_prices({"gpt": value})
 
 

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.models import Message, ModelFault, Reply, Request, Timers, Tool, ToolCall
@@ -16,15 +17,29 @@ from loopwright.records import Usage
 ASK = (Message("user", "hello"),)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-99, 99) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
-texts = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+texts = st.text(
+    alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20
+)
 calls = st.builds(ToolCall, texts, texts, st.dictionaries(texts, values, max_size=2))
-usages = st.builds(Usage, calls=st.integers(0, 5), input_tokens=st.integers(0, 999), estimated=st.integers(0, 2))
+usages = st.builds(
+    Usage, calls=st.integers(0, 5), input_tokens=st.integers(0, 999), estimated=st.integers(0, 2)
+)
 
 
-@given(st.builds(Message, st.just("assistant"), texts, st.lists(calls, max_size=2).map(tuple), parts=values.filter(bool)))
+@given(
+    st.builds(
+        Message,
+        st.just("assistant"),
+        texts,
+        st.lists(calls, max_size=2).map(tuple),
+        parts=values.filter(bool),
+    )
+)
 def test_a_message_goes_to_json_and_back(message: Message) -> None:
     """load(dump(message)) is the message."""
     assert Message.from_json(json.loads(json.dumps(message.to_json()))) == message
@@ -47,7 +62,13 @@ def test_a_reply_goes_to_json_and_back(reply: Reply) -> None:
     st.sampled_from(["no", "maybe", "yes"]), texts,
 )  # fmt: skip
 def test_a_fault_goes_to_json_and_back(
-    kind: str, message: str, reason: str, told: float | None, usage: Usage, billed: Any, partial: str
+    kind: str,
+    message: str,
+    reason: str,
+    told: float | None,
+    usage: Usage,
+    billed: Any,
+    partial: str,
 ) -> None:
     """load(dump(fault)) says the same, field by field."""
     fault = ModelFault(
@@ -55,7 +76,11 @@ def test_a_fault_goes_to_json_and_back(
         partial=partial, fields=("messages",),
     )  # fmt: skip
     again = ModelFault.from_json(json.loads(json.dumps(fault.to_json())))
-    assert (str(again), again.to_json(), again.retryable) == (message, fault.to_json(), fault.retryable)
+    assert (str(again), again.to_json(), again.retryable) == (
+        message,
+        fault.to_json(),
+        fault.retryable,
+    )
 
 
 def test_what_may_help_when_tried_again_follows_the_kind() -> None:
@@ -71,10 +96,12 @@ def test_what_may_help_when_tried_again_follows_the_kind() -> None:
         (lambda: Message("user", 3), "message: content: 3 is not text"),  # type: ignore[arg-type]
         (lambda: Message("tool", "x"), "message: call_id: a tool's message names the call it answers"),
         (lambda: Request((), "m", "p"), "request: messages: give at least one message of a user"),
-        (lambda: Request((Message("system", "x"),), "m", "p"), "request: messages: give at least one message of a user"),
+        (lambda: Request((Message("system", "x"),), "m", "p"),
+         "request: messages: give at least one message of a user"),
         (lambda: Request(ASK, "", "p"), "request: model: is empty; name one"),
         (lambda: Request(ASK, "m", ""), "request: provider: is empty; name one"),
-        (lambda: Request(ASK, "m", "p", temperature=3), "request: temperature: 3 is out of range; give a number at least 0 and at most 2"),
+        (lambda: Request(ASK, "m", "p", temperature=3),
+         "request: temperature: 3 is out of range; give a number at least 0 and at most 2"),
         (lambda: Request(ASK, "m", "p", max_tokens=0), "request: max_tokens: 0 is too small; give at least 1"),
         (lambda: Request(ASK, "m", "p", schema="x"), "request: schema: give a JSON Schema, an object"),  # type: ignore[arg-type]
         (lambda: Timers(idle=0), "timeouts: idle: 0 is out of range; give a number above 0"),

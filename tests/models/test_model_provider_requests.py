@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 from faults_table import VERDICT
-from faulty_server import Answer, FaultyServer, Turn, completion, delta, error, says, streamed, usage, whole
+from faulty_server import (
+    Answer,
+    FaultyServer,
+    Turn,
+    completion,
+    delta,
+    error,
+    says,
+    streamed,
+    usage,
+    whole,
+)
 from model_worlds import CANARIES, KEY, KEYS, ask, everything, question
 
 from loopwright.models import Message, ModelFault, ProviderModel, Reply, Request, Tool, ToolCall
@@ -62,7 +73,10 @@ async def test_a_conversation_is_sent_as_it_was() -> None:
         await model.complete(request)
         body = server.requests[0].json
     assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant", "tool", "user"]
-    assert body["messages"][2]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"q":"x"}'}
+    assert body["messages"][2]["tool_calls"][0]["function"] == {
+        "name": "search",
+        "arguments": '{"q":"x"}',
+    }
     assert body["messages"][3] == {"role": "tool", "tool_call_id": "t1", "content": "found"}
     assert body["tools"][0]["function"]["name"] == "search"
 
@@ -73,13 +87,26 @@ async def test_a_reply_with_reasoning_is_sent_back_whole() -> None:
     async with FaultyServer(first, says("ok")) as server, ProviderModel() as model:
         reply = await model.complete(question(server.url, api_key_env=""))
         assert reply.parts["library"] == "pydantic-ai"
-        talk = (Message("user", "a"), Message.from_json(reply.message().to_json()), Message("user", "b"))
+        talk = (
+            Message("user", "a"),
+            Message.from_json(reply.message().to_json()),
+            Message("user", "b"),
+        )
         await model.complete(Request(talk, "m", "openai_compatible", base_url=server.url))
         back = server.requests[1].json["messages"][1]
     assert back == {"role": "assistant", "content": "so", "reasoning_content": "because"}
 
 
-@pytest.mark.parametrize("parts", [{"library": "other"}, {"library": "pydantic-ai", "version": 1}, {"library": "pydantic-ai", "version": 2, "messages": [{"kind": "request", "parts": []}]}, "x"])  # fmt: skip
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"library": "other"},
+        {"library": "pydantic-ai", "version": 1},
+        {"library": "pydantic-ai", "version": 2, "messages": [{"kind": "request", "parts": []}]},
+        {"library": "pydantic-ai", "version": 2, "messages": [{"kind": "nonsense"}]},
+        "x",
+    ],
+)
 async def test_parts_of_another_library_are_not_used(parts: Any) -> None:
     """Where the kept form cannot be read, the text and the calls stand for it."""
     talk = (Message("user", "a"), Message("assistant", "text", parts=parts), Message("user", "b"))
@@ -184,7 +211,8 @@ async def test_a_key_that_an_endpoint_repeats_goes_nowhere(answer: Answer) -> No
 @pytest.mark.parametrize(
     ("request_options", "message"),
     [
-        ({"provider": "openai", "base_url": "", "api_key_env": "NOPE"}, "openai: there is no key; set NOPE in the environment"),
+        ({"provider": "openai", "base_url": "", "api_key_env": "NOPE"},
+         "openai: there is no key; set NOPE in the environment"),
         ({"provider": "opnai"}, "provider: 'opnai' is unknown; did you mean 'openai'?"),
     ],
 )  # fmt: skip
@@ -212,7 +240,12 @@ def speaks(*known: str) -> Answer:
         if form not in known:
             await error(400, f"response_format {form} or tools are not supported")(turn)
         elif form == "tool":
-            call = {"index": 0, "id": "c", "type": "function", "function": {"name": "reply", "arguments": YES}}
+            call = {
+                "index": 0,
+                "id": "c",
+                "type": "function",
+                "function": {"name": "reply", "arguments": YES},
+            }
             await streamed(delta(tool_calls=[call]), delta(finish="tool_calls"), usage())(turn)
         else:
             await says(YES)(turn)
@@ -224,7 +257,9 @@ def speaks(*known: str) -> Answer:
     ("known", "tries"),
     [("json_schema", 1), ("json_object", 2), ("tool", 3), ("prompted", 4)],
 )
-async def test_the_form_of_structured_output_is_found_and_remembered(known: str, tries: int) -> None:
+async def test_the_form_of_structured_output_is_found_and_remembered(
+    known: str, tries: int
+) -> None:
     """Each refusal is one fault that may be tried again; what works is used from then on."""
     async with FaultyServer(speaks(known)) as server, ProviderModel(KEYS) as model:
         request = question(server.url, schema=VERDICT)
@@ -237,7 +272,10 @@ async def test_the_form_of_structured_output_is_found_and_remembered(known: str,
 
 async def test_an_endpoint_that_knows_no_form_is_a_permanent_fault() -> None:
     """When even plain words are refused, the refusal stands."""
-    async with FaultyServer(error(400, "response_format is bad")) as server, ProviderModel(KEYS) as model:
+    async with (
+        FaultyServer(error(400, "response_format is bad")) as server,
+        ProviderModel(KEYS) as model,
+    ):
         found = [await ask(model, question(server.url, schema=VERDICT)) for _ in range(5)]
     kinds = [f.kind for f in found if isinstance(f, ModelFault)]
     assert kinds == ["transient"] * 3 + ["permanent"] * 2
@@ -246,7 +284,10 @@ async def test_an_endpoint_that_knows_no_form_is_a_permanent_fault() -> None:
 async def test_prose_from_a_form_that_is_not_proven_leads_to_the_next() -> None:
     """A server that ignores the form is asked in another; one that once obeyed is not."""
     prose = says("I say yes")
-    async with FaultyServer(prose, says(YES), prose, says(YES)) as server, ProviderModel(KEYS) as model:
+    async with (
+        FaultyServer(prose, says(YES), prose, says(YES)) as server,
+        ProviderModel(KEYS) as model,
+    ):
         for _ in range(4):
             await ask(model, question(server.url, schema=VERDICT))
         forms = [seen.json["response_format"]["type"] for seen in server.requests]
@@ -271,12 +312,21 @@ async def test_a_server_of_ones_own_gets_the_schema_in_words_too() -> None:
 
 async def test_tools_and_a_schema_go_together() -> None:
     """A call of a tool is a call, and not taken for the answer."""
-    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    call = {
+        "index": 0,
+        "id": "c",
+        "type": "function",
+        "function": {"name": "search", "arguments": "{}"},
+    }
     answer = streamed(delta(tool_calls=[call]), delta(finish="tool_calls"), usage())
     async with FaultyServer(answer) as server, ProviderModel(KEYS) as model:
         found = await ask(model, question(server.url, schema=VERDICT, tools=[{"name": "search"}]))
     assert isinstance(found, Reply)
-    assert (found.finish, found.data, [c.name for c in found.tool_calls]) == ("tool_calls", None, ["search"])
+    assert (found.finish, found.data, [c.name for c in found.tool_calls]) == (
+        "tool_calls",
+        None,
+        ["search"],
+    )
 
 
 # Usage, remarks, listeners, event loops.
@@ -284,7 +334,10 @@ async def test_tools_and_a_schema_go_together() -> None:
 
 async def test_missing_usage_is_estimated_from_above() -> None:
     """Without usage, tokens are counted here as their upper bound and marked as estimated."""
-    async with FaultyServer(says("fine text", figures=None)) as server, ProviderModel(KEYS) as model:
+    async with (
+        FaultyServer(says("fine text", figures=None)) as server,
+        ProviderModel(KEYS) as model,
+    ):
         reply = await model.complete(question(server.url))
     assert reply.usage.estimated == 1
     assert reply.usage.output_tokens >= len("fine text")
@@ -296,7 +349,12 @@ async def test_reported_usage_stands() -> None:
     figures = {"prompt_tokens": 70, "completion_tokens": 50, "total_tokens": 120}
     async with FaultyServer(says("fine", figures=figures)) as server, ProviderModel(KEYS) as model:
         usage_ = (await model.complete(question(server.url))).usage
-    assert (usage_.calls, usage_.input_tokens, usage_.output_tokens, usage_.estimated) == (1, 70, 50, 0)
+    assert (usage_.calls, usage_.input_tokens, usage_.output_tokens, usage_.estimated) == (
+        1,
+        70,
+        50,
+        0,
+    )
 
 
 async def test_a_listener_that_fails_is_a_remark() -> None:
@@ -313,9 +371,9 @@ async def test_a_listener_that_fails_is_a_remark() -> None:
 
 async def test_broken_bytes_are_a_remark() -> None:
     """Bytes that are no UTF-8 become U+FFFD, and the reply says so."""
-    async with FaultyServer(streamed(b'data: {"choices": [{"index": 0, "delta": {"content": "caf\xe9"}, "finish_reason": "stop"}]}\n\n')) as server:  # fmt: skip
-        async with ProviderModel(KEYS) as model:
-            reply = await model.complete(question(server.url))
+    event = b'data: {"choices": [{"index": 0, "delta": {"content": "caf\xe9"}, "finish_reason": "stop"}]}\n\n'
+    async with FaultyServer(streamed(event)) as server, ProviderModel(KEYS) as model:
+        reply = await model.complete(question(server.url))
     assert reply.text == "caf\ufffd"
     assert any("no UTF-8" in remark for remark in reply.warnings)
 
@@ -370,7 +428,13 @@ def _response(status: str, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_ITEM = {"id": "msg_1", "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+_ITEM = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "status": "in_progress",
+    "content": [],
+}
 _PART = {"type": "output_text", "text": "", "annotations": []}
 _PLACE = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
 BEGIN = [
@@ -381,8 +445,14 @@ BEGIN = [
     {"type": "response.output_text.delta", **_PLACE, "delta": "ne", "logprobs": []},
 ]
 DONE = {"type": "response.completed", "response": _response("completed")}
-CUT = {"type": "response.incomplete", "response": _response("incomplete", incomplete_details={"reason": "max_output_tokens"})}
-FAILED = {"type": "response.failed", "response": _response("failed", error={"code": "server_error", "message": "oh"})}
+CUT = {
+    "type": "response.incomplete",
+    "response": _response("incomplete", incomplete_details={"reason": "max_output_tokens"}),
+}
+FAILED = {
+    "type": "response.failed",
+    "response": _response("failed", error={"code": "server_error", "message": "oh"}),
+}
 
 
 @pytest.mark.parametrize(
@@ -394,11 +464,15 @@ FAILED = {"type": "response.failed", "response": _response("failed", error={"cod
         (BEGIN, "transient/stream_incomplete"),
     ],
 )
-async def test_openai_itself_is_asked_by_its_own_api(events: list[dict[str, Any]], expected: str) -> None:
+async def test_openai_itself_is_asked_by_its_own_api(
+    events: list[dict[str, Any]], expected: str
+) -> None:
     """OpenAI's own origin speaks the Responses API; nothing is stored there, and a cut is a cut."""
     async with FaultyServer(responses(*events)) as server, ProviderModel(KEYS) as model:
         endpoint = Endpoint("openai", "responses", f"{server.url}/v1", own=True, key=KEY)
-        request = Request((Message("user", "hello"),), "gpt-4o", "openai", max_tokens=9, temperature=0.5)
+        request = Request(
+            (Message("user", "hello"),), "gpt-4o", "openai", max_tokens=9, temperature=0.5
+        )
         await model._prepare(endpoint)
         try:
             found = (await model._ask(endpoint, request, Exchange(), None)).text
@@ -407,5 +481,10 @@ async def test_openai_itself_is_asked_by_its_own_api(events: list[dict[str, Any]
         body = server.requests[0].json
         assert server.requests[0].line.startswith("POST /v1/responses ")
     assert found == expected
-    assert (body["store"], body["stream"], body["max_output_tokens"], body["temperature"]) == (False, True, 9, 0.5)
+    assert (body["store"], body["stream"], body["max_output_tokens"], body["temperature"]) == (
+        False,
+        True,
+        9,
+        0.5,
+    )
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"

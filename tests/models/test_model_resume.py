@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from model_steps import Ask, World
 
 from loopwright import Loop, MaxIterations, Result, Status, sequence
@@ -176,7 +177,9 @@ def test_a_run_that_is_resumed_often_keeps_its_attempts() -> None:
 
 def test_nobody_waits_twice_for_the_same_moment() -> None:
     """A resumed run does not repeat the waits between attempts that are on record."""
-    world = World([{"replies": [{"error": "transient", "retry_after": 40}, "ok"]}, {"replies": ["x"]}])
+    world = World(
+        [{"replies": [{"error": "transient", "retry_after": 40}, "ok"]}, {"replies": ["x"]}]
+    )
     step = sequence(Ask(), _second())
     crashing(world, 6)
     with pytest.raises(Crash):

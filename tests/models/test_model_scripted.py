@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright.errors import DocumentError
 from loopwright.models import KINDS, Message, ModelFault, Request, ScriptedModel, Timers
@@ -83,17 +84,22 @@ def test_rules_come_as_yaml_json_or_a_list() -> None:
         ("- {step: a}", "r.yaml:1:3: [0].replies: give a list of at least one reply"),
         ("- replies: []", "r.yaml:1:12: [0].replies: give a list of at least one reply"),
         ("- {stp: a, replies: [x]}", "r.yaml:1:9: [0].stp: unknown key 'stp'; did you mean 'step'?"),
-        ("- replies: [{error: throtled}]", "r.yaml:1:21: [0].replies[0].error: unknown fault 'throtled'; did you mean 'throttled'?"),
-        ("- replies:\n  - {text: x, finish: lenght}", "r.yaml:2:23: [0].replies[0].finish: unknown finish 'lenght'; did you mean 'length'?"),
+        ("- replies: [{error: throtled}]",
+         "r.yaml:1:21: [0].replies[0].error: unknown fault 'throtled'; did you mean 'throttled'?"),
+        ("- replies:\n  - {text: x, finish: lenght}",
+         "r.yaml:2:23: [0].replies[0].finish: unknown finish 'lenght'; did you mean 'length'?"),
         ("- replies:\n  - {}", "r.yaml:2:5: [0].replies[0]: says nothing; give text, json, tool_calls or error"),
         ("- replies:\n  - null", "r.yaml:2:5: [0].replies[0]: null is not a reply; give text, or an object"),
         ("- replies: [[x]]", "r.yaml:1:13: [0].replies[0]: list is not a reply; give text, or an object"),
         ("- {prompt: '(a', replies: [x]}", "r.yaml:1:12: [0].prompt: pattern '(a': missing ) at position 2"),
         ("- {step: 3, replies: [x]}", "r.yaml:1:10: [0].step: 3 is not text; give a glob such as '*draft*'"),
-        ("- replies: [{error: quota, after: -1}]", "r.yaml:1:35: [0].replies[0].after: after: -1 is out of range; give a number at least 0"),
-        ("- replies: [{text: x, usage: {tokens: 3}}]", "r.yaml:1:39: [0].replies[0].usage.tokens: unknown key 'tokens'; did you mean 'input_tokens'?"),
+        ("- replies: [{error: quota, after: -1}]",
+         "r.yaml:1:35: [0].replies[0].after: after: -1 is out of range; give a number at least 0"),
+        ("- replies: [{text: x, usage: {tokens: 3}}]",
+         "r.yaml:1:39: [0].replies[0].usage.tokens: unknown key 'tokens'; did you mean 'input_tokens'?"),
         ("- replies: [{text: x, text: y}]", "r.yaml:1:29: [0].replies[0].text: the key 'text' is there twice"),
-        ("- replies: [{tool_calls: [{arguments: {}}]}]", "r.yaml:1:27: [0].replies[0].tool_calls[0]: name the tool that is called"),
+        ("- replies: [{tool_calls: [{arguments: {}}]}]",
+         "r.yaml:1:27: [0].replies[0].tool_calls[0]: name the tool that is called"),
         ("ok", "r.yaml:1:1: give a list of rules, such as - {step: '*draft*', replies: ['a text']}"),
         ("", "r.yaml: give a list of rules, such as - {step: '*draft*', replies: ['a text']}"),
         ("- [", "r.yaml:1:4: expected the node content, but found '<stream end>'; it is neither YAML nor JSON"),
@@ -116,14 +122,26 @@ def test_all_mistakes_are_reported_at_once() -> None:
     assert [problem.line for problem in caught.value.problems] == [1, 2]
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda i: st.lists(i, max_size=3) | st.dictionaries(st.sampled_from(["replies", "step", "prompt", "text", "error", "json", "after", "usage", "x"]), i, max_size=4)))  # fmt: skip
+KEYS = ("replies", "step", "prompt", "text", "error", "json", "after", "usage", "x")
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda i: st.lists(i, max_size=3) | st.dictionaries(st.sampled_from(KEYS), i, max_size=4),
+)
+
+
+def problems_of(rules: Any) -> list[Any] | None:
+    try:
+        ScriptedModel(rules)
+    except DocumentError as error:
+        return error.problems
+    return None
+
+
+@given(anything)
 def test_reading_rules_is_total(value: Any) -> None:
     """Whatever is given as rules is a model or a list of problems, never another exception."""
     for form in (value, json.dumps(value)):
-        try:
-            ScriptedModel(form)
-        except DocumentError as error:
-            assert error.problems
+        assert problems_of(form) != []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -166,18 +184,29 @@ def test_a_script_goes_the_way_of_a_real_reply(
 def test_data_and_tool_calls_come_back() -> None:
     """A reply for a schema has its value, and scripted tool calls are calls."""
     model = ScriptedModel(
-        [{"replies": [{"json": {"a": 1}}, {"tool_calls": [{"name": "search", "arguments": {"q": "x"}}]}]}]
+        [
+            {
+                "replies": [
+                    {"json": {"a": 1}},
+                    {"tool_calls": [{"name": "search", "arguments": {"q": "x"}}]},
+                ]
+            }
+        ]
     )
     first = asyncio.run(model.complete(ask(schema=SCHEMA)))
     second = asyncio.run(model.complete(ask()))
     assert (first.data, first.finish) == ({"a": 1}, "stop")
-    assert [(c.id, c.name, c.arguments) for c in second.tool_calls] == [("call-1", "search", {"q": "x"})]
+    assert [(c.id, c.name, c.arguments) for c in second.tool_calls] == [
+        ("call-1", "search", {"q": "x"})
+    ]
     assert second.finish == "tool_calls"
 
 
 def test_usage_is_fixed_by_length_unless_stated() -> None:
     """One token for four characters, rounded up; a stated usage stands."""
-    model = ScriptedModel([{"replies": ["12345", {"text": "x", "usage": {"input_tokens": 7, "usd": 0.5}}]}])
+    model = ScriptedModel(
+        [{"replies": ["12345", {"text": "x", "usage": {"input_tokens": 7, "usd": 0.5}}]}]
+    )
     first, second = (asyncio.run(model.complete(ask("123456789"))) for _ in range(2))
     assert first.usage == Usage(1, 3, 2)
     assert second.usage == Usage(1, 7, 0, 0.5)

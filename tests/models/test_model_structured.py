@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.models.structured import check_schema, parse, read_json
@@ -17,7 +18,11 @@ SCHEMA = {
     "required": ["verdict"],
 }
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -42,7 +47,10 @@ def test_reading_is_total(text: str) -> None:
     ("text", "problem"),
     [
         ("The verdict is yes", "the answer is not JSON: Expecting value at line 1, column 1, in 'The verdict is yes'"),
-        ('{"verdict": "yes"', "the answer is not JSON: Expecting ',' delimiter at line 1, column 18, in '{\"verdict\": \"yes\"'"),
+        (
+            '{"verdict": "yes"',
+            "the answer is not JSON: Expecting ',' delimiter at line 1, column 18, in '{\"verdict\": \"yes\"'",
+        ),
         ('{"verdict": "yes", "verdict": "no"}', "the answer is not strict JSON: the key 'verdict' is there twice"),
         ('{"verdict": "yes", "score": NaN}', "the answer is not strict JSON: NaN is not a JSON number"),
         ('{"verdict": "yes", "score": 1e999}', "the answer is not strict JSON: 1e999 is too large for a JSON number"),
@@ -90,7 +98,11 @@ def test_a_pattern_of_a_schema_has_a_time_limit() -> None:
 )  # fmt: skip
 def test_a_schema_that_cannot_be_is_refused(schema: dict[str, Any], message: str) -> None:
     """A schema is checked, and its references never make a request."""
-    with pytest.raises(ConfigurationError) as caught:
+
+    def used() -> None:
         check_schema(schema)
         parse("1", schema)
+
+    with pytest.raises(ConfigurationError) as caught:
+        used()
     assert str(caught.value) == message

@@ -145,18 +145,18 @@ async def test_a_torn_wal_is_a_prefix(tmp_path: Path) -> None:
         (
             "UPDATE contents SET body=body||'x' WHERE body LIKE 'output 2%'",
             (
-                "run-1: entry 5 has a value that is missing or damaged; "
+                "run-1: entry 5 has a value that is damaged or gone; "
                 "restore the journal from a backup"
             ),
         ),
         (
             "DELETE FROM contents WHERE body LIKE 'output 3%'",
-            "run-1: entry 8 has a value that is missing; restore the journal from a backup",
+            "run-1: entry 8 has a value that is gone; restore the journal from a backup",
         ),
         (
             "DELETE FROM contents WHERE body LIKE 'a line%'",
             (
-                "run-1: its input or source has a value that is missing; "
+                "run-1: its input or source has a value that is gone; "
                 "restore the journal from a backup"
             ),
         ),
@@ -353,7 +353,7 @@ async def test_a_large_value_is_a_file_named_by_its_digest(tmp_path: Path) -> No
     file.write_text(large[:-1] + "x")
     async with SqliteJournal(path) as made:
         for call in (made.entries("run-1"), made.open(info("run-1"))):
-            with pytest.raises(JournalDamaged, match=r"^run-1: .* is missing or damaged; restore"):
+            with pytest.raises(JournalDamaged, match=r"^run-1: .* is damaged or gone; restore"):
                 await call
         assert (await made.entries("run-2"))[0].value == [large]
         await recorded(made, info("run-3"), [Entry("finished", "a", 1.0, large)])

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..composites import fallback, limited, parallel, retrying
 from ..errors import ConfigurationError, Problem, nearest
-from ..loop import Loop
 from ..step import FunctionStep
 from ..templates import TemplateError, compile_expression
 from ..tools.shell import shell
 from ..workflow import Workflow
 from . import functions
 from .consensus import compile_consensus
-from .each import Each, compile_each
+from .each import compile_each
+from .lints import note_last_output
 from .loops import compile_loop
 from .native import Action, Document, StepSpec
 from .prompting import compile_prompt
 from .source import Source
-from .steps import Called, DocumentWorkflow, Otherwise, SetStep, Tolerant, When, prepared
+from .steps import (
+    Called, DocumentWorkflow, Otherwise, Required, SetStep, Tolerant, When, prepared,
+)  # fmt: skip
 from ..variables import FIXED, Filled, fill, needed, rendered
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ __all__ = ["Compiler", "compile_document"]
 
 Path_ = tuple[str | int, ...]
 _T = TypeVar("_T")
+_HINTS = 20  # problems for which a nearest name is looked for: among many names that takes time
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,12 @@ class Compiler:
         if name.partition(".")[0] == "loop":
             return "; no loop is around it or has ended before it"
         own = sorted(known for known in self.known if not known.startswith("loop."))
-        hint = nearest(name, [*own, *FIXED])
+        hint = self._nearest(name, [*own, "input", "value", "env"])
         return hint or f"; known here: {', '.join(dict.fromkeys(['input', *own]))}"
+
+    def _nearest(self, name: str, names: Iterable[str]) -> str:
+        """Return what a name could have been; of many wrong names, only the first are looked at."""
+        return nearest(name, names) if len(self.problems) < _HINTS else ""
 
     def function(self, path: Path_, reference: str) -> Any:
         """Return the function that a reference names, or None with a problem."""
@@ -172,6 +179,7 @@ class Compiler:
             if step not in child.steps:
                 what = f"{spec.workflow} has no step {step!r}{nearest(step, child.steps)}"
                 self.problem((*at, "expose", i), what)
+        note_last_output(self, spec, child, at)
         return Called(name, child, given, tuple(spec.expose))
 
     def _loop(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
@@ -214,6 +222,7 @@ class Compiler:
         made: dict[str, Any] = {}
         seen: dict[str, int] = {}
         order = _order(specs) if ordered else list(range(len(specs)))
+        names = {spec.name for spec in specs}
         compiler = self
         for i in order:
             spec = specs[i]
@@ -223,7 +232,7 @@ class Compiler:
                 self.problem((*here, "name"), f"{spec.name!r} is already a step, on line {first}")
                 continue
             seen[spec.name] = i
-            self._later(compiler, specs, spec, here)
+            self._later(names, spec, here)
             step = compiler.action(spec, spec.name, here)
             if step is not None and spec.if_ is not None:
                 step = compiler.when(step, spec, here)
@@ -231,19 +240,16 @@ class Compiler:
                 step = Otherwise(spec.name, step, spec.otherwise)
             if step is not None:
                 if spec.required and not step.required:
-                    step = _required(step)
+                    step = Required(spec.name, step)
                 made[spec.name] = step
             if ordered:
                 compiler = compiler.knowing([spec.name, *(["loop"] if _loops(spec) else [])])
         return {spec.name: made[spec.name] for spec in specs if spec.name in made}
 
-    def _later(
-        self, compiler: Compiler, specs: list[StepSpec], spec: StepSpec, here: Path_
-    ) -> None:
-        names = {other.name for other in specs}
+    def _later(self, names: set[str], spec: StepSpec, here: Path_) -> None:
         for i, need in enumerate(spec.needs):
             if need not in names:
-                hint = nearest(need, names - {spec.name})
+                hint = self._nearest(need, names - {spec.name})
                 self.problem((*here, "needs", i), f"there is no step {need!r}{hint}")
 
     def when(self, step: Any, spec: StepSpec, here: Path_) -> Any:
@@ -283,10 +289,6 @@ def _loops(spec: Action) -> bool:
     if spec.loop is not None or spec.each is not None:
         return True
     return any(_loops(inner) for inner in (*(spec.parallel or ()), *(spec.fallback or ())))
-
-
-def _required(step: Any) -> Any:
-    return replace(step, required=True) if isinstance(step, Loop | Each) else step
 
 
 def _order(specs: list[StepSpec]) -> list[int]:

@@ -32,6 +32,9 @@ def parse(raw: bytes, file: str, project: Project) -> tuple[Source, Document]:
     if not isinstance(value, Mapping):
         raise DocumentError([source.problem((), "a document is a mapping; begin with schema: loopwright/1")])
     front_end = _front_end(value, project)
+    if front_end is None and "$schema" not in value and workflow_v2.is_fragment(value):
+        message = f"says no dialect; begin with $schema: {workflow_v2.SCHEMA}"
+        raise DocumentError([source.problem((), f"{message}, or with schema: loopwright/1")])
     if front_end is None:
         _refuse_repeats(source)
         return source, validated(Document, value, source)

@@ -51,7 +51,6 @@ class Each(Composite):
     halts: bool = True
     seconds: float = math.inf
     keep: str = "all"
-    required: bool = False
 
     def made_of(self) -> Iterable[Any]:
         return [self.execute]

@@ -20,7 +20,7 @@ from ..workflow import Workflow
 from ..variables import Filled, rendered
 
 __all__ = [
-    "Called", "DocumentWorkflow", "Otherwise", "Prepared", "Rooted", "SetStep", "Tolerant", "When",
+    "Called", "DocumentWorkflow", "Otherwise", "Prepared", "Required", "Rooted", "SetStep", "Tolerant", "When",
     "in_place", "prepared",
 ]  # fmt: skip
 
@@ -168,6 +168,22 @@ class Otherwise(_Around):
     async def run(self, value: Json, ctx: Context) -> Result:
         result = await in_place(ctx, "do", self.inner, value)
         return replace(result, output=self.output) if result.output is None else result
+
+
+@dataclass(frozen=True)
+class Required(_Around):
+    """A step without which its workflow does not go on: not satisfied, it ends it as exhausted."""
+
+    name: str
+    inner: Any
+    required = True
+
+    @property
+    def fingerprint(self) -> str:
+        return digest_of("required", self.inner.fingerprint)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        return await in_place(ctx, "do", self.inner, value)
 
 
 class DocumentWorkflow(Workflow):

@@ -79,7 +79,8 @@ class Translator:
             elif name not in known:
                 hint = nearest(name, known)
                 self.report((*at, "needs", i), f"there is no step or loop {name!r}{hint}")
-        element.needs = {**dict.fromkeys(needs), **element.needs}
+        others = (name for name in needs if name != element.name)
+        element.needs = {**dict.fromkeys(others), **element.needs}
 
     # Texts.
 

@@ -50,6 +50,7 @@ class _Compiled:
     strict: bool
     _optional: frozenset[str] = field(repr=False)
     _program: jinja2.Template = field(repr=False, compare=False)
+    _members: Mapping[str, frozenset[str]] = field(repr=False, compare=False)
 
     @property
     def required(self) -> frozenset[str]:
@@ -61,8 +62,7 @@ class _Compiled:
 
         `{{ a.b }} {{ a["c d"] }} {{ a.e | default("") }}` needs `b` and `c d` of `a`.
         """
-        parse = _parse_expression if isinstance(self, Expression) else _parse_template
-        return frozenset(_members(parse(self.source), name)) if name in self.names else frozenset()
+        return self._members.get(name, frozenset()) if name in self.names else frozenset()
 
     def check(self, names: Collection[str]) -> list[Problem]:
         """Return a problem for each name the source uses that is not among `names`.
@@ -191,12 +191,13 @@ def compile_expression(
 
 def _compile(
     source: str, strict: bool, helpers: Collection[str], parse: Callable[[str], nodes.Template]
-) -> tuple[str, frozenset[str], tuple[str, ...], bool, frozenset[str], jinja2.Template]:
+) -> tuple[Any, ...]:
     if len(source) > SOURCE_CHARS:
         problem = f"longer than {SOURCE_CHARS:,} characters (it has {len(source):,})"
         raise TemplateError(problem)
     try:
         tree = parse(source)
+        members = _members(tree)
         notes = rename_loops(tree)
         optional = frozenset(_asked_about(tree))
         tree = rewrite(tree, helpers)
@@ -212,7 +213,7 @@ def _compile(
         raise TemplateError("nested too deep, or too complex, to compile") from None
     program = jinja2.Template.from_code(SANDBOX, code, {})
     names = frozenset(generator.names - {"range"})
-    return source, names, tuple(notes), strict, optional, program
+    return source, names, tuple(notes), strict, optional, program, members
 
 
 class _Generator(CodeGenerator):
@@ -260,17 +261,18 @@ def _asked(tree: nodes.Template) -> Iterator[nodes.Node | None]:
         yield from (node.node for node in tree.find_all(kind) if node.name in _ASKING)
 
 
-def _members(tree: nodes.Template, name: str) -> Iterator[str]:
-    """Find the members of a top-level name that have no default and are not asked about."""
+def _members(tree: nodes.Template) -> dict[str, frozenset[str]]:
+    """Find the members of each name that have no default and are not asked about."""
     asked = {id(node) for node in _asked(tree)}
     uses: list[tuple[nodes.Expr, nodes.Node, Any]]
     uses = [(use, use.node, use.attr) for use in tree.find_all(nodes.Getattr)]
     for item in tree.find_all(nodes.Getitem):
         uses.append((item, item.node, getattr(item.arg, "value", None)))
+    found: dict[str, set[str]] = {}
     for use, of, key in uses:
-        named = isinstance(of, nodes.Name) and of.name == name
-        if named and isinstance(key, str) and id(use) not in asked:
-            yield key
+        if isinstance(of, nodes.Name) and isinstance(key, str) and id(use) not in asked:
+            found.setdefault(of.name, set()).add(key)
+    return {name: frozenset(keys) for name, keys in found.items()}
 
 
 def _syntax_error(source: str, error: jinja2.TemplateSyntaxError) -> TemplateError:

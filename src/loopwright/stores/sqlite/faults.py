@@ -65,7 +65,8 @@ def journal_error(error: Exception, path: str) -> JournalError:
         return JournalDamaged(f"{path}: {_DAMAGE[code]}")
     if code in _CAUSES:
         return JournalUnavailable(f"{path}: {_CAUSES[code]}")
-    if isinstance(error, sqlite3.Error):  # a table or a text is not what we wrote
+    # A table or a text is not what we wrote; sqlite3 cannot even decode some such messages.
+    if isinstance(error, sqlite3.Error | UnicodeError):
         return JournalDamaged(
             f"{path}: it does not read as a journal ({error}); restore it from a backup"
         )

@@ -18,7 +18,7 @@ from ...journal import Entry, Rewind, RunInfo, missing_run, set_aside, surviving
 from ...records import Iteration
 from .database import Database, OnPoint
 from .encoding import Contents
-from .faults import journal_error
+from .faults import as_damage, journal_error
 from .log import Lane, SqliteLog
 from .owners import Clocks
 from .ownership import Taken, ask_to_cancel, give_back, leave_run, rewind_row, running, take
@@ -233,9 +233,10 @@ class SqliteJournal:
     def _with_reader(self, work: Callable[[Reader], T]) -> T:
         with self._reading:
             try:
-                if self._reader is None:
-                    self._reader = self._connect()
-                return work(self._reader)
+                with as_damage(str(self.path)):
+                    if self._reader is None:
+                        self._reader = self._connect()
+                    return work(self._reader)
             except (sqlite3.Error, OSError) as error:
                 raise journal_error(error, str(self.path)) from error
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import JournalDamaged, RunLocked
+from .faults import as_damage
 from .rows import seal
 
 __all__ = ["BEAT", "LEASE", "Clocks", "Owner", "locked", "read_owners", "register", "renew"]
@@ -83,6 +84,9 @@ def _probed(pid: int) -> str:
     return "alive"
 
 
+_TEXTS = (0, 1, 3)  # where the values of an owner are text
+
+
 def _sealed(owner: Owner) -> list[Any]:
     return [owner.place, owner.host, owner.pid, owner.started, owner.until, owner.seconds]
 
@@ -118,10 +122,10 @@ def read_owners(db: sqlite3.Connection) -> dict[int, Owner]:
     """Return every owner by its key. Raises JournalDamaged if one fails its checksum."""
     found = {}
     for key, *values, checksum in db.execute("SELECT * FROM owners").fetchall():
-        plain: list[Any] = [
-            v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values
-        ]
-        owner = Owner(key, *plain)
+        for i in _TEXTS:
+            with as_damage(f"owner {key}"):
+                values[i] = values[i].decode("utf-8", "replace")
+        owner = Owner(key, *values)
         if seal(_sealed(owner)) != checksum:
             raise JournalDamaged(
                 f"owner {key}: this row does not match its checksum; "

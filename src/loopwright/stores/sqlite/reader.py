@@ -22,6 +22,7 @@ from ...errors import JournalDamaged
 from ...journal import Entry, RunInfo
 from ...records import Iteration
 from .encoding import content_digest, decode_entry, decode_row, intent_of, references, unfold
+from .faults import as_damage
 from .files import read_content
 from .owners import read_owners
 from .ownership import find_row, present
@@ -196,6 +197,12 @@ class Reader:
         self, row: RunRow, first: int, limit: int, until: int = sys.maxsize
     ) -> list[tuple[int, list[Json], bytes]]:
         """Return (first, elements, sum) of a run's rows from entry `first` to `until`, checked."""
+        with as_damage(f"{row.info.run_id}: entry {first}"):
+            return self._checked(row, first, limit, until)
+
+    def _checked(
+        self, row: RunRow, first: int, limit: int, until: int
+    ) -> list[tuple[int, list[Json], bytes]]:
         run_id = row.info.run_id
         before = self._all("row before", row.key, first)
         head = before[0][0] if before else chain_start(run_id)
@@ -224,14 +231,15 @@ class Reader:
         for i in range(0, len(keys), _AT_ONCE):
             part = json.dumps(keys[i : i + _AT_ONCE])
             for key, digest, size, kept in self._all("contents", part):
-                body = read_content(self._files, digest) if kept is None else kept
-                if body is None or len(body) != size or content_digest(body) != digest:
-                    raise _damaged(run_id, wanted[key], "has a value that is missing or damaged")
-                bodies[key] = body.decode()
-                known[digest] = key
+                with as_damage(_place(run_id, wanted[key])):
+                    body = read_content(self._files, digest) if kept is None else kept
+                    if body is None or len(body) != size or content_digest(body) != digest:
+                        raise _damaged(run_id, wanted[key], "has a value that is damaged or gone")
+                    bodies[key] = body.decode()
+                    known[digest] = key
         for key in keys:
             if key not in bodies:
-                raise _damaged(run_id, wanted[key], "has a value that is missing")
+                raise _damaged(run_id, wanted[key], "has a value that is gone")
         return bodies, known
 
 
@@ -247,6 +255,9 @@ def _wanted(numbered: Iterable[Numbered]) -> dict[int, int]:
     return wanted
 
 
+def _place(run_id: str, seq: int) -> str:
+    return f"{run_id}: entry {seq}" if seq else f"{run_id}: its input or source"
+
+
 def _damaged(run_id: str, seq: int, what: str) -> JournalDamaged:
-    place = f"entry {seq}" if seq else "its input or source"
-    return JournalDamaged(f"{run_id}: {place} {what}; restore the journal from a backup")
+    return JournalDamaged(f"{_place(run_id, seq)} {what}; restore the journal from a backup")

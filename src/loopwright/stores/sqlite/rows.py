@@ -13,6 +13,7 @@ from ...errors import JournalDamaged
 from ...journal import RunInfo
 from ...records import Usage
 from .encoding import utf8
+from .faults import as_damage
 
 __all__ = ["RunRow", "chain_start", "chained", "read_row", "row_of", "seal", "write_row"]
 
@@ -66,6 +67,11 @@ def read_row(values: tuple[Any, ...]) -> RunRow:
     Raises:
         JournalDamaged: if the row does not match its checksum.
     """
+    with as_damage(f"run {values[0]}"):
+        return _read_row(values)
+
+
+def _read_row(values: tuple[Any, ...]) -> RunRow:
     key, *sealed, checksum, owner, _ = values
     for i in _TEXTS:
         sealed[i] = sealed[i].decode("utf-8", "replace")

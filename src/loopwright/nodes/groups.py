@@ -1,0 +1,67 @@
+"""Groups of agents: what they give is the outputs of all of them, in the order in which they ran."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..codec import Json
+from ..composites import Composite
+from ..context import Context
+from ..records import Result
+from ..runtime import Scope
+from ..step import digest_of
+from ..workflow import Workflow
+from .outputs import AGENTS, agents_in
+
+__all__ = ["AgentGroup", "AgentsAtOnce", "ungrouped"]
+
+
+class AgentGroup(Workflow):
+    """Agents one after the other; the output maps each that was not skipped to its own.
+
+    `marked` puts the map under one key, by which groups around it and templates know it for a group.
+    """
+
+    def __init__(self, name: str, steps: Mapping[str, Any], *, marked: bool, **options: Any) -> None:
+        super().__init__(name, steps, **options)
+        self.marked = marked
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("agents", super().fingerprint)
+
+    async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
+        """Run the agents with their variables in `scope`."""
+        result = await super().inside(scope, value, ctx)
+        found = agents_in({k: output for k, output in scope.outputs.items() if output is not None})
+        return replace(result, output={AGENTS: found} if self.marked else found)
+
+
+@dataclass(frozen=True)
+class AgentsAtOnce(Composite):
+    """Branches of agents at once; the output maps the agents of all of them to their own."""
+
+    name: str
+    inner: Any
+
+    def made_of(self) -> Iterable[Any]:
+        return [self.inner]
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("branches", self.inner.fingerprint)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Run the branches."""
+        result: Result = await self.inner.run(value, ctx)
+        return replace(result, output={AGENTS: agents_in(result.output)})
+
+
+def ungrouped(output: Json) -> Json:
+    """Return an output for those outside: of a group, the plain map of its agents."""
+    if isinstance(output, Mapping) and AGENTS in output:
+        return agents_in(output[AGENTS])
+    return output

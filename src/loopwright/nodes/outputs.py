@@ -1,0 +1,72 @@
+"""What the agents of a round wrote: by agent, as text, and as templates see it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from ..codec import Json, text_of
+from ..evaluators.text import read_json
+from ..templates import TemplateValue
+
+__all__ = ["AGENTS", "agents_in", "objects_in", "reply_text", "shown", "without_thinking"]
+
+# The key under which a group's output holds those of its agents; see `groups`.
+AGENTS = "$agents"
+RAW_CONFIDENCE = 0.5  # of a reply that states none
+_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+def agents_in(outputs: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the outputs by agent, with those of a group at the group's place."""
+    found: dict[str, Json] = {}
+    for name, output in outputs.items():
+        if isinstance(output, Mapping) and AGENTS in output:
+            found |= agents_in(output[AGENTS])
+        else:
+            found[name] = output
+    return found
+
+
+def reply_text(output: Json) -> str:
+    """Return what an agent's output says as text; of a group, one paragraph per agent."""
+    if output is None:
+        return ""
+    if isinstance(output, Mapping) and AGENTS in output:
+        agents = agents_in(output[AGENTS])
+        return "\n\n".join(f"{name}: {reply_text(each)}" for name, each in agents.items())
+    if isinstance(output, Mapping) and "response" in output:
+        return reply_text(output["response"])
+    return text_of(output)
+
+
+def without_thinking(text: str) -> str:
+    """Return a reply without the blocks in which a model thinks aloud."""
+    return _THINKING.sub("", text).strip() if "<think" in text.lower() else text
+
+
+def objects_in(output: Json) -> Iterator[Mapping[str, Json]]:
+    """Iterate over the JSON objects that an output is or contains as text."""
+    if isinstance(output, Mapping):
+        yield output
+        inner = output.get("response")
+        if inner is not None and not isinstance(inner, Mapping):
+            yield from objects_in(inner)
+    elif isinstance(output, str) and "{" in output:
+        start, end = output.find("{"), output.rfind("}")
+        for text in (output, output[start : end + 1]):
+            value = read_json(text).value
+            if isinstance(value, Mapping):
+                yield value
+                return
+
+
+def shown(output: Json) -> TemplateValue:
+    """Return an output as templates see it: it prints as its text and has the fields of its data."""
+    text = reply_text(output)
+    if isinstance(output, Mapping) and AGENTS in output:
+        fields = {name: shown(each) for name, each in agents_in(output[AGENTS]).items()}
+        return TemplateValue(text, {**fields, "response": text, "result": dict(fields)})
+    data = next(objects_in(output), {}) if isinstance(output, str | Mapping) else {}
+    fields = {"confidence": RAW_CONFIDENCE, "result": text, **data}
+    return TemplateValue(text, {**fields, "response": text})
