@@ -18,7 +18,7 @@ import itertools
 
 from .conditions import Budget
 from .errors import Stopped
-from .records import NOTHING, History, Reason, Stop, Usage
+from .records import NOTHING, History, Reason, Stop, Usage, is_judging
 
 __all__ = ["Account"]
 
@@ -28,13 +28,13 @@ _Waiter = tuple[str, "asyncio.Future[None]"]  # the path of a call that waits, a
 class Account:
     """What one loop, or the whole run, may spend and has spent.
 
-    `settled` is spent for good, `reserved` is promised to calls in flight, `round` is what the
-    present iteration spent.
+    `settled` is spent for good, `judging` (of the whole run only) the part of it spent on judging,
+    `reserved` is promised to calls in flight, `round` is what the present iteration spent.
     """
 
     __slots__ = (
         "_held", "_inner", "_turns", "_waiting",
-        "cap", "parent", "path", "reserved", "round", "settled",
+        "cap", "capped", "judging", "parent", "path", "reserved", "round", "settled",
     )  # fmt: skip
 
     def __init__(
@@ -47,7 +47,9 @@ class Account:
         self.path = path
         self.parent = parent
         self.cap = cap
+        self.capped: bool = cap is not None or (parent is not None and parent.capped)
         self.settled = settled
+        self.judging = NOTHING
         self.reserved = NOTHING
         self.round = NOTHING
         if cap is not None:  # only a capped account is ever reserved in
@@ -107,8 +109,16 @@ class Account:
                 account.reserved = _less(account.reserved, amount)
         if usage:
             self.spend(usage)
+            if is_judging(path):
+                self._root().judging += usage
         for account in self._capped():
             account._wake()
+
+    def _root(self) -> Account:
+        account = self
+        while account.parent is not None:
+            account = account.parent
+        return account
 
     def _capped(self) -> list[Account]:
         chain = []

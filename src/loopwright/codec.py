@@ -23,7 +23,7 @@ from typing import Any
 
 from .errors import ConfigurationError, StepError
 
-__all__ = ["Json", "canonical", "decode", "digest", "encode", "normalise", "text_of"]
+__all__ = ["Json", "canonical", "copied", "decode", "digest", "encode", "normalise", "text_of"]
 
 Json = Any  # JSON values: None, bool, int, float, str, list[Json], dict[str, Json]
 
@@ -126,6 +126,16 @@ def _clean(text: str) -> str:
         # A surrogate pair that arrived as two halves is one character; what is left over is damage.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def copied(value: Json) -> Json:
+    """Return a copy of a JSON value that can be changed without changing the value."""
+    kind = type(value)
+    if kind is dict:
+        return {key: copied(item) for key, item in value.items()}
+    if kind is list:
+        return [copied(item) for item in value]
+    return value
 
 
 def _default(value: Any) -> Json:

@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from .budget import Account
-from .codec import Json
+from .codec import Json, copied
 from .effects import perform, unrecorded
 from .errors import StepError
 from .records import NOTHING, History, Iteration, Reason, Result, Status, Usage
@@ -97,12 +97,12 @@ class Context:
     @property
     def initial(self) -> Json:
         """The input that the enclosing loop or workflow was given; it never changes."""
-        return self.scope.initial if self.scope else None
+        return copied(self.scope.initial) if self.scope else None
 
     @property
     def input(self) -> Json:
         """The input of the present iteration."""
-        return self.scope.current if self.scope else None
+        return copied(self.scope.current) if self.scope else None
 
     @property
     def outputs(self) -> Mapping[str, Json]:
@@ -151,15 +151,14 @@ class Context:
         Raises:
             StepError: if it failed, or is a required loop that was not satisfied.
         """
-        path = f"{self.path}/{name}" if self.path else name
         if self.names is not None:
             self._take(name)
-        if step.effect:
-            run = self.run
-            if run.silent and self.gate is None and not step.wants_context and step.reserve is None:
-                return unrecorded(run, path, step, value)
-            return perform(self, path, step, value, token)
-        return self._through(path, step, value)
+        if not step.effect:
+            return self._through(self.below(name), step, value)
+        run = self.run
+        if run.silent and self.gate is None and not step.wants_context and step.reserve is None:
+            return unrecorded(self, name, step, value)
+        return perform(self, f"{self.path}/{name}" if self.path else name, step, value, token)
 
     def _take(self, name: str) -> None:
         assert self.names is not None

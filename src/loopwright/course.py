@@ -23,6 +23,7 @@ from .records import (
     Reason,
     Result,
     Stop,
+    Usage,
     as_evaluation,
 )
 from .replay import Replay
@@ -115,7 +116,8 @@ class Course:
         ended = replay.ended.get(self.path)
         if ended is not None:
             stop = Stop.from_json(ended["stop"])
-            self.known = self._result(stop, ended["output"], replay.spent(self.path))
+            spent, reported = replay.spent(self.path), ended.get("reported_score")
+            self.known = self._result(stop, ended["output"], spent, reported)
             cut = ended.get("cut")
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
             self._show(self.known)
@@ -130,7 +132,8 @@ class Course:
             return  # it was admitted before the crash; its next new effect is asked
         if self.ctx.gate is not None:
             self.ctx.gate.ask(self.run)
-        self.account.admit()
+        if self.account.capped:
+            self.account.admit()
 
     async def round(self) -> Stopped | None:
         """Run and record one round; return the guard that cut it short, if one did."""
@@ -153,11 +156,13 @@ class Course:
         try:
             if number > 1 and loop.adapt is not None:
                 last = self.history.last
-                given = await ctx.call("adapt", loop.adapt, last, token=f"round {number}")
-                self.current = _plain(given)
+                given = await ctx.call("adapt", loop.adapt, last, token="round")
+                self.current = given if type(given) is not Evaluation else given.to_json()
             self.scope.current = self.current
             stage = "execute"
-            output = _plain(await ctx.call("execute", loop.execute, self.current))
+            output = await ctx.call("execute", loop.execute, self.current)
+            if type(output) is Evaluation:  # an evaluation is one only where it judges
+                output = output.to_json()
             stage = "evaluate"
             if loop.evaluate is not None:
                 evaluation = as_evaluation(await ctx.call("evaluate", loop.evaluate, output))
@@ -196,10 +201,39 @@ class Course:
         self.history = self.history.appended(record, elapsed, self.account.settled, wall)
         self.scope.history = self.history
 
-    async def finish(self, stop: Stop, cut: Stopped | None) -> Result:
+    async def rejudged(self, stop: Stop) -> float | None:
+        """Return the mean score of fresh votes on the output, in which its choice had no part.
+
+        There is none if the loop wants none, if nobody scores its output, or if neither time nor
+        budget is left: the loop has ended, so that is a warning.
+        """
+        loop, output = self.loop, self._output(stop)
+        bought_out = stop.reason in (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
+        best = self.history.best
+        if not loop.rejudge or loop.evaluate is None or bought_out or best is None:
+            return None
+        scores = []
+        try:
+            for number in range(1, loop.rejudge + 1):
+                self.ctx.path = f"{self.path}/rejudge/{number}"
+                found = as_evaluation(await self.ctx.call("evaluate", loop.evaluate, output))
+                if found.score is not None and not found.undecided:
+                    scores.append(found.score)
+        except StepError as error:
+            self.run.warn(f"{self.path}: its output could not be judged again: {error}")
+        except (Stopped, asyncio.CancelledError) as error:
+            cut = self.run.stopped_by(error)
+            self.run.warn(f"{self.path}: its output could not be judged again: {cut.stop.detail}")
+        return sum(scores) / len(scores) if scores else None
+
+    async def finish(
+        self, stop: Stop, cut: Stopped | None, reported: float | None = None
+    ) -> Result:
         """Record how the loop ended, and whose guard or cancel it was if not its own; return it."""
-        result = self._result(stop, self._output(stop), self.account.settled)
+        result = self._result(stop, self._output(stop), self.account.settled, reported)
         ended = {"name": self.loop.name, "stop": stop.to_json(), "output": result.output}
+        if reported is not None:
+            ended["reported_score"] = reported
         if cut is not None and cut.owner != self.path:
             ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
         self.run.append(Entry("ended", self.path, self.run.now(), value=ended))
@@ -226,7 +260,9 @@ class Course:
         inner = next(iter(reversed(list(self.scope.loops.values()))), None)
         return inner.output if inner is not None and inner.reason is cut.stop.reason else None
 
-    def _result(self, stop: Stop, output: Json, usage: Any) -> Result:
+    def _result(
+        self, stop: Stop, output: Json, usage: Usage, reported: float | None = None
+    ) -> Result:
         return Result(
             stop.reason.status,
             stop.reason,
@@ -238,6 +274,7 @@ class Course:
             name=self.loop.name,
             also=stop.also,
             seconds=self.history.elapsed,
+            reported_score=reported,
         )
 
     def _register(self, result: Result) -> None:
@@ -276,6 +313,3 @@ def _failed(stage: str, error: StepError) -> Failure:
     return Failure(stage, error.kind, str(error), error.path, error.retryable, error.retry_after)
 
 
-def _plain(value: Json) -> Json:
-    """Return an output as a record holds it: an evaluation is one only where it judges."""
-    return value.to_json() if type(value) is Evaluation else value

@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -32,13 +33,13 @@ GRACE = 0.5  # seconds that a cancelled call gets to clean up before it is left 
 
 async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -> Json:
     """Perform an effect under the journal's protocol, or hand back what is on record."""
-    run = ctx.run
+    run, gate = ctx.run, ctx.gate
+    append = run.append
     started = Entry("started", path, 0.0)
     if run.keeps:
         started.fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
         if run.replay is not None and (known := run.replay.finished.get(path)) is not None:
             return _replayed(run, known, started.fingerprint)
-    gate = ctx.gate
     if gate is not None:
         gate.ask(run)
     if run.cancelled is not None:
@@ -49,10 +50,10 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
     if step.reserve is not None:
         await _promise(ctx, step, value, started)
         began += started.seconds
-    run.append(started)
+    append(started)
     if run.listeners:
         await _durable(ctx, started, run.settle())
-    elif (pending := run.log.sync()) is not None:
+    elif (pending := run.sync()) is not None:
         await _durable(ctx, started, pending)
     inner = ctx.within(path) if step.wants_context else None
     finished = Entry("finished", path, began)
@@ -60,23 +61,23 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
         if gate is None:
             output = await step.act(value, inner)
         else:
-            output = await _within(ctx, lambda: step.act(value, inner))
+            output = await _within(ctx, functools.partial(step.act, value, inner))
         finished.value = output = codec.normalise(output, what="output")
     except BaseException as error:
         _broken(error, ctx, inner, started, finished)
     if inner is not None or started.reserved is not NOTHING:
         _settle(ctx, inner, started, finished)
     finished.seconds = run.now() - began
-    if run.keeps:
-        finished.fingerprint = started.fingerprint
-    run.append(finished)
+    finished.fingerprint = started.fingerprint
+    append(finished)
     if finished.error is not None:
         raise _raised(finished.error)
     return output
 
 
-async def unrecorded(run: Run, path: str, step: Any, value: Json) -> Json:
+async def unrecorded(ctx: Context, name: str, step: Any, value: Json) -> Json:
     """Perform an effect of a run that nobody can ever read: only what it hands on matters."""
+    run, path = ctx.run, ctx.path
     if run.cancelled is not None:
         raise Stopped("", run.cancelled)
     try:
@@ -86,7 +87,7 @@ async def unrecorded(run: Run, path: str, step: Any, value: Json) -> Json:
             raise Stopped("", run.cancelled) from None
         raise
     except (Exception, SystemExit) as error:
-        raise _raised(_failure(error, path)) from error
+        raise _raised(_failure(error, f"{path}/{name}" if path else name)) from error
 
 
 def _ask(ctx: Context) -> None:
@@ -110,7 +111,7 @@ async def _promise(ctx: Context, step: Any, value: Json, started: Entry) -> None
     if not amount:
         return
     try:
-        await _within(ctx, lambda: ctx.account.reserve(path, amount))
+        await _within(ctx, functools.partial(ctx.account.reserve, path, amount))
         _ask(ctx)
     except BaseException:
         ctx.account.settle(path, NOTHING)

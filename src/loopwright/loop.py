@@ -63,6 +63,8 @@ class Loop(Composite):
         keep: what an unsatisfied loop returns: its `best` output by score, or its `last`.
         min_iterations: completed iterations before a condition other than a limit may end it.
         required: whether a workflow ends when this loop is not satisfied.
+        rejudge: how often the output is judged again at the end, for the result's `reported_score`:
+            the score by which it was chosen is the highest of several, so it flatters (2 will do).
         on_iteration: called with each Iteration once it is committed; its failure is a warning.
         on_terminate: called with the Result, once, on every path.
 
@@ -82,6 +84,7 @@ class Loop(Composite):
     keep: str = field(default="best", kw_only=True)
     min_iterations: int = field(default=1, kw_only=True)
     required: bool = field(default=False, kw_only=True)
+    rejudge: int = field(default=0, kw_only=True)
     on_iteration: Callable[[Iteration], Any] | None = field(default=None, kw_only=True)
     on_terminate: Callable[[Result], Any] | None = field(default=None, kw_only=True)
 
@@ -112,6 +115,7 @@ class Loop(Composite):
                 f"loop: min_iterations: {self.min_iterations} is above the ceiling of {CEILING}; "
                 f"give at most {CEILING}"
             )
+        codec.whole("loop: rejudge", self.rejudge, least=0)
         codec.number("loop: retry_delay", self.retry_delay, least=0)
         for name in ("until", "guards"):
             given = getattr(self, name)
@@ -153,6 +157,7 @@ class Loop(Composite):
             *("" if part is None else part.fingerprint for part in parts),
             *(codec.encode(condition.to_json()) for condition in self.members),
             f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
+            *([f"rejudge {self.rejudge}"] if self.rejudge else []),
         )
 
     @functools.cached_property
@@ -208,10 +213,12 @@ class Loop(Composite):
                 except Stopped as stopped:  # nothing of a new round was begun
                     cut = stopped
                 stop = self.decide(course.history) if cut is None else cut.stop
+            ending = self._ending(stop, course.history)
+            reported = await course.rejudged(ending) if self.rejudge and cut is None else None
         except Suspended as suspended:
             course.leave(suspended.stop)
             raise
-        result = await course.finish(self._ending(stop, course.history), cut)
+        result = await course.finish(ending, cut, reported)
         if cut is not None and cut.owner != course.path:
             raise cut
         return result
@@ -219,18 +226,18 @@ class Loop(Composite):
     def decide(self, history: History) -> Stop | None:
         """Return why the loop should end after its latest record: a pure function of what was
         recorded."""
-        if history.failures and (stop := self._failed(history)) is not None:
+        failures, undecided = history.streaks
+        if failures and (stop := self._failed(history)) is not None:
             return stop
-        if history.undecided >= UNDECIDED_IN_A_ROW:
-            detail = f"the judge could not be read {history.undecided} times in a row"
+        if undecided >= UNDECIDED_IN_A_ROW:
+            detail = f"the judge could not be read {undecided} times in a row"
             return Stop(Reason.EVALUATOR_UNUSABLE, detail)
-        early = len(history) >= self.min_iterations
-        stops = [
-            stop
-            for condition in self.members
-            if (stop := condition.check(history)) is not None and (early or not condition.early)
-        ]
-        return prefer(stops) if stops else None
+        stops: list[Stop] | None = None
+        for condition in self.members:
+            stop = condition.check(history)
+            if stop is not None and (not condition.early or len(history) >= self.min_iterations):
+                stops = [stop] if stops is None else [*stops, stop]
+        return prefer(stops) if stops is not None else None
 
     def _failed(self, history: History) -> Stop | None:
         last = history[-1]

@@ -9,9 +9,9 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from . import codec
 from .codec import Json
@@ -20,6 +20,7 @@ from .context import Context
 from .errors import ConfigurationError
 from .models import Message, Reply, Request, Target, Timers, call_model
 from .records import Reason, Result, Status
+from .runtime import Scope
 from .step import FunctionStep, digest_of
 from .variables import Filled, fill, rendered
 
@@ -83,6 +84,7 @@ class Asking:
             "max_tokens": self.max_tokens,
             "schema": self.schema,
             "base_url": self.base_url,
+            **({"api_key_env": self.api_key_env} if self.api_key_env else {}),
         }
 
 
@@ -141,33 +143,56 @@ def filled_in(text: Text, value: Json, ctx: Context) -> str:
     return text if isinstance(text, str) else text(value, ctx)
 
 
+def source_of(text: Text) -> str:
+    """Return a text as it was written."""
+    return text if isinstance(text, str) else str(getattr(text, "source", text))
+
+
 def _talk(ctx: Context) -> list[Message]:
     """Return the conversation of the rounds before: kept in the scope, or found in the journal."""
-    scope = ctx.scope
+    scope = _rounds(ctx)
     if scope is None or scope.number <= 1:
         return []
-    part = ctx.path.removeprefix(f"{scope.path}/{scope.number}")
+    part = _part(ctx, scope)
     if scope.talks is not None and part in scope.talks:
         return list(scope.talks[part])
-    return _recorded_talk(ctx, part)
+    return _recorded_talk(ctx, scope, part)
 
 
-def _recorded_talk(ctx: Context, part: str) -> list[Message]:
-    replay, scope = ctx.run.replay, ctx.scope
-    if replay is None or scope is None:
+def _rounds(ctx: Context) -> Scope | None:
+    """Return the scope of the nearest loop: a workflow inside its body has no rounds of its own."""
+    scope = ctx.scope
+    while scope is not None and (not scope.number or scope.total):
+        scope = scope.parent
+    return scope
+
+
+def _part(ctx: Context, scope: Scope) -> str:
+    """Return where in a round a prompt is, by whatever try it is reached."""
+    return _TRY.sub("", ctx.path.removeprefix(f"{scope.path}/{scope.number}"))
+
+
+def _recorded_talk(ctx: Context, scope: Scope, part: str) -> list[Message]:
+    """Return what was said and answered in the rounds before, as the journal has it."""
+    replay = ctx.run.replay
+    if replay is None:
         return []
-    talk: list[Message] = []
-    for number in range(1, scope.number):
-        begin = f"{scope.path}/{number}{part}/"
-        said = replay.finished.get(f"{begin}said")
-        replies = [
-            entry.value
-            for path, entry in replay.finished.items()
-            if path.startswith(f"{begin}attempt-") and entry.error is None
-        ]
-        if said is not None and replies:
-            talk += [Message("user", said.value), Reply.from_json(replies[-1]).message()]
-    return talk
+    said: dict[int, Json] = {}
+    replied: dict[int, list[Message]] = {}
+    begin = f"{scope.path}/"
+    for path, entry in replay.finished.items():
+        place, _, leaf = path.rpartition("/")
+        number, slash, rest = place.removeprefix(begin).partition("/")
+        if entry.error is not None or not place.startswith(begin) or not number.isdecimal():
+            continue
+        if int(number) >= scope.number or _TRY.sub("", slash + rest) != part:
+            continue
+        if leaf == "said":
+            said[int(number)] = entry.value
+        elif leaf.startswith("attempt-") and int(number) in said:
+            asked = Message("user", said[int(number)])
+            replied[int(number)] = [asked, Reply.from_json(entry.value).message()]
+    return [message for number in sorted(replied) for message in replied[number]]
 
 
 async def _echo(value: Json) -> Json:
@@ -175,6 +200,7 @@ async def _echo(value: Json) -> Json:
 
 
 _SAID = FunctionStep(_echo, name="said")
+_TRY = re.compile(r"/attempt-[0-9]+(?=/|$)")  # of a step that is retried
 
 
 def split_model(name: str) -> tuple[str, str]:
@@ -190,10 +216,9 @@ def split_model(name: str) -> tuple[str, str]:
 
 
 def _carry(ctx: Context, talk: list[Message]) -> None:
-    scope = ctx.scope
-    if scope is not None and scope.number:
-        part = ctx.path.removeprefix(f"{scope.path}/{scope.number}")
-        scope.talks = {**(scope.talks or {}), part: talk}
+    scope = _rounds(ctx)
+    if scope is not None:
+        scope.talks = {**(scope.talks or {}), _part(ctx, scope): talk}
 
 
 def prompt(
@@ -206,15 +231,21 @@ def prompt(
     max_tokens: int | None = None,
     schema: Mapping[str, Json] | None = None,
     base_url: str = "",
+    api_key_env: str = "",
     carried: bool = False,
 ) -> Prompt:
     """Make a step that sends a template to a model.
 
-    The template sees `value` (the step's input), `loop` and the outputs of earlier steps; see `variables`.
-    `model` is `provider:model`, or several tried in order; default: that of the run.
+    The template sees `value` (the step's input), `loop` and the outputs of earlier steps; see
+    `variables`. `model` is `provider:model`, or several tried in order; default: that of the run.
+    `carried` makes the rounds of a loop one conversation. `base_url` is a server of one's own and
+    `api_key_env` names the key for it.
+
+    Raises:
+        TemplateError: for a template that cannot be read, with its line and column.
     """
     models = (model,) if isinstance(model, str) else tuple(model)
-    asking = Asking(models, temperature, max_tokens, schema, base_url)
+    asking = Asking(models, temperature, max_tokens, schema, base_url, api_key_env)
     return Prompt(text, name=name, system=system, asking=asking, carried=carried)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from .codec import Json
 from .journal import Entry
-from .records import NOTHING, Usage
+from .records import NOTHING, Usage, is_judging
 
 __all__ = ["Replay"]
 
@@ -27,6 +27,7 @@ class Replay:
         self.answers: dict[str, Json] = {}
         self.warnings: list[str] = []
         self.active = 0.0
+        self.judging = NOTHING  # the part of what was spent that went into judging
         self._spent: dict[str, Usage] = {}
         self._began: dict[str, float] = {}
         for entry in entries:
@@ -63,6 +64,8 @@ class Replay:
 
     def _spend(self, path: str, usage: Usage) -> None:
         if usage:
+            if is_judging(path):
+                self.judging += usage
             for above in _ancestors(path):
                 self._spent[above] = self._spent.get(above, NOTHING) + usage
 

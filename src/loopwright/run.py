@@ -108,7 +108,9 @@ async def run(
             accept_changes=accept_changes, in_doubt=in_doubt,
         )  # fmt: skip
         if budget is not None:
-            state.account = Account("", None, budget, state.account.settled)
+            uncapped = state.account
+            state.account = Account("", None, budget, uncapped.settled)
+            state.account.judging = uncapped.judging
         return await _drive(state, made, log.info)
     finally:
         if opened and store is not None:
@@ -306,6 +308,7 @@ async def _outcome(state: Run, step: Any, value: Json) -> Result:
         run_id=state.run_id,
         name=step.name,
         usage=state.account.settled,
+        judging=state.account.judging,
         loops=state.loops,
         steps=state.steps,
         warnings=state.warnings,
@@ -351,6 +354,7 @@ def _finished(state: Run, ended: Json) -> Result:
         Usage.from_json(ended["usage"]), state.run_id, ended["name"], stop.also,
         {name: loops[name] for name in ended["loops"] if name in loops},
         ended["steps"], tuple(ended["warnings"]), ended["seconds"],
+        judging=replay.judging, reported_score=own.reported_score if own is not None else None,
     )  # fmt: skip
 
 
@@ -373,6 +377,7 @@ def _loop_result(state: Run, replay: Replay, path: str, value: Json) -> Result:
     return Result(
         stop.reason.status, stop.reason, stop.detail, value["output"], history,
         replay.spent(path), state.run_id, value["name"], stop.also, seconds=history.elapsed,
+        reported_score=value.get("reported_score"),
     )  # fmt: skip
 
 

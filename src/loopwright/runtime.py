@@ -62,6 +62,7 @@ class Run:
         "score",
         "silent",
         "steps",
+        "sync",
         "task",
         "warnings",
     )  # fmt: skip
@@ -104,10 +105,12 @@ class Run:
         self._told = 0
         self._monotonic = clock.monotonic
         self._shift = (self.replay.active if self.replay else 0.0) - clock.monotonic()
+        self.sync = log.sync
         # Without listeners an entry goes straight to the log.
         self.append: Callable[[Entry], None] = self._heard if self.listeners else log.append
         spent = self.replay.spent("") if self.replay else NOTHING
         self.account = Account("", settled=spent)
+        self.account.judging = self.replay.judging if self.replay else NOTHING
 
     def note(self, record: Iteration) -> None:
         """Count a round of any of its loops, and the best score: what the row of an open run shows."""

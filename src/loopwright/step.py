@@ -6,6 +6,7 @@ Everything that runs is a step, so steps nest: a loop in a workflow in a loop. A
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import inspect
@@ -13,9 +14,10 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from . import codec
 from .codec import Json
 from .errors import ConfigurationError
-from .records import Usage
+from .records import Iteration, Usage
 from .threads import in_thread
 
 __all__ = ["FunctionStep", "as_step", "digest_of", "step"]
@@ -107,16 +109,27 @@ def _caller(
     is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
     if isinstance(function, functools.partial):
         is_async = inspect.iscoroutinefunction(function.func)
+
     def given(value: Any, ctx: Any) -> tuple[Any, ...]:
-        return (value, ctx)[:count]
+        return (value if type(value) is str else _own(value), ctx)[:count]
 
     if is_async and count == 1:
-        return lambda value, ctx: function(value)
+        return lambda value, ctx: function(value if type(value) is str else _own(value))
     if is_async:
         return lambda value, ctx: function(*given(value, ctx))
     if inline:
         return lambda value, ctx: _now(function, given(value, ctx))
     return lambda value, ctx: _threaded(function, given(value, ctx))
+
+
+def _own(value: Any) -> Any:
+    """Return what a function may change as it likes: what it does to it reaches nobody else."""
+    if type(value) is not Iteration:
+        return codec.copied(value)
+    given, output = codec.copied(value.input), codec.copied(value.output)
+    if given is value.input and output is value.output:
+        return value
+    return dataclasses.replace(value, input=given, output=output)
 
 
 async def _now(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:

@@ -9,7 +9,7 @@ A workflow called with `with:` sees those values by name instead of its caller's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,12 +128,13 @@ class Filled:
     """A value with templates compiled: text that is one expression gives its value, other text is rendered.
 
     `names` are those that something must supply; a member of `given`, or of what only a loop over a list has, is
-    named with its parent: `given.max-words`, `loop.index`.
+    named with its parent: `given.max-words`, `loop.index`. `see` makes of a place what is filled in there.
     """
 
     source: Json
-    fill: Callable[[Mapping[str, Json]], Json]
+    fill: Callable[[Any], Json]
     names: frozenset[str]
+    see: Callable[[Context, Json], Any] = variables
 
 
 def fill(source: Json) -> Filled:
@@ -164,7 +165,7 @@ def _text(source: str) -> Filled:
     if "{" not in bare:
         return Filled(source, lambda _: source, frozenset())
     inner = bare[2:-2]
-    if bare.startswith("{{") and bare.endswith("}}") and "{{" not in inner and "}}" not in inner:
+    if bare.startswith("{{") and bare.find("}}") == len(bare) - 2 and "{{" not in inner:
         try:
             expression = compile_expression(inner.strip("-+").strip())
         except TemplateError:
@@ -188,12 +189,10 @@ def rendered(part: Filled | Template | Expression, ctx: Context, value: Json) ->
     Raises:
         StepError: of kind `template`.
     """
-    run: Callable[[Mapping[str, Json]], Any]
-    if isinstance(part, Filled):
-        run = part.fill
-    else:
-        run = part.render if isinstance(part, Template) else part.evaluate
     try:
+        if isinstance(part, Filled):
+            return part.fill(part.see(ctx, value))
+        run = part.render if isinstance(part, Template) else part.evaluate
         return run(variables(ctx, value))
     except TemplateError as error:
         raise StepError(f"template: {error}", path=ctx.path, kind="template", retryable=False) from error

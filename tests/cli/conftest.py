@@ -177,6 +177,8 @@ def project(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("LOOPWRIGHT_JOURNAL", raising=False)
+    monkeypatch.delenv("LOOPWRIGHT_TRUST", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("LOOPWRIGHT_DEBUG", raising=False)
     sys.modules.pop("steps", None)
     made = Project(tmp_path, capsys)

@@ -66,14 +66,14 @@ def test_a_wrong_document_runs_nothing(documents: Project) -> None:
 
 def test_a_document_runs_on_its_own_input_or_the_given_one(documents: Project) -> None:
     """Its `input` counts where nothing is given."""
-    assert documents.call("run", "good.yaml", "--json").json["output"].strip() == "3"
-    answer = documents.call("run", "good.yaml", "--input", "two words", "--json")
+    assert documents.call("run", "good.yaml", "--yes", "--json").json["output"].strip() == "3"
+    answer = documents.call("run", "good.yaml", "--yes", "--input", "two words", "--json")
     assert answer.json["output"].strip() == "2"
 
 
 def test_a_run_goes_on_from_any_folder(documents: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the run was started from is kept with it, by a path that holds anywhere."""
-    documents.call("run", "good.yaml", "--input", "one", "--run-id", "one")
+    documents.call("run", "good.yaml", "--yes", "--input", "one", "--run-id", "one")
     documents.call("rewind", "one", "counting/count")
     journal = f"sqlite:{documents.folder / '.loopwright' / 'runs.db'}"
     (documents.folder / "elsewhere").mkdir()
@@ -84,7 +84,7 @@ def test_a_run_goes_on_from_any_folder(documents: Project, monkeypatch: pytest.M
 
 def test_a_document_that_is_gone_is_told(documents: Project) -> None:
     """A run cannot go on without it."""
-    documents.call("run", "good.yaml", "--run-id", "one")
+    documents.call("run", "good.yaml", "--yes", "--run-id", "one")
     documents.call("rewind", "one", "counting/count")
     Path("good.yaml").unlink()
     answer = documents.call("resume", "one")

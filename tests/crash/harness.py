@@ -50,6 +50,7 @@ def _without_usage(shown: str) -> Any:
     for loop in [data, *data["loops"].values()]:
         for row in [loop, *loop.get("history", [])]:
             row.pop("usage", None)
+            row.pop("usage_by", None)
     return data
 
 

@@ -25,7 +25,7 @@ class Rules:
     threshold: float = 1.0
     patience: int = 1000
     limit: int = 10
-    seconds: float = float("inf")
+    seconds: float = 1e9
     calls: int = 10**9
     on_failure: str = "halt"
     minimum: int = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,11 +33,12 @@ from loopwright import (
     run,
     step,
 )
+from loopwright.codec import normalise
 from loopwright.errors import StepError
 from loopwright.testing import VirtualClock, run_virtual
 
 from .model import CUT, Model, Rules
-from .support import ERROR, UNDECIDED, entries_of, examples, play
+from .support import ERROR, UNDECIDED, entries_of, examples, json_values, play
 from .test_conditions import leaves as condition_leaves
 
 # A judge's nonsense is an error of its round; what it looks like does not matter.
@@ -406,3 +408,54 @@ def test_min_iterations_counts_completed_rounds(verdicts: list[bool], minimum: i
     expected = next((n for n in range(minimum, 10) if padded[n - 1]), None)
     assert result.satisfied == (expected is not None)
     assert result.iterations == (expected or 9)
+
+
+def _spoil(value: Any) -> None:
+    """Change a JSON value in place wherever it can be changed."""
+    if isinstance(value, dict):
+        for inner in list(value.values()):
+            _spoil(inner)
+        value["spoilt"] = True
+    elif isinstance(value, list):
+        for inner in value:
+            _spoil(inner)
+        value.append("spoilt")
+
+
+@examples(0.5)
+@given(json_values)
+def test_what_a_step_does_to_its_values_reaches_nobody(value: Any) -> None:
+    """I45, H17: a child cannot change its parent's variables, nor a step what is on record."""
+    value = normalise(value)
+    seen: list[Any] = []
+
+    async def execute(given: Any, ctx: Context) -> Any:
+        seen.append(deepcopy((ctx.initial, ctx.input, given)))
+        made = deepcopy({"made": given, "from": value})
+        _spoil(given)
+        _spoil(ctx.initial)
+        _spoil(ctx.input)
+        return made
+
+    async def evaluate(output: Any) -> float:
+        _spoil(output)
+        return 0.5
+
+    async def adapt(last: Iteration) -> Any:
+        seen.append(deepcopy(last.output))
+        _spoil(last.output)
+        _spoil(last.input)
+        return value
+
+    inner = Loop(execute, evaluate, adapt, name="inner", until=MaxIterations(2))
+    outer = Loop(inner, name="outer", until=MaxIterations(2))
+    journal = MemoryJournal()
+    play(outer, value, journal=journal, run_id="r")
+    made = {"made": value, "from": value}
+    for item in seen:
+        assert item in (made, (value, value, value))
+    for _, record in run_virtual(journal.iterations("r")):
+        assert record.input == value
+        assert record.output == made
+    finished = [e.value for e in entries_of(journal, "r") if e.path.endswith("execute")]
+    assert all(kept in (None, made) for kept in finished)

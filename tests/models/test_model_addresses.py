@@ -89,7 +89,7 @@ def test_only_global_addresses_pass_without_a_name(address: object) -> None:
         assert not getattr(address, "is_loopback")  # noqa: B009
 
 
-@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "0", "127.0.0.1.", "[::1]"])
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "0", "127.0.0.1."])
 def test_other_ways_to_write_this_machine_do_not_pass(host: str) -> None:
     """Only the plain names of this machine count; a resolver that knows others changes nothing."""
     if is_loopback_name(host):

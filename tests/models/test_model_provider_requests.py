@@ -175,12 +175,27 @@ async def test_an_endpoint_that_is_not_there_was_not_billed() -> None:
     assert (found.kind, found.reason, found.billed) == ("transient", "unreachable", "no")
 
 
-async def test_a_name_that_does_not_exist_was_not_billed() -> None:
-    """A name that cannot be resolved may pass, and cost nothing."""
+async def test_a_name_that_cannot_be_resolved_was_not_billed() -> None:
+    """A name that leads nowhere may pass, and cost nothing."""
     async with ProviderModel() as model:
-        found = await ask(model, question("http://no-such-host.invalid", api_key_env=""))
+        found = await ask(model, question(f"http://{'a' * 64}.example", api_key_env=""))
     assert isinstance(found, ModelFault)
     assert (found.kind, found.reason, found.billed) == ("transient", "unreachable", "no")
+
+
+async def test_a_secret_that_is_a_word_of_ours_breaks_nothing() -> None:
+    """A key that happens to be a word of the vocabulary changes no kind."""
+    keys = {"CANARY_KEY": "throttled", "OTHER": "transient"}
+    async with (
+        FaultyServer(error(429, "throttled, transient")) as server,
+        ProviderModel(keys) as model,
+    ):
+        found = await ask(model, question(server.url))
+    assert isinstance(found, ModelFault)
+    assert (found.kind, str(found)) == (
+        "throttled",
+        "openai_compatible/m answered status 429: [redacted], [redacted]",
+    )
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def _report(file: str, given: Given) -> dict[str, Any]:
             "notes": [],
             "plan": None,
         }
-    notes = [_problem(note) for note in source.notes]
+    notes = [_problem(note) for note in (*source.notes, *source.lints())]
     return {"file": file, "ok": True, "problems": [], "notes": notes, "plan": plan}
 
 

@@ -10,7 +10,7 @@ import typer
 __all__ = [
     "AcceptChanges", "Agents", "InDoubt", "InDoubtOption", "InputFile", "InputText", "JournalUrl",
     "Json", "MaxUsd", "Model", "ModelUrl", "Replies", "RunId", "RunName", "Sets", "Transcript",
-    "Verbose",
+    "Verbose", "Yes",
 ]  # fmt: skip
 
 
@@ -77,6 +77,9 @@ InputText = Annotated[
 ]
 InputFile = Annotated[
     str | None, typer.Option("--input-file", metavar="F", help="A file with the input; - is stdin.")
+]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Agree to the commands and Python that it runs here.")
 ]
 RunId = Annotated[
     str, typer.Option("--run-id", metavar="ID", help="The id of the run; one on record goes on.")

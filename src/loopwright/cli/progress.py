@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..codec import Json
 from ..journal import Entry, surviving
-from ..records import NOTHING, Evaluation, Iteration, Stop, Usage
+from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging
 from ..replay import Replay
 
 __all__ = ["Ending", "Progress", "Row", "depth_of", "judged"]
@@ -71,6 +71,7 @@ class Progress:
     def __init__(self) -> None:
         self.flying: dict[str, float] = {}
         self.spent: Usage = NOTHING
+        self.judging: Usage = NOTHING  # the part of it that went into judging
         self.active = 0.0
 
     def recall(self, entries: Sequence[Entry]) -> list[Row | Ending]:
@@ -80,6 +81,7 @@ class Progress:
         replay = Replay(kept)
         self.flying.clear()  # what was in flight went down with its process
         self.spent, self.active = replay.spent(""), replay.active
+        self.judging = replay.judging
         return shown
 
     def hear(self, entry: Entry) -> list[Row | Ending]:
@@ -92,6 +94,8 @@ class Progress:
         elif entry.kind in _DONE:
             self.flying.pop(entry.path, None)
             self.spent += entry.usage
+            if is_judging(entry.path):
+                self.judging += entry.usage
         elif entry.kind == "iteration":
             return [Row(entry.path, entry.value)]
         elif entry.kind == "ended" and "/" in entry.path:

@@ -43,7 +43,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
         loops[name] = _loop(info, replay, path, name)
     end = replay.ended.get("") or _suspended(info, entries)
     if end is not None:
-        return _whole(info, end, loops)
+        return _whole(info, end, loops, replay.judging)
     stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "it has not ended"))
     own = loops.get(info.name)
     output = next(
@@ -52,7 +52,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
     return Result(
         stop.reason.status, stop.reason, stop.detail, own.output if own else output,
         own.history if own else History(), replay.spent(""), info.run_id, info.name,
-        loops=loops, seconds=max(info.active, replay.active),
+        loops=loops, seconds=max(info.active, replay.active), judging=replay.judging,
     )  # fmt: skip
 
 
@@ -63,14 +63,15 @@ def _suspended(info: RunInfo, entries: Sequence[Entry]) -> Json:
     return next((e.value for e in reversed(entries) if e.kind == "suspended" and not e.path), None)
 
 
-def _whole(info: RunInfo, end: Json, loops: dict[str, Result]) -> Result:
+def _whole(info: RunInfo, end: Json, loops: dict[str, Result], judging: Usage) -> Result:
     stop = Stop.from_json(end["stop"])
     own = loops.get(end["name"])
     return Result(
         stop.reason.status, stop.reason, stop.detail, end["output"],
         own.history if own is not None else History(), Usage.from_json(end["usage"]),
         info.run_id, end["name"], stop.also, {n: loops[n] for n in end["loops"] if n in loops},
-        end["steps"], tuple(end["warnings"]), end["seconds"], end.get("request"),
+        end["steps"], tuple(end["warnings"]), end["seconds"], end.get("request"), judging,
+        own.reported_score if own is not None else None,
     )  # fmt: skip
 
 
@@ -82,12 +83,14 @@ def _loop(info: RunInfo, replay: Replay, path: str, name: str) -> Result:
     end = replay.ended.get(path)
     if end is not None:
         stop, output = Stop.from_json(end["stop"]), end["output"]
+        reported = end.get("reported_score")
     else:
         stop = Stop(Reason.CANCELLED, f"it has not ended: the run is {info.status}")
         output = history.best.output if history.best else None
+        reported = None
     return Result(
         stop.reason.status, stop.reason, stop.detail, output, history, replay.spent(path),
-        info.run_id, name, stop.also, seconds=history.elapsed,
+        info.run_id, name, stop.also, seconds=history.elapsed, reported_score=reported,
     )  # fmt: skip
 
 

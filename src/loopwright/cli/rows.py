@@ -116,7 +116,12 @@ def ending_text(result: Result, status: str = "") -> str:
     took.append(texts.duration(result.seconds))
     if result.usage:
         took.append(texts.spent(result.usage))
+        if result.judging:
+            work, judging = result.usage.less(result.judging), result.judging
+            took.append(f"{texts.cost(work) or 'nothing'} on working and {texts.cost(judging)} on judging")
     best = result.best
     if best is not None and best.score is not None and result.reason is not Reason.CONDITION_MET:
         took.append(f"best was iteration {best.number} with {texts.score(best.score)}")
+    if result.reported_score is not None:
+        took.append(f"judged again {texts.score(result.reported_score)}")
     return f"{parts[0]} ({', '.join(took)})"

@@ -29,11 +29,13 @@ from .options import (
     Sets,
     Transcript,
     Verbose,
+    Yes,
 )
 from .output import Output
 from .recorded import ended, on_record, recorded, result_json
 from .sources import Given, load_again, load_source
 from .telling import tell_result
+from .trusting import agreed
 
 __all__ = ["resume", "run"]
 
@@ -55,6 +57,7 @@ def run(
     transcript: Transcript = None,
     accept_changes: AcceptChanges = False,
     in_doubt: InDoubtOption = InDoubt.SUSPEND,
+    yes: Yes = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
@@ -69,7 +72,7 @@ def run(
             sets, agents, model=model, model_url=model_url, replies=replies,
             transcript=transcript, max_usd=max_usd,
         )  # fmt: skip
-        source = load_source(file, given)
+        source = agreed(lambda now: load_source(file, given, execute=now), output, yes=yes)
         value = read_input(text, input_file, output)
         job = Job(source, value, run_id or new_run_id(), journal, accept_changes, in_doubt, verbose)
         return drive(job, output)
@@ -87,6 +90,7 @@ def resume(
     transcript: Transcript = None,
     accept_changes: AcceptChanges = False,
     in_doubt: InDoubtOption = InDoubt.SUSPEND,
+    yes: Yes = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
@@ -102,7 +106,7 @@ def resume(
         info, entries = reading(journal, lambda store: on_record(store, name))
         if ended(entries):
             return _told(recorded(info, entries), journal, output)
-        source = load_again(info, given)
+        source = agreed(lambda now: load_again(info, given, execute=now), output, yes=yes)
         job = Job(source, None, info.run_id, journal, accept_changes, in_doubt, verbose)
         return drive(job, output)
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..codec import Json, text_of
 from ..conditions import Budget
@@ -21,6 +21,9 @@ from ..errors import ConfigurationError, Problem, nearest
 from ..journal import RunInfo
 from ..step import as_step
 from .inputs import variables
+
+if TYPE_CHECKING:
+    from ..documents.trust import Deeds
 
 __all__ = ["Given", "PythonStep", "Source", "load_again", "load_source"]
 
@@ -44,6 +47,10 @@ class Source(Protocol):
     def source(self) -> dict[str, Json]: ...
     @property
     def notes(self) -> tuple[Problem, ...]: ...
+    @property
+    def needs_python(self) -> bool: ...
+    def deeds(self) -> Deeds | None: ...
+    def lints(self) -> list[Problem]: ...
     def plan(self) -> dict[str, Json]: ...
 
 
@@ -86,6 +93,14 @@ class PythonStep:
     default_input: Json = None
     resources: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Problem, ...] = ()
+    needs_python: bool = True
+
+    def deeds(self) -> None:
+        """Return nothing to agree to: who names a module's attribute means to run it."""
+
+    def lints(self) -> list[Problem]:
+        """Return no remarks: those are on documents."""
+        return []
 
     def plan(self) -> dict[str, Json]:
         """Return what is known of it before it runs: Python says no more."""
@@ -127,7 +142,7 @@ def load_source(what: str, given: Given, *, execute: bool = True, root: str = ""
     return load(what, settings)
 
 
-def load_again(info: RunInfo, given: Given) -> Source:
+def load_again(info: RunInfo, given: Given, *, execute: bool = True) -> Source:
     """Load what a recorded run was started from; what is given now overrides what was given then.
 
     Raises:
@@ -153,7 +168,7 @@ def load_again(info: RunInfo, given: Given) -> Source:
         max_usd=given.max_usd or then.get("max_usd"),
         agents={**then.get("agents", {}), **given.agents},
     )
-    return load_source(then["file"], merged, root=root)
+    return load_source(then["file"], merged, execute=execute, root=root)
 
 
 def _python(module: str, attribute: str, given: Given, root: str) -> PythonStep:

@@ -147,7 +147,8 @@ class LiveView(LinesView):
                 parts.append(f"and {len(flying) - 1} more")
         parts.append(f"| {texts.duration(max(0.0, now))} in all")
         if spent := self._spent():
-            parts.append(f"| {spent}")
+            judging = texts.cost(self.progress.judging)
+            parts.append(f"| {spent}, {judging} of it on judging" if judging else f"| {spent}")
         return " ".join(parts)
 
     def _spent(self) -> str:

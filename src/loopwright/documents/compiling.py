@@ -11,24 +11,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..composites import fallback, limited, parallel, retrying
+from ..composites import fallback, limited, retrying
 from ..errors import ConfigurationError, Problem, nearest
+from ..nodes import node_expression, node_fill
 from ..step import FunctionStep
 from ..templates import TemplateError, compile_expression
 from ..tools.shell import shell
-from ..workflow import Workflow
+from ..variables import FIXED, Filled, fill, needed, rendered
 from . import functions
 from .consensus import compile_consensus
 from .each import compile_each
-from .lints import note_last_output
+from .grouping import compile_memory, compile_parallel, compile_steps
 from .loops import compile_loop
 from .native import Action, Document, StepSpec
 from .prompting import compile_prompt
 from .source import Source
 from .steps import (
-    Called, DocumentWorkflow, Otherwise, Required, SetStep, Tolerant, When, prepared,
+    Called,
+    DocumentWorkflow,
+    Otherwise,
+    Required,
+    SetStep,
+    Tolerant,
+    When,
+    prepared,
 )  # fmt: skip
-from ..variables import FIXED, Filled, fill, needed, rendered
+from .workflow_v2_lints import note_last_output
 
 if TYPE_CHECKING:
     from .loading import Project
@@ -44,7 +52,8 @@ _HINTS = 20  # problems for which a nearest name is looked for: among many names
 class Compiler:
     """The compilation of one document: where it is, what it may name, and what was found wrong.
 
-    `known` are the names that templates may use; `execute` imports functions, without it they are only looked up.
+    `known` are the names that templates may use; `execute` imports functions, without it they are only looked up;
+    `lenient` reads templates as loop nodes do.
     """
 
     source: Source
@@ -53,6 +62,7 @@ class Compiler:
     known: frozenset[str] = frozenset()
     problems: list[Problem] = field(default_factory=list)
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    lenient: bool = False
 
     def problem(self, path: Path_, message: str, *, key: bool = False) -> None:
         """Report something wrong at a place."""
@@ -73,7 +83,7 @@ class Compiler:
     def filled(self, path: Path_, value: Any) -> Filled:
         """Compile a value with templates; unknown names are problems."""
         try:
-            found = fill(value)
+            found = node_fill(value) if self.lenient else fill(value)
         except TemplateError as error:
             self.problem(path, f"template: {error}")
             return Filled(value, lambda _: value, frozenset())
@@ -194,16 +204,11 @@ class Compiler:
         assert spec.consensus is not None
         return compile_consensus(self, spec.consensus, name, path)
 
-    def _steps(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
-        made = self.steps(spec.steps or [], path)
-        if not made:
-            return None
-        needs = self.needs(spec.steps or [], path)
-        return self.attempt(path, lambda: Workflow(name, made, needs=needs))
+    def _steps(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
+        return compile_steps(self, spec, name, path, at)
 
-    def _parallel(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
-        made = self.steps(spec.parallel or [], path, ordered=False)
-        return parallel(*made.values(), name=name) if made else None
+    def _parallel(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
+        return compile_parallel(self, spec, name, path, at)
 
     def _fallback(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
         made = self.steps(spec.fallback or [], path, ordered=False)
@@ -211,6 +216,9 @@ class Compiler:
 
     def _prompt(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
         return compile_prompt(self, spec, name, at)
+
+    def _memory(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        return compile_memory(self, spec, name, path)
 
     def _set(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
         return SetStep(name, self.filled(path, spec.set))
@@ -257,6 +265,9 @@ class Compiler:
         text = (spec.if_ or "").strip()
         if text.startswith("{{") and text.endswith("}}"):
             text = text[2:-2].strip()
+        if self.lenient:
+            lenient = self.attempt((*here, "if"), lambda: node_expression(text))
+            return step if lenient is None else When(spec.name, step, lenient, text)
         found = self.attempt((*here, "if"), lambda: compile_expression(text))
         if found is None:
             return step

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DocumentError
-from . import workflow_v2
+from . import loop_nodes, workflow_v2
 from .native import Document
 from .source import Source, read
 from .validating import validated
@@ -47,6 +47,8 @@ def _front_end(value: Mapping[str, Any], project: Project) -> FrontEnd | None:
     declared = value.get("$schema")
     if isinstance(declared, str) and declared.startswith("workflow/"):
         return workflow_v2.translate
+    if declared is None and "schema" not in value and loop_nodes.is_loop_nodes(value):
+        return loop_nodes.translate
     if declared is None and project.settings.lenient and workflow_v2.is_fragment(value):
         return workflow_v2.translate
     return None

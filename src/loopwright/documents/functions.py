@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import ConfigurationError, nearest
 
-__all__ = ["imported", "looked_up"]
+__all__ = ["beside", "function", "imported", "looked_up"]
 
 
 _FOLDERS: set[Path] = set()  # of documents whose modules are in sys.modules, which is global too
@@ -101,11 +101,19 @@ def _split(reference: str) -> tuple[str, str]:
     return module, name
 
 
-def _source_file(module: str, folder: Path) -> Path | None:
+def beside(module: str, folder: Path) -> Path | None:
+    """Return the file of a module that lies beside a document, or None."""
     base = folder.joinpath(*module.split("."))
-    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+    for candidate in (base.with_suffix(".py"), base / "__init__.py") if module else ():
         if candidate.is_file():
             return candidate
+    return None
+
+
+def _source_file(module: str, folder: Path) -> Path | None:
+    own = beside(module, folder)
+    if own is not None:
+        return own
     top = module.split(".")[0]
     try:
         # Only the top package is asked for: finding a submodule would run its parents.

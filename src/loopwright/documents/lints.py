@@ -1,32 +1,153 @@
-"""What is allowed in foreign documents and often not what their writers mean."""
+"""What a document may say and seldom means: remarks with their place and the remedy, never refusals."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from .native import Action
-from .places import Translated
-from .steps import DocumentWorkflow
+from ..errors import Problem
+from ..templates import TemplateError, compile_expression
+from .native import Action, Document, LoopSpec
+from .source import Source
+from .walking import models_in, sentences
 
 if TYPE_CHECKING:
-    from .compiling import Compiler, Path_
+    from .loading import Loaded
 
-__all__ = ["note_last_output"]
+__all__ = ["lints"]
+
+_At = tuple[str | int, ...]
+_Found = Iterator[tuple[_At, str]]
+_Called = Callable[[str], Document | None]
+
+# A sentence that code can decide, and the field of `check:` that does.
+_COMPUTABLE = (
+    (re.compile(r"\b(at most|under|below|fewer than|less than|no more than|maximum( of)?)\s+[\d,]+\s+words?\b", re.I), "max_words"),
+    (re.compile(r"\b(at least|over|more than|minimum( of)?)\s+[\d,]+\s+words?\b", re.I), "min_words"),
+    (re.compile(r"\b(at most|under|below|fewer than|less than|no more than|maximum( of)?)\s+[\d,]+\s+char", re.I), "max_chars"),
+    (re.compile(r"\b(at least|over|more than|minimum( of)?)\s+[\d,]+\s+char", re.I), "min_chars"),
+    (re.compile(r"\b(exit(s|ed)?( (code|status))?( is| of| with)?( code| status)?\s+(0|zero)|tests? (all )?pass(es)?|compiles)\b", re.I), "command"),
+    (re.compile(r"\b(valid|parses as|well-formed) json\b", re.I), "schema"),
+    (re.compile(r"\b(contains?|includes?|mentions?|says|starts with|ends with)\s+(the (word|text|string) )?(['\"“][^'\"”]+['\"”]|[A-Z]{2,}\b)"), "contains"),
+)  # fmt: skip
 
 
-def note_last_output(
-    compiler: Compiler, spec: Action, child: DocumentWorkflow, at: Path_
-) -> None:
-    """Note where a loop hands on what the last step of its workflow gave: often a review, not the
-    work."""
-    others = [step for step in child.steps if step != child.output]
-    if at[-1:] != ("execute",) or not isinstance(compiler.source, Translated) or not others:
+def lints(loaded: Loaded) -> list[Problem]:
+    """Return the remarks on a document and on those that it calls, in document order."""
+    found: list[Problem] = []
+    for file, document in loaded.documents.items():
+        source: Source = loaded.sources[file]
+        for at, message in (*_of_document(document), *_of_steps(document, file, loaded)):
+            found.append(source.problem(at, message))
+    return sorted(dict.fromkeys(found), key=lambda p: (p.file, p.line, p.column))
+
+
+def _of_document(document: Document) -> _Found:
+    if document.prices:
+        used = {name.partition(":")[2] for name in models_in(document)} | set(models_in(document))
+        for name in document.prices:
+            if used and name not in used:
+                yield ("prices", name), f"no model of this document is {name!r}; its price is not used"
+
+
+def _of_steps(document: Document, file: str, loaded: Loaded) -> _Found:
+    def called(name: str) -> Document | None:
+        return loaded.documents.get(loaded.calls.get((file, name), ""))
+
+    for i, step in enumerate(document.steps):
+        yield from _of_action(step, ("steps", i), called)
+
+
+def _of_action(action: Action, at: _At, called: _Called) -> _Found:
+    condition = getattr(action, "if_", None)
+    if condition is not None:
+        yield from _constant(condition, (*at, "if"))
+    if action.loop is not None:
+        yield from _of_loop(action.loop, (*at, "loop"), called)
+        yield from _of_action(action.loop.execute, (*at, "loop", "execute"), called)
+    if action.each is not None:
+        yield from _of_action(action.each.execute, (*at, "each", "execute"), called)
+    for kind in ("steps", "parallel", "fallback"):
+        for i, inner in enumerate(getattr(action, kind) or ()):
+            yield from _of_action(inner, (*at, kind, i), called)
+
+
+def _constant(text: str, at: _At) -> _Found:
+    """Remark on an `if` that names nothing that could change it."""
+    inner = text.strip()
+    if inner.startswith("{{") and inner.endswith("}}"):
+        inner = inner[2:-2].strip()
+    try:
+        expression = compile_expression(inner)
+        if expression.names:
+            return
+        holds = bool(expression.evaluate({}))
+    except TemplateError:
         return
-    for key, text in (spec.with_ or {}).items():
-        if isinstance(text, str) and "{{ loop.output }}" in text:
-            message = (
-                f"this is what {child.output!r} gave, the last step of {spec.workflow}; "
-                f"what another one gave is named so: {{{{loop.last.{others[-1]}}}}}"
-            )
-            problem = compiler.source.problem((*at, "with", key), message)
-            compiler.project.notes.append(problem)
+    if holds:
+        yield at, "this is always true; leave the if out"
+    else:
+        yield at, "this is never true, so the step never runs; compare the output of a step"
+
+
+def _of_loop(loop: LoopSpec, at: _At, called: _Called) -> _Found:
+    for sentence, place in _criteria(loop, at):
+        for pattern, kind in _COMPUTABLE:
+            if pattern.search(sentence):
+                yield place, (
+                    f"code can decide this for nothing and the same way each time; "
+                    f"put evaluate: {{check: {{{kind}: …}}}} before the judge"
+                )  # fmt: skip
+                break
+    yield from _other_text(loop, at, called)
+
+
+def _criteria(loop: LoopSpec, at: _At) -> Iterator[tuple[str, _At]]:
+    """Iterate over the sentences that a model judges in a loop, with their places."""
+    for sentence in sentences(loop.until):
+        yield sentence, (*at, "until")
+    many = isinstance(loop.evaluate, list)
+    given = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
+    for i, item in enumerate(given):
+        judge = item.judge if item is not None else None
+        place = (*at, "evaluate", *((i,) if many else ()), "judge")
+        if isinstance(judge, str):
+            yield judge, place
+        elif judge is not None:
+            of: Any = judge.criteria or ([judge.criterion] if judge.criterion else [])
+            yield from ((text, place) for text in (of.values() if isinstance(of, dict) else of))
+
+
+def _other_text(loop: LoopSpec, at: _At, called: _Called) -> _Found:
+    """Remark on a judge or a prompt that names a step of a round, where a round's output is another's."""
+    names, output = _round(loop.execute, called)
+    if len(names) < 2:
+        return
+    own = output or names[-1]
+    said = [(text, place) for text, place in _criteria(loop, at)]
+    said += [
+        (key, (*at, "execute", "with", key))
+        for key, value in (loop.execute.with_ or {}).items()
+        if isinstance(value, str) and re.search(r"\bloop\.(last\.)?output\b", value)
+    ]
+    for text, place in said:
+        words = set(re.findall(r"[a-z0-9]+", text.lower().replace("_", " ")))
+        if own.lower() in words:
+            continue
+        meant = next((n for n in names if n != own and n.lower().replace("_", " ") in words), None)
+        if meant is not None:
+            yield place, (
+                f"this sees the output of {own!r}, the step that gives a round its output, not that of {meant!r}; "
+                f"name it as output:, or expose it and use loop.steps.{meant}"
+            )  # fmt: skip
+
+
+def _round(action: Action, called: _Called) -> tuple[list[str], str]:
+    """Return the names of the steps that make a round, and the one whose output is the round's."""
+    if action.steps is not None:
+        return [step.name for step in action.steps], ""
+    if action.workflow is None:
+        return [], ""
+    child = called(action.workflow)
+    return ([step.name for step in child.steps], child.output or "") if child else ([], "")

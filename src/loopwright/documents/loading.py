@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..codec import Json
 from ..composites import limited
@@ -20,6 +20,10 @@ from .native import Document
 from .resources import resources
 from .source import Source
 from .steps import DocumentWorkflow, Rooted
+from .walking import functions_in
+
+if TYPE_CHECKING:
+    from .trust import Deeds
 
 __all__ = ["Loaded", "Project", "Settings", "load"]
 
@@ -57,7 +61,8 @@ class Loaded:
     """A document that is ready to run.
 
     `source` says how to load it again and is kept with the run, `resources` go to `run`, `documents` are the native forms
-    of this document and of all that it calls, by file.
+    of this document and of all that it calls, by file; `sources` have their places, `calls` the file that a file means
+    by a name.
     """
 
     name: str
@@ -68,6 +73,26 @@ class Loaded:
     resources: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Problem, ...] = ()
     documents: Mapping[str, Document] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    calls: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    agents: Mapping[str, str] = field(default_factory=dict)
+
+    def deeds(self) -> Deeds:
+        """Return what it would do on this machine by commands and Python; empty if nothing."""
+        from .trust import deeds_of
+
+        return deeds_of(self)
+
+    @property
+    def needs_python(self) -> bool:
+        """Whether a document names a function, which is imported before it can run."""
+        return any(True for document in self.documents.values() for _ in functions_in(document))
+
+    def lints(self) -> list[Problem]:
+        """Return what is allowed and seldom meant, each with its place and the remedy."""
+        from .lints import lints
+
+        return lints(self)
 
     def plan(self) -> dict[str, Json]:
         """Return what would run: steps, models, commands, hosts, environment names, bounds, worst-case calls."""
@@ -85,6 +110,8 @@ class Project:
     problems: list[Problem] = field(default_factory=list)
     notes: list[Problem] = field(default_factory=list)
     documents: dict[str, Document] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
+    calls: dict[tuple[str, str], str] = field(default_factory=dict)
     open: list[Path] = field(default_factory=list)
 
     @property
@@ -112,6 +139,7 @@ class Project:
             raise DocumentError([Problem(_shown(path), 0, 0, "", f"cannot be read: {why}")]) from error
         source, document = parse(raw, _shown(path), self)
         self.documents[str(path)] = document
+        self.sources[str(path)] = source
         return source, document
 
     def child(
@@ -122,6 +150,7 @@ class Project:
         found = caller.attempt(path, lambda: find(name, folders, self.root, self.open))
         if found is None:
             return None
+        self.calls[str(self.open[-1]), name] = str(found)
         if found in self.open:
             circle = " -> ".join(p.name for p in [*self.open[self.open.index(found) :], found])
             caller.problem(path, f"documents call each other in a circle: {circle}")
@@ -153,7 +182,8 @@ class Project:
         defaults = {name: getattr(document, name) for name in names}
         if document.model is None and document.models is None:
             defaults |= {k: v for k, v in inherited.items() if defaults.get(k) is None}
-        compiler = Compiler(source, folder, self, defaults=defaults)
+        lenient = document.templates == "loop_node"
+        compiler = Compiler(source, folder, self, defaults=defaults, lenient=lenient)
         made = compile_document(document, compiler, given)
         self.problems += compiler.problems
         return made
@@ -198,6 +228,9 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         found,
         tuple(dict.fromkeys(project.notes)),
         project.documents,
+        project.sources,
+        project.calls,
+        settings.agents,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticCustomError
 
 from .. import adapters
-from ..conditions import Condition, MaxIterations, from_json, tag_of
+from ..conditions import Condition, MaxIterations, ScoreAtLeast, from_json, tag_of
 from ..conditions.base import TAGS, AllOf, AnyOf
 from ..errors import ConfigurationError, nearest
 from ..evaluators.check import check
@@ -18,10 +18,13 @@ from ..evaluators.gates import gates
 from ..evaluators.passing import share_passing
 from ..evaluators.score import score
 from ..loop import Loop, any_of
+from ..nodes import LoopNode
 from ..step import FunctionStep, as_step
 from .fields import duration
 from .native import AdaptSpec, CheckSpec, EvaluateSpec, JudgeSpec, LoopSpec, ScoreSpec
+from .scored import as_node, scored
 from .steps import SetStep
+from .walking import evaluators
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
@@ -29,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["compile_loop"]
 
 
-def compile_loop(compiler: Compiler, spec: LoopSpec, name: str, path: Path_) -> Loop | None:
+def compile_loop(
+    compiler: Compiler, spec: LoopSpec, name: str, path: Path_
+) -> Loop | LoopNode | None:
     """Compile a loop; None if problems were found."""
     compiler = compiler.knowing(["loop"])
     execute = compiler.action(spec.execute, "execute", (*path, "execute"))
@@ -39,16 +44,21 @@ def compile_loop(compiler: Compiler, spec: LoopSpec, name: str, path: Path_) -> 
     guards = conditions(compiler, spec.guards, (*path, "guards"))
     if spec.max_iterations is not None:
         until = any_of(until, MaxIterations(spec.max_iterations))
+    if spec.node is not None:
+        evaluate = scored(compiler, spec, spec.node, path)
+        until = any_of(ScoreAtLeast(spec.node.threshold), until)
     if execute is None:
         return None
-    return compiler.attempt(
+    made = compiler.attempt(
         path,
         lambda: Loop(
             execute, evaluate, adapt, until, guards, name,
             on_failure=spec.on_failure, max_retries=spec.max_retries, retry_delay=spec.retry_delay,
             keep=spec.keep, min_iterations=spec.min_iterations, required=spec.required,
+            rejudge=_rejudge(spec),
         ),  # fmt: skip
     )
+    return made if made is None or spec.node is None else as_node(made, spec.node)
 
 
 def _until(
@@ -163,6 +173,12 @@ def _firm(compiler: Compiler, spec: EvaluateSpec, path: Path_) -> list[Any]:
         if found is not None:
             made.append(compiler.attempt(path, lambda: as_step(found, name="evaluate")))
     return made
+
+
+def _rejudge(spec: LoopSpec) -> int:
+    """Return how often the winner is judged again: as often as the judge that wants most."""
+    judges = [item.judge for item in evaluators(spec)]
+    return max((judge.rejudge for judge in judges if isinstance(judge, JudgeSpec)), default=0)
 
 
 def _soft(compiler: Compiler, spec: EvaluateSpec, path: Path_) -> list[Any]:

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from .fields import Identifier, Model, Names, Pause, Seconds
+from .native_nodes import MemorySpec, NodeSpec, PresetSpec
 
 __all__ = [
     "ACTIONS", "Action", "BudgetSpec", "CheckSpec", "ConsensusSpec", "Document", "EachSpec", "LoopSpec",
@@ -27,7 +28,8 @@ class BudgetSpec(Model):
 
 
 ACTIONS = (
-    "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "set",
+    "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "memory",
+    "set",
 )  # fmt: skip
 
 
@@ -46,6 +48,7 @@ class Action(Model):
     fallback: list[StepSpec] | None = Field(None, description="Steps tried in order until one is satisfied.", min_length=1)
     prompt: str | None = Field(None, description="A template sent to a model; the reply is the output.")
     consensus: ConsensusSpec | None = Field(None, description="One prompt to several models, which must agree.")
+    memory: MemorySpec | None = Field(None, description="Texts that outlive the run: kept, or found again.")
     set: Any = Field(None, description="A value, with templates filled in.")
 
     input: Any = Field(None, description="The step's input, with templates; default: what comes before it.")
@@ -56,7 +59,10 @@ class Action(Model):
     env: dict[str, str] = Field(default_factory=dict, description="Environment variables of the command, with templates.")
     stdin: str | None = Field(None, description="Standard input of the command, a template; default: the input.")
     cwd: str | None = Field(None, description="Folder of the command, inside the project.")
-    output: Any = Field(None, description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt.")
+    output: Any = Field(
+        None, description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
+        "parallel: the outputs of all of them by name, those of such groups inside in their place."
+    )
     allow_exit: list[int] = Field(default_factory=lambda: [0], description="Exit codes that are no failure.")
     idempotent: bool | None = Field(None, description="May run again when the process died under it.")
 
@@ -67,6 +73,12 @@ class Action(Model):
     max_tokens: int | None = Field(None, ge=1)
     model_url: str | None = Field(None, description="Address of an OpenAI-compatible server.")
     call_timeout: Seconds | None = Field(None, description="How long one call of the model may take.")
+    answer: Literal["text", "json", "binary", "classification", "criteria"] | None = Field(
+        None, description="How the reply of a prompt is read: as text; `json`: an object with `response`, else text; "
+        "`binary`: true or false; `classification`: one of `options`; `criteria`: those of `preset`, each true or false."
+    )
+    options: list[str] | None = Field(None, min_length=1, description="The answers of `answer: classification`.")
+    preset: PresetSpec | None = Field(None, description="The criteria of `answer: criteria`.")
     conversation: Literal["fresh", "carried"] | None = Field(
         None, description="Whether a prompt in a loop sees the rounds before it as one conversation."
     )
@@ -109,14 +121,9 @@ _ONLY = {
     "stdin": ("shell",),
     "cwd": ("shell",),
     "allow_exit": ("shell",),
-    "output": ("shell", "prompt", "workflow", "steps"),
+    "output": ("shell", "prompt", "workflow", "steps", "parallel"),
     "idempotent": ("shell", "python"),
-    **{
-        name: ("prompt",)
-        for name in (
-            "model", "models", "system", "temperature", "max_tokens", "model_url", "call_timeout", "conversation",
-        )
-    },
+    **dict.fromkeys(("model", "models", "system", "temperature", "max_tokens", "model_url", "call_timeout", "conversation", "answer", "options", "preset"), ("prompt",)),
 }
 
 
@@ -195,11 +202,13 @@ class JudgeSpec(Model):
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     call_timeout: Seconds | None = None
-    max_votes: int = Field(1, ge=1, le=15)
+    weights: dict[str, float] | None = Field(None, description="Weights over those of the preset.")
+    max_votes: int | None = Field(None, ge=1, le=15, description="Default: as many as the larger lead.")
     accept_lead: int = Field(1, ge=1, le=15)
     reject_lead: int = Field(1, ge=1, le=15)
     confirm: bool = Field(False, description="Ask a second time before accepting.")
     rejudge: int = Field(0, ge=0, le=9, description="Fresh votes on the winner for the reported score.")
+    self_test: bool = Field(False, description="Show it known-bad outputs first, and warn if it accepts one.")
     style: Literal["structured", "yes_no"] = "structured"
 
 
@@ -239,6 +248,7 @@ class LoopSpec(Model):
     """Execute, evaluate, adapt, again, until a condition ends it."""
 
     execute: Action = Field(description="Makes an output from an input.")
+    node: NodeSpec | None = Field(None, description="Scores rounds by what agents write, and passes on what they teach.")
     evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(None, description="Judges an output.")
     adapt: AdaptSpec | Literal["feedback", "keep_input", "use_output"] | None = Field(
         None, description="Makes the next input; default: the input stays."
@@ -307,6 +317,10 @@ class Document(Model):
     name: Identifier
     description: str = ""
     version: str = ""
+    templates: Literal["native", "loop_node"] = Field(
+        "native", description="`loop_node`: what is undefined in templates is empty, and the names and functions of "
+        "that dialect are known, such as previous_outputs and get_past_loops()."
+    )
     input: Any = Field(None, description="The input when the caller gives none.")
     env: dict[str, str] = Field(default_factory=dict, description="Constants, as `env.NAME` in templates.")
     model: str | None = Field(None, description="`provider:model` of prompts and judges that name none.")

@@ -8,15 +8,27 @@ from urllib.parse import urlsplit
 
 from ..codec import Json
 from ..conditions import CEILING
+from ..evaluators.judge import KNOWN_BAD
+from ..evaluators.votes import votes_of
 from ..loop import DEFAULT_LIMIT
+from ..models.endpoints import PROVIDERS
 from .each import MOST_ITEMS
-from .native import Action, CheckSpec, Document, EvaluateSpec, LoopSpec, StepSpec
-from .walking import condition_limit, evaluators, inner_actions
+from .native import Action, Document, JudgeSpec, LoopSpec, StepSpec
+from .walking import (
+    commands_in,
+    condition_limit,
+    evaluators,
+    functions_in,
+    inner_actions,
+    parts,
+)
 
 if TYPE_CHECKING:
     from .loading import Loaded
 
 __all__ = ["plan"]
+
+_ASKED = 2  # times that a judge is asked for a vote, if the first answer cannot be read
 
 
 def plan(loaded: Loaded) -> dict[str, Json]:
@@ -33,53 +45,30 @@ def plan(loaded: Loaded) -> dict[str, Json]:
         **{key: list(dict.fromkeys(values)) for key, values in found.items()},
         "documents": [str(name) for name in by_name],
         "bounds": _bounds(loaded, root),
-        "worst_case_calls": sum(_calls(step, loaded, 1) for step in root.steps),
+        "worst_case_calls": sum(_calls(step, loaded, next(iter(loaded.documents))) for step in root.steps),
         "notes": [str(note) for note in loaded.notes],
     }
 
 
 def _collect(document: Document, found: dict[str, list[str]]) -> None:
-    for model in (document.model, *(document.models or ())):
-        if model:
-            found["models"].append(model)
-    for action in (a for step in document.steps for a in _all(step)):
-        found["models"] += [m for m in (action.model, *(action.models or ())) if m]
-        if action.shell is not None:
-            found["commands"].append(_command(action.shell))
-        if action.python is not None:
-            found["python"].append(action.python)
-        found["environment"] += list(action.env)
-        if action.loop is not None:
-            _collect_loop(action.loop, found)
-        if action.consensus is not None:
-            found["models"] += [v.model for v in action.consensus.voters if v.model]
-    for url in (document.model_url, *(a.model_url for s in document.steps for a in _all(s))):
-        if url:
-            found["hosts"].append(urlsplit(url).hostname or url)
+    found["commands"] += [_command(command) for command, _ in commands_in(document)]
+    found["python"] += functions_in(document)
+    for part in parts(document):
+        models = [getattr(part, "model", None), *(getattr(part, "models", None) or ())]
+        found["models"] += [name for name in models if name]
+        _reached([name for name in models if name], getattr(part, "model_url", None), found)
+        if part is not document:
+            found["environment"] += getattr(part, "env", ())
 
 
-def _collect_loop(loop: LoopSpec, found: dict[str, list[str]]) -> None:
-    for evaluator in evaluators(loop):
-        for check in _checks(evaluator):
-            if check.command is not None:
-                found["commands"].append(_command(check.command))
-            if check.python is not None:
-                found["python"].append(check.python)
-        if evaluator.score is not None and evaluator.score.tests is not None:
-            found["commands"].append(_command(evaluator.score.tests))
-        if evaluator.python is not None:
-            found["python"].append(evaluator.python)
-        if evaluator.judge is not None and not isinstance(evaluator.judge, str):
-            judge = evaluator.judge
-            found["models"] += [m for m in (judge.model, *(judge.models or ())) if m]
-    if loop.adapt is not None and not isinstance(loop.adapt, str) and loop.adapt.python:
-        found["python"].append(loop.adapt.python)
-
-
-def _checks(spec: EvaluateSpec) -> Iterator[CheckSpec]:
-    if spec.check is not None:
-        yield spec.check
-    yield from spec.checklist or ()
+def _reached(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:
+    """Collect the hosts that models are asked at, and the names that their keys may have."""
+    if url:
+        found["hosts"].append(urlsplit(url).hostname or url)
+    for provider in (PROVIDERS.get(name.partition(":")[0]) for name in models):
+        if provider is not None and not url:
+            found["hosts"] += filter(None, [urlsplit(provider.base_url).hostname])
+            found["environment"] += provider.keys
 
 
 def _command(command: Any) -> str:
@@ -124,38 +113,39 @@ def _bounds(loaded: Loaded, root: Document) -> dict[str, Json]:
     return bounds
 
 
-def _calls(action: Action, loaded: Loaded, depth: int) -> int:
-    """Return the most model calls that an action can make, without retries of failed calls."""
+def _calls(action: Action, loaded: Loaded, file: str) -> int:
+    """Return the most model calls that an action of a file can make, without those that a fault makes again."""
     tries = action.max_retries + 1 if action.on_failure == "retry" else 1
     own = 1 if action.prompt is not None else len(action.consensus.voters) if action.consensus else 0
     if action.loop is not None:
-        own += _loop_calls(action.loop, loaded, depth)
+        own += _loop_calls(action.loop, loaded, file)
     elif action.each is not None:
         tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
-        own += _calls(action.each.execute, loaded, depth) * (action.each.max_items or MOST_ITEMS)
-    elif action.workflow is not None and depth <= 8:
-        child = next(
-            (d for f, d in loaded.documents.items() if action.workflow in (d.name, _stem(f))), None
-        )
-        own += sum(_calls(step, loaded, depth + 1) for step in child.steps) if child else 0
+        own += _calls(action.each.execute, loaded, file) * (action.each.max_items or MOST_ITEMS)
+    elif action.workflow is not None:
+        called = loaded.calls.get((file, action.workflow), "")
+        child = loaded.documents.get(called)
+        own += sum(_calls(step, loaded, called) for step in child.steps) if child else 0
     else:
-        own += sum(_calls(inner, loaded, depth) for inner in inner_actions(action))
+        own += sum(_calls(inner, loaded, file) for inner in inner_actions(action))
     return own * tries
 
 
-def _loop_calls(loop: LoopSpec, loaded: Loaded, depth: int) -> int:
-    once = _calls(loop.execute, loaded, depth)
+def _loop_calls(loop: LoopSpec, loaded: Loaded, file: str) -> int:
+    once, after = _calls(loop.execute, loaded, file), 0
     for evaluator in evaluators(loop):
         if evaluator.judge is not None:
-            judge = evaluator.judge
-            votes = 1 if isinstance(judge, str) else judge.max_votes + int(judge.confirm)
-            criteria = 1 if isinstance(judge, str) else len(judge.criteria or (1,))
-            once += votes * criteria
+            judge = evaluator.judge if isinstance(evaluator.judge, JudgeSpec) else JudgeSpec()
+            once += _judge_calls(judge)
+            tests = len(KNOWN_BAD) if judge.self_test else 0
+            after += (judge.rejudge + tests) * len(judge.criteria or (1,)) * _ASKED
         if evaluator.score is not None and evaluator.score.of is not None:
-            once += _calls(evaluator.score.of, loaded, depth)
+            once += _calls(evaluator.score.of, loaded, file)
     tries = loop.max_retries + 1 if loop.on_failure == "retry" else 1
-    return once * condition_limit(loop) * tries
+    return once * min(condition_limit(loop), CEILING) * tries + after
 
 
-def _stem(file: str) -> str:
-    return file.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+def _judge_calls(judge: JudgeSpec) -> int:
+    """Return the most calls of one look of a judge: every vote, and each once more if it cannot be read."""
+    votes = votes_of(judge.max_votes, judge.accept_lead, judge.reject_lead, judge.confirm).most
+    return votes * len(judge.criteria or (1,)) * _ASKED

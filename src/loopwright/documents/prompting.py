@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..evaluators.judge import Judge, votes_of
+from ..evaluators.judge import Judge
+from ..evaluators.questions import Question, YesNo, preset_question
+from ..evaluators.votes import votes_of
 from ..models import Timers
+from ..nodes.answers import Answer, answer
+from ..nodes.validating import criteria_of
 from ..prompts import Asking, Prompt, Text
+from ..step import digest_of
 from .native import Action, JudgeSpec, VoterSpec
+from .native_nodes import PresetSpec
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
@@ -17,7 +23,11 @@ __all__ = ["compile_judge", "compile_prompt"]
 
 def compile_prompt(compiler: Compiler, spec: Action, name: str, at: Path_) -> Prompt | None:
     """Compile a prompt; None if problems were found."""
-    text = compiler.filled((*at, "prompt"), spec.prompt)
+    reading = _reading(compiler, spec, at)
+    if reading is None:
+        return None
+    said = spec.prompt or ""
+    text = compiler.filled((*at, "prompt"), f"{said.rstrip()}\n\n{reading.said}" if reading.said else said)
     system = compiler.filled((*at, "system"), spec.system or "")
     schema = None
     if isinstance(spec.output, dict):
@@ -29,23 +39,71 @@ def compile_prompt(compiler: Compiler, spec: Action, name: str, at: Path_) -> Pr
     if asking is None:
         return None
     carried = spec.conversation == "carried"
-    return Prompt(text, name=name, system=system, asking=asking, carried=carried)
+    read = None if reading.kind == "text" else lambda reply: reading.read(reply.text)
+    made = Prompt(text, name=name, system=system, asking=asking, carried=carried, read=read)
+    if read is not None:
+        made.fingerprint = digest_of("answer", reading.kind, reading.said, made.fingerprint)
+    return made
+
+
+def _reading(compiler: Compiler, spec: Action, at: Path_) -> Answer | None:
+    """Return how the reply of a prompt is read; None if problems were found."""
+    kind = spec.answer or "text"
+    if spec.output is not None and kind != "text":
+        compiler.problem((*at, "answer"), f"answer: {kind} and output are two ways to read one reply; keep one")
+        return None
+    for name, owner in (("options", "classification"), ("preset", "criteria")):
+        if getattr(spec, name) is not None and kind != owner:
+            compiler.problem((*at, name), f"{name} belong to answer: {owner}, not to {kind}")
+            return None
+    if kind != "criteria":
+        return answer(kind, spec.options or ())
+    preset = spec.preset or PresetSpec()
+    found = compiler.attempt(
+        (*at, "preset"), lambda: criteria_of(preset.level, preset.context, preset.weights)
+    )
+    return None if found is None else Answer(kind, found.said, found.read)
 
 
 def compile_judge(compiler: Compiler, spec: JudgeSpec, at: Path_) -> Judge | None:
     """Compile a judge; None if problems were found."""
-    criteria = spec.criteria or ([spec.criterion] if spec.criterion else [])
-    if not criteria:
-        compiler.problem(at, "a judge needs a criterion, or criteria")
+    given = [n for n in ("criterion", "criteria", "preset") if getattr(spec, n)]
+    if len(given) != 1:
+        found = f"has {' and '.join(given)}" if given else "has none"
+        compiler.problem(at, f"a judge needs one of criterion, criteria and preset, and {found}")
         return None
-    texts = criteria if isinstance(criteria, dict) else {text: text for text in criteria}
-    named = {name: _criterion(compiler, text, (*at, "criterion")) for name, text in texts.items()}
+    if spec.weights and not spec.preset:
+        compiler.problem((*at, "weights"), "weights belong to a preset; name one, like quality/moderate")
+        return None
+    question: Question | None = YesNo() if spec.style == "yes_no" else None
+    if spec.preset:
+        name, weights = spec.preset, spec.weights
+        question = compiler.attempt((*at, "preset"), lambda: preset_question(name, weights))
+    named = _criteria(compiler, spec, at)
+    votes = compiler.attempt(
+        at, lambda: votes_of(spec.max_votes, spec.accept_lead, spec.reject_lead, spec.confirm)
+    )
     temperature = 0.0 if spec.temperature is None else spec.temperature
     asking = asked(compiler, spec, at, None, temperature=temperature, max_tokens=spec.max_tokens or 512)
-    if asking is None:
+    if asking is None or votes is None or (spec.preset and question is None):
         return None
-    votes = votes_of(spec.max_votes, spec.accept_lead, spec.reject_lead, spec.confirm)
-    return Judge(named, asking=asking, goal=spec.goal or "", votes=votes, style=spec.style)
+    return Judge(
+        named, asking=asking, goal=spec.goal or "", votes=votes, question=question, self_test=spec.self_test
+    )
+
+
+def _criteria(compiler: Compiler, spec: JudgeSpec, at: Path_) -> dict[str, Text]:
+    """Return the criteria of a judge by name, those compiled that are templates."""
+    if spec.preset:
+        return {spec.preset: ""}
+    if spec.criterion:
+        return {spec.criterion: _criterion(compiler, spec.criterion, (*at, "criterion"))}
+    listed = spec.criteria or []
+    if isinstance(listed, dict):
+        places: list[tuple[str, str, str | int]] = [(name, text, name) for name, text in listed.items()]
+    else:
+        places = [(text, text, i) for i, text in enumerate(listed)]
+    return {name: _criterion(compiler, text, (*at, "criteria", key)) for name, text, key in places}
 
 
 def _criterion(compiler: Compiler, text: str, at: Path_) -> Text:

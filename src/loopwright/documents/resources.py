@@ -42,7 +42,8 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
         project.problems += error.problems
         return {}
     default = settings.model or document.model or (document.models or [""])[0]
-    return {"models": found, "model": default}
+    memory = project.root / ".loopwright" / "memory"
+    return {"models": found, "model": default, "memory_folder": str(memory)}
 
 
 def _model(settings: Settings) -> Model:

@@ -12,12 +12,13 @@ from ..codec import Json
 from ..composites import Composite, attempt
 from ..context import Context
 from ..errors import StepError
+from ..nodes import ungrouped
 from ..records import Reason, Result, Status
 from ..runtime import Scope
 from ..step import digest_of
 from ..templates import Expression
-from ..workflow import Workflow
 from ..variables import Filled, rendered
+from ..workflow import Workflow
 
 __all__ = [
     "Called", "DocumentWorkflow", "Otherwise", "Prepared", "Required", "Rooted", "SetStep", "Tolerant", "When",
@@ -118,7 +119,7 @@ class When(_Around):
 
     name: str
     inner: Any
-    condition: Expression
+    condition: Expression | Filled
     text: str
 
     @functools.cached_property
@@ -197,6 +198,11 @@ class DocumentWorkflow(Workflow):
         scope = Scope(self.name, value, outer)
         scope.variables = {"env": self.env}
         return scope
+
+    async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
+        """Run its steps with their variables in `scope`."""
+        result = await super().inside(scope, value, ctx)
+        return replace(result, output=ungrouped(result.output))
 
     async def called(
         self, value: Json, given: Mapping[str, Json], ctx: Context, expose: Sequence[str] = ()

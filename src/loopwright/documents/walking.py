@@ -7,9 +7,43 @@ from typing import Any
 
 from ..conditions import CEILING
 from ..loop import DEFAULT_LIMIT
+from .fields import Model
 from .native import Action, Document, EvaluateSpec, JudgeSpec, LoopSpec
 
-__all__ = ["condition_limit", "evaluators", "inner_actions", "models_in", "sentences"]
+__all__ = [
+    "commands_in", "condition_limit", "evaluators", "functions_in", "inner_actions", "models_in",
+    "parts", "sentences",
+]  # fmt: skip
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """Iterate over a part of a document and all parts below it, whatever kinds there are."""
+    if isinstance(value, Model):
+        yield value
+        for name in type(value).model_fields:
+            if name in value.model_fields_set:
+                yield from parts(getattr(value, name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from parts(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from parts(item)
+
+
+def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
+    """Iterate over the commands of a document, each with the folder that it runs in."""
+    for part in parts(document):
+        for name in ("shell", "command", "tests"):
+            if name in part.model_fields_set and getattr(part, name) is not None:
+                yield getattr(part, name), getattr(part, "cwd", None) or "."
+
+
+def functions_in(document: Document) -> Iterator[str]:
+    """Iterate over the functions of Python that a document names."""
+    for part in parts(document):
+        if "python" in part.model_fields_set and part.python:
+            yield part.python
 
 
 def inner_actions(action: Action) -> Iterator[Action]:

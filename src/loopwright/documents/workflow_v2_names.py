@@ -37,8 +37,9 @@ _WORDS = frozenset(
 )  # fmt: skip
 _SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^\W\d][\w .:/-]*")
-_ESCAPED = re.compile(r"\{[{%#]+|\r\n?")
-_ESCAPED_BEFORE = re.compile(r"\{[{%#]*$|\{[{%#]+|\r\n?")
+# Also a brace before what is written as an expression itself: together they would begin another.
+_ESCAPED = re.compile(r"\{[{%#]+|\{(?=\r)|\r\n?")
+_ESCAPED_BEFORE = re.compile(r"\{[{%#]+|\{(?=\r)|\{\Z|\r\n?")
 
 
 class UnknownPlaceholder(Exception):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ..errors import ConfigurationError, nearest
 
-__all__ = ["CONTEXTS", "LEVELS", "approved_at", "preset", "weighted"]
+__all__ = ["CONTEXTS", "LEVELS", "approved_at", "improvable_at", "preset", "weighted"]
 
 LEVELS = ("strict", "moderate", "lenient")
 
@@ -66,6 +66,12 @@ _APPROVED: Mapping[str, tuple[float, float, float]] = {
     "loop_convergence": (0.90, 0.85, 0.75),
     "validation": (0.95, 0.90, 0.80),
 }
+_IMPROVABLE: Mapping[str, tuple[float, float, float]] = {
+    "graphscout": (0.75, 0.70, 0.65),
+    "quality": (0.75, 0.70, 0.60),
+    "loop_convergence": (0.75, 0.70, 0.60),
+    "validation": (0.85, 0.75, 0.65),
+}
 CONTEXTS = tuple(_WEIGHTS)
 _TRUE = ("true", "yes", "1", "pass", "passed")
 
@@ -89,12 +95,19 @@ def preset(
             raise ConfigurationError(f"scoring: unknown criterion {name!r}{nearest(name, weights)}")
         weights[name] = weight
     total = sum(weights.values())
+    if min(weights.values()) < 0 or not total > 0:
+        raise ConfigurationError("scoring: custom_weights: weights are numbers of at least 0, not all 0")
     return {name: weight / total for name, weight in weights.items()}
 
 
 def approved_at(level: str, context: str) -> float:
     """Return the score from which a preset calls its object approved."""
     return _APPROVED[context][LEVELS.index(level)]
+
+
+def improvable_at(level: str, context: str) -> float:
+    """Return the score from which a preset calls its object in need of improvement, not rejected."""
+    return _IMPROVABLE[context][LEVELS.index(level)]
 
 
 def weighted(found: object, weights: Mapping[str, float]) -> tuple[float, list[str]] | None:

@@ -59,7 +59,8 @@ async def call_model(
         name: what the call is called in the journal; "" for the step's own path.
         request: the question; its path and run are filled in.
         failover: endpoints to go on with, in order.
-        judge: never go on elsewhere, as the scores of two models cannot be compared.
+        judge: never go on elsewhere, as the scores of two models cannot be compared, and leave it
+            to the caller to ask again for an answer that cannot be read.
         on_text: called with text as it comes, of each attempt that is made now.
 
     Raises:
@@ -78,7 +79,7 @@ async def call_model(
         # A cap can only be held if a call's cost has a bound.
         asked = replace(asked, max_tokens=DEFAULT_MAX_TOKENS)
     targets = () if judge else tuple(failover)
-    return await _Call(ctx, models, name, path, asked, targets, on_text).run()
+    return await _Call(ctx, models, name, path, asked, targets, on_text, judge).run()
 
 
 def _caps(ctx: Context) -> list[Budget]:
@@ -104,6 +105,7 @@ class _Call:
     request: Request
     targets: tuple[Target, ...]
     on_text: Callable[[str], None] | None
+    judge: bool = False
     tally: Tally = field(default_factory=Tally)
     number: int = 0
     waited: float = 0.0
@@ -148,10 +150,13 @@ class _Call:
             known = Recorded(fault)
         live = attempt.fault is not None
         told = self._told(known, live=live)
+        policy = self.models.policy
+        if self.judge:
+            policy = replace(policy, re_asks=0)
         action, self.tally = decide(
             known.fault,
             self.tally,
-            self.models.policy,
+            policy,
             others=self.tally.target < len(self.targets),
             too_long=known.too_long,
         )

@@ -63,7 +63,7 @@ def _figures(usage: Any) -> dict[str, Any] | None:
     """Return what a usage says about tokens, or None if it does not say both counts."""
     if not isinstance(usage, dict):
         return None
-    counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
+    counts: list[Any] = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
     if not all(_is_count(count) for count in counts):
         return None
     made: dict[str, Any] = {"prompt_tokens": counts[0], "completion_tokens": counts[1]}

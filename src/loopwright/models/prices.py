@@ -45,6 +45,7 @@ _SOURCES = {
     "anthropic": "anthropic",
     "deepseek": "deepseek",
     "gemini": "google",
+    "google": "google",
 }
 
 

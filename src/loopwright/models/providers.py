@@ -143,7 +143,7 @@ class ProviderModel:
         except ModelFault as fault:
             raise self._cleaned(fault, request) from None
         cleaned = Reply.from_json(self.redactor.clean(reply.to_json()))
-        return replace(cleaned, usage=reply.usage)
+        return replace(cleaned, usage=reply.usage, finish=reply.finish)
 
     async def _prepare(self, endpoint: Endpoint) -> None:
         """Load what the first request needs, beside the event loop: it takes seconds."""
@@ -202,6 +202,8 @@ class ProviderModel:
     def _model(self, endpoint: Endpoint, name: str, rung: str) -> Any:
         from . import library
 
+        for loop in [loop for loop in self._sessions if loop.is_closed()]:
+            del self._sessions[loop]
         session = self._sessions.setdefault(asyncio.get_running_loop(), _Session())
         key = (endpoint, name, rung)
         if key not in session.models:
@@ -225,7 +227,10 @@ class ProviderModel:
 
     def _cleaned(self, fault: ModelFault, request: Request) -> ModelFault:
         """Return a fault without secrets, in its message, its parts or its traceback."""
-        made = ModelFault.from_json(self.redactor.clean(fault.to_json()), path=request.path)
+        words = {"kind": fault.kind, "reason": fault.reason, "billed": fault.billed}
+        made = ModelFault.from_json(
+            {**self.redactor.clean(fault.to_json()), **words}, path=request.path
+        )
         made.usage = fault.usage
         return made
 

@@ -80,8 +80,8 @@ class Transport(httpx2.AsyncBaseTransport):
     async def _addresses(self, host: str, port: int) -> list[str]:
         try:
             return await resolve(host, port, self.allowed)
-        except OSError as error:
-            raise httpx2.ConnectError(f"{host} could not be resolved: {error.strerror}") from error
+        except (OSError, UnicodeError) as error:
+            raise httpx2.ConnectError(f"{host} could not be resolved: {error}") from error
 
     async def _connected(self, request: httpx2.Request, addresses: list[str]) -> httpx2.Response:
         """Send to the first address that accepts a connection: until then nothing was sent."""

@@ -3,8 +3,28 @@
 The engine's part of the loop-node dialect; `documents.loop_nodes` reads its files.
 """
 
+from .answers import Answer, answer
+from .groups import AgentGroup, AgentsAtOnce, ungrouped
 from .learning import Lessons, extract
-from .loop_node import LoopNode
-from .scoring import Scorer
+from .loop_node import LoopNode, ScoreRound
+from .memory import MemoryRead, MemoryWrite
+from .scoring import Scorer, Strategy
+from .texts import node_expression, node_fill
 
-__all__ = ["Lessons", "LoopNode", "Scorer", "extract"]
+__all__ = [
+    "AgentGroup",
+    "AgentsAtOnce",
+    "Answer",
+    "Lessons",
+    "LoopNode",
+    "MemoryRead",
+    "MemoryWrite",
+    "ScoreRound",
+    "Scorer",
+    "Strategy",
+    "answer",
+    "extract",
+    "node_expression",
+    "node_fill",
+    "ungrouped",
+]

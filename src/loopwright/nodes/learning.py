@@ -5,26 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from ..codec import Json
 from ..context import Context
 from ..patterns import Pattern, PatternTimeout, compile_pattern
 from ..step import digest_of
-from ..templates import Template, TemplateError, compile_template
-from .scoring import agents_in, reply_text
+from ..templates import Template, TemplateError
+from .outputs import agents_in, reply_text
+from .scope import CATEGORIES, MOST
+from .texts import node_template, written
+from .view import View
 
-__all__ = ["CATEGORIES", "Lessons", "extract"]
+__all__ = ["DEFAULT_METADATA", "Learn", "Lessons", "extract"]
 
-CATEGORIES = ("insights", "improvements", "mistakes")
-DEFAULT_METADATA = {
-    "loop_number": "{{ loop_number }}",
-    "score": "{{ score }}",
-    "timestamp": "{{ timestamp }}",
-    "insights": "{{ insights }}",
-    "improvements": "{{ improvements }}",
-    "mistakes": "{{ mistakes }}",
-}
+DEFAULT_METADATA: Mapping[str, Json] = MappingProxyType(
+    {name: f"{{{{ {name} }}}}" for name in ("loop_number", "score", "timestamp", *CATEGORIES)}
+)
 _LEAST, _MOST = 10, 200  # characters of one lesson
 _SHORT = 20  # a reply shorter than this teaches nothing
 
@@ -35,13 +33,13 @@ class Lessons:
 
     `patterns` are regular expressions by category (insights, improvements, mistakes) whose first group is the
     lesson, `metadata` the templates of an entry, `longest` the characters of a category, `most` how many entries
-    are shown, `persist` the id under which they outlive the run.
+    are shown, `persist` the id under which they outlive the run, "" for not at all.
     """
 
     patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    metadata: Mapping[str, str] = field(default_factory=lambda: DEFAULT_METADATA)
+    metadata: Mapping[str, Json] = field(default_factory=lambda: DEFAULT_METADATA)
     longest: int = 300
-    most: int = 20
+    most: int = MOST
     persist: str = ""
 
     def compiled(self) -> tuple[dict[str, list[Pattern]], dict[str, Template]]:
@@ -54,13 +52,14 @@ class Lessons:
             category: [compile_pattern(f"(?s){text}", ignore_case=True) for text in texts]
             for category, texts in self.patterns.items()
         }
-        templates = {k: compile_template(v, strict=False) for k, v in self.metadata.items()}
-        return patterns, templates
+        texts = {name: text for name, text in self.metadata.items() if isinstance(text, str)}
+        return patterns, {name: node_template(text) for name, text in texts.items()}
 
     @property
     def fingerprint(self) -> str:
         """A digest of what is kept."""
-        return digest_of("lessons", repr(self))
+        kept = (dict(self.patterns), dict(self.metadata), self.longest, self.most, self.persist)
+        return digest_of("lessons", repr(kept))
 
 
 def extract(
@@ -109,24 +108,33 @@ class Learn:
         """Return the entry of a round: its metadata as text, and number and score as they are."""
         outputs, score = value["outputs"], value["score"]
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ctx.run.clock.wall()))
-        agents = agents_in(outputs)
-        seen: dict[str, Json] = {
+        lessons = extract(self.patterns, outputs, self.lessons.longest)
+        own: dict[str, Json] = {
             "loop_number": value["number"],
             "score": "" if score is None else score,
             "timestamp": stamp,
-            "input": value["input"][:200],
-            "reasoning_quality": agents.get("REASONING_QUALITY", 0.0),
-            "convergence_trend": agents.get("CONVERGENCE_TREND", "STABLE"),
-            **extract(self.patterns, outputs, self.lessons.longest),
+            **lessons,
+        }
+        entry = self._entry(View(ctx, value, outputs), own, ctx)
+        for name in ("loop_number", "score", "timestamp"):
+            entry.setdefault(name, own[name])
+        return {"entry": entry, "lessons": {**lessons}}
+
+    def _entry(self, view: View, own: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
+        agents = view.agents
+        seen = {
+            **view.values,
+            "reasoning_quality": reply_text(agents.get("REASONING_QUALITY", 0.0)),
+            "convergence_trend": reply_text(agents.get("CONVERGENCE_TREND", "STABLE")),
+            **own,
         }
         entry: dict[str, Json] = {}
-        for name, template in self.templates.items():
-            try:
-                entry[name] = template.render(seen)
-            except TemplateError as error:
-                ctx.warn(f"past_loops_metadata.{name}: {error}")
-                entry[name] = ""
-        entry.setdefault("loop_number", value["number"])
-        entry.setdefault("score", score)
-        entry.setdefault("timestamp", stamp)
-        return {"entry": entry, "lessons": {k: seen[k] for k in CATEGORIES}}
+        for name, text in self.lessons.metadata.items():
+            entry[name] = text
+            if name in self.templates:
+                try:
+                    entry[name] = written(self.templates[name], view, seen, ctx)
+                except TemplateError as error:
+                    ctx.warn(f"past_loops_metadata.{name}: {error}")
+                    entry[name] = ""
+        return entry

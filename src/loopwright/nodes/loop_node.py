@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,26 +12,17 @@ from ..codec import Json, text_of
 from ..composites import Composite
 from ..context import Context
 from ..loop import Loop
-from ..records import Evaluation, History, Iteration, Reason, Result, Status
-from ..runtime import Scope
+from ..records import Evaluation, Iteration, Reason, Result, Status
 from ..step import digest_of
 from .learning import Learn, Lessons
-from .remembering import Recall, Remember
-from .scoring import Scorer, agents_in, reply_text
+from .memory import Recall, Remember
+from .outputs import agents_in, reply_text
+from .scope import NodeScope, notes_of, past_loops
+from .scoring import Scorer, looks_like_scorer
 
-__all__ = ["LoopNode", "NodeScope", "ScoreRound", "past_loops"]
+__all__ = ["LoopNode", "ScoreRound"]
 
-
-class NodeScope(Scope):
-    """The variables around a loop node: what earlier runs left, and what score it wants."""
-
-    __slots__ = ("most", "recalled", "threshold")
-
-    def __init__(self, name: str, initial: Json, parent: Scope | None, path: str) -> None:
-        super().__init__(name, initial, parent, path)
-        self.recalled: list[Json] = []
-        self.threshold = 0.0
-        self.most = 20
+_JUDGES = re.compile(r"evaluat|critic|judge|validat|review|check|assess", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -48,28 +40,25 @@ class ScoreRound(Composite):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        """A digest of how rounds are scored and what is kept of them."""
         return digest_of("score_round", repr(self.scorer), self.lessons.fingerprint)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Score the outputs of a round and keep what it teaches."""
         outputs = value if isinstance(value, Mapping) else {"output": value}
         found = self.scorer.evaluate(outputs)
-        given = {
-            "outputs": outputs,
-            "score": found.score,
-            "number": ctx.iteration,
-            "input": text_of(ctx.initial),
-        }
+        if found.undecided:
+            ctx.warn(f"no score in round {ctx.iteration}: {found.feedback}")
+        given = {"outputs": outputs, "score": found.score, "number": ctx.iteration}
         learned = await ctx.call("lessons", self.learn, given)
         if self.lessons.persist:
             remember = Remember(self.lessons.persist)
             await ctx.call("remember", remember, learned["entry"])
         feedback = found.feedback or learned["lessons"]["improvements"]
+        votes = (*found.votes, {"past_loop": learned["entry"], "lessons": learned["lessons"]})
         evaluation = Evaluation(
-            found.score, None, feedback, found.improvements, (),
-            (*found.votes, {"past_loop": learned["entry"], "lessons": learned["lessons"]}),
-            found.undecided,
-        )  # fmt: skip
+            found.score, None, feedback, found.improvements, (), votes, found.undecided
+        )
         return Result(Status.SATISFIED, Reason.COMPLETED, "scored", evaluation, name=self.name)
 
 
@@ -77,12 +66,15 @@ class ScoreRound(Composite):
 class LoopNode(Composite):
     """A loop node as a step: runs its loop and gives the documented output object.
 
-    `response` is the text of the last agent of the chosen round that is no scorer, `result` the outputs by agent.
+    `response` is the text of the last agent of the chosen round that works on the answer (not one that
+    scores or judges it), `result` the outputs by agent. `timeout_score` stands in for the score of a loop
+    that ran out of time before any round was scored.
     """
 
     loop: Loop
     threshold: float
     lessons: Lessons
+    timeout_score: float | None = None
     required: bool = False
 
     @property
@@ -90,11 +82,18 @@ class LoopNode(Composite):
         """The node's id."""
         return self.loop.name
 
+    @property
+    def depth(self) -> int:
+        """How many loops nest in it."""
+        return self.loop.depth
+
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("loop_node", self.loop.fingerprint, str(self.threshold), self.lessons.fingerprint)
+        """A digest of the loop and of what it keeps."""
+        scores = f"{self.threshold} {self.timeout_score}"
+        return digest_of("loop_node", self.loop.fingerprint, scores, self.lessons.fingerprint)
 
-    def made_of(self) -> Any:
+    def made_of(self) -> Iterable[Any]:
         return [self.loop]
 
     async def run(self, value: Json, ctx: Context) -> Result:
@@ -106,46 +105,41 @@ class LoopNode(Composite):
             recall = Recall(self.lessons.persist, self.lessons.most)
             scope.recalled = await inner.call("recall", recall, self.lessons.persist)
         result = await self.loop.run(value, inner)
-        if result.status is Status.FAILED:
-            return result
         if ctx.scope is not None:
             ctx.scope.keep_loop(self.name, result)
-        chosen = result.history.last if result.satisfied else result.best or result.history.last
-        output = self._output(result, chosen, scope.recalled, text_of(value))
-        return replace(result, output=output)
+        if result.status is Status.FAILED:
+            return result
+        return replace(result, output=self._output(result, scope.recalled, value))
 
-    def _output(
-        self, result: Result, chosen: Iteration | None, recalled: list[Json], text: str
-    ) -> dict[str, Json]:
+    def _output(self, result: Result, recalled: list[Json], value: Json) -> dict[str, Json]:
+        history = result.history
+        last = history.last
+        chosen = last if result.satisfied else result.best or history.latest_eligible or last
         outputs = chosen.output if chosen is not None and isinstance(chosen.output, Mapping) else {}
         agents = agents_in(outputs)
-        last = result.history.last
+        final = chosen.score if chosen is not None else None
+        if final is None and result.reason is Reason.TIMEOUT:
+            final = self.timeout_score
         return {
             "response": _response(agents, chosen),
             "result": {agent: reply_text(output) for agent, output in agents.items()},
             "loops_completed": result.iterations,
-            "final_score": chosen.score if chosen is not None else None,
-            "last_score": last.score if last is not None else None,
+            "final_score": final,
             "threshold_met": result.satisfied,
-            "past_loops": past_loops(result.history, recalled, self.lessons.most),
-            "input": text,
+            "past_loops": past_loops(history, recalled, self.lessons.most),
+            "rounds": [{"iteration": item.number, "score": item.score} for item in history],
+            "last_score": last.score if last is not None else None,
+            "input": value if isinstance(value, str) else text_of(value),
         }
 
 
 def _response(agents: Mapping[str, Json], chosen: Iteration | None) -> str:
-    votes = chosen.evaluation.votes if chosen is not None and chosen.evaluation is not None else ()
-    scorers = {vote["agent"] for vote in votes if isinstance(vote, Mapping) and "agent" in vote}
-    writers = [agent for agent in agents if agent not in scorers] or list(agents)
-    return reply_text(agents[writers[-1]]) if writers else ""
-
-
-def past_loops(history: History, recalled: list[Json], most: int) -> list[Json]:
-    """Return the entries of the rounds so far, those of earlier runs first, the latest `most`."""
-    entries = [
-        vote["past_loop"]
-        for item in history
-        if item.evaluation is not None
-        for vote in item.evaluation.votes
-        if isinstance(vote, Mapping) and "past_loop" in vote
-    ]
-    return [*recalled, *entries][-most:]
+    """Return the text of the last agent that neither gave the score nor judges: there is one, or any."""
+    if not agents:
+        return ""
+    notes = notes_of(chosen) if chosen is not None else iter(())
+    scorers = {note["agent"] for note in notes if "agent" in note}
+    others = [a for a in agents if a not in scorers and not looks_like_scorer(a)]
+    workers = [agent for agent in others if not _JUDGES.search(agent)]
+    name = (workers or others or list(agents))[-1]
+    return reply_text(agents[name])

@@ -65,8 +65,7 @@ def shown(output: Json) -> TemplateValue:
     """Return an output as templates see it: it prints as its text and has the fields of its data."""
     text = reply_text(output)
     if isinstance(output, Mapping) and AGENTS in output:
-        fields = {name: shown(each) for name, each in agents_in(output[AGENTS]).items()}
-        return TemplateValue(text, {**fields, "response": text, "result": dict(fields)})
+        agents = {name: shown(each) for name, each in agents_in(output[AGENTS]).items()}
+        return TemplateValue(text, {**agents, "response": text, "result": agents})
     data = next(objects_in(output), {}) if isinstance(output, str | Mapping) else {}
-    fields = {"confidence": RAW_CONFIDENCE, "result": text, **data}
-    return TemplateValue(text, {**fields, "response": text})
+    return TemplateValue(text, {"confidence": RAW_CONFIDENCE, "result": text, **data, "response": text})

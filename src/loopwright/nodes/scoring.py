@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ..codec import Json, text_of
+from ..codec import Json
 from ..evaluators.presets import weighted
 from ..evaluators.score import finder
 from ..evaluators.scores_text import ScoreReading, read_score, read_score_by_pattern
-from ..evaluators.text import clean_text, normalise_reply, read_json
+from ..evaluators.text import clean_text, normalise_reply
 from ..patterns import PatternTimeout
 from ..records import Evaluation
+from .outputs import agents_in, objects_in, reply_text
 
-__all__ = ["BUILT_IN", "Scorer", "agents_in", "reply_text"]
+__all__ = ["BUILT_IN", "Scorer", "Strategy", "looks_like_scorer"]
 
 # Labels that a scorer may use where the document names no pattern of its own.
 BUILT_IN = tuple(
@@ -25,32 +26,48 @@ BUILT_IN = tuple(
     )
 )  # fmt: skip
 _LOOKS_LIKE = re.compile(r"scor|(?<![a-z])rat(?:er|ing)|moderator", re.IGNORECASE)
+_OWN = ("weighted_score", "validation_score")  # of validators, whose output is data
+
+
+def looks_like_scorer(agent: str) -> bool:
+    """Tell if an agent's id is that of one whose work is to give a score."""
+    return _LOOKS_LIKE.search(agent) is not None
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to find a score: by patterns in text, or in a field `key` of what agents gave as data.
+
+    `agents` are the only ones that are looked at, in that order; default: all that may give a score.
+    """
+
+    patterns: tuple[str, ...] = ()
+    key: str = ""
+    agents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """How the score is found: by a preset's booleans, then by patterns, in the agents that may give it.
+    """How the score is found: by a preset's booleans, then by strategies, in the agents that may give it.
 
     Of the agents those in `first` count before all, then those whose id looks like a scorer's, which
     then are the only ones; else the last agent comes first. Of several matches the last one counts.
+    A score that nobody gives is undecided, or `fallback`. `scale` is that of a bare number.
     """
 
-    patterns: tuple[str, ...] = BUILT_IN
-    key: str = ""
+    strategies: tuple[Strategy, ...] = (Strategy(BUILT_IN),)
     first: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
     fallback: float | None = None
+    scale: tuple[float, float] = (0.0, 1.0)
 
     def evaluate(self, outputs: Mapping[str, Json]) -> Evaluation:
         """Return the evaluation of a round's outputs by agent; undecided if nothing gives a score."""
         agents = agents_in(outputs)
         if self.weights and (found := self._booleans(agents)) is not None:
             return found
-        if self.key and (found := self._direct(agents)) is not None:
-            return found
         problem = "no agent gave a score"
-        for agent in self._order(agents):
-            reading = self._read(reply_text(agents[agent]))
+        for agent, reading in self._readings(agents):
             if reading.score is not None:
                 note: dict[str, Json] = {"agent": agent, "found": list(reading.found)}
                 if reading.ambiguous:
@@ -58,6 +75,8 @@ class Scorer:
                 return Evaluation(reading.score, votes=(note,))
             if reading.problem != "missing":
                 problem = f"{agent}: {reading.detail}"
+        if (found := self._validators(agents)) is not None:
+            return found
         if self.fallback is not None:
             return Evaluation(self.fallback, feedback=f"{problem}; the fallback score stands")
         return Evaluation(undecided=True, feedback=problem)
@@ -66,74 +85,72 @@ class Scorer:
         named = [agent for agent in self.first if agent in agents]
         if named:
             return named
-        alike = [agent for agent in reversed(agents) if _LOOKS_LIKE.search(agent)]
-        return alike or list(reversed(agents))
+        alike = [agent for agent in reversed(list(agents)) if looks_like_scorer(agent)]
+        return alike or list(reversed(list(agents)))
 
-    def _read(self, text: str) -> ScoreReading:
-        shown = normalise_reply(text)
-        nearest = read_score("", label="score")
-        for pattern in self.patterns:
-            for searched in (shown, clean_text(text)):
-                try:
-                    reading = read_score_by_pattern(searched, finder(pattern)(searched))
-                except PatternTimeout:
-                    continue
-                if reading.score is not None:
-                    return reading
-                if reading.problem != "missing":
-                    nearest = reading
-        return nearest
+    def _readings(self, agents: Mapping[str, Json]) -> Iterator[tuple[str, ScoreReading]]:
+        for strategy in self.strategies:
+            order = [a for a in strategy.agents if a in agents] if strategy.agents else self._order(agents)
+            for agent in order:
+                yield agent, self._by(strategy, agents[agent])
+
+    def _by(self, strategy: Strategy, output: Json) -> ScoreReading:
+        if not strategy.key:
+            return _read(reply_text(output), strategy.patterns, self.scale)
+        for data in objects_in(output):
+            if strategy.key in data:
+                return self._field(data[strategy.key])
+        if strategy.agents and strategy.key == "response":
+            return self._field(reply_text(output))
+        return read_score("", label="score")
+
+    def _field(self, value: Json) -> ScoreReading:
+        """Read a field: a number, or text that holds one where a pattern looks for it."""
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            return read_score("", label="score")
+        alone = read_score(str(value), label=None, scale=self.scale)
+        if alone.score is not None or not isinstance(value, str):
+            return alone
+        patterns = tuple(p for s in self.strategies for p in s.patterns)
+        return _read(value, patterns or BUILT_IN, self.scale)
 
     def _booleans(self, agents: Mapping[str, Json]) -> Evaluation | None:
         for agent, output in agents.items():
-            for data in _objects(output):
+            for data in objects_in(output):
                 found = weighted(data.get("boolean_evaluations", data), self.weights)
                 if found is not None:
-                    score, failed = found
-                    gaps = tuple(failed)
-                    votes: tuple[Json, ...] = ({"agent": agent, "failed": failed},)
-                    return Evaluation(score, feedback=", ".join(failed), improvements=gaps, votes=votes)
+                    return _evaluated(agent, *found)
         return None
 
-    def _direct(self, agents: Mapping[str, Json]) -> Evaluation | None:
-        for agent in reversed(agents):
-            for data in _objects(agents[agent]):
-                value = data.get(self.key)
-                if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
-                    return Evaluation(float(value), votes=({"agent": agent, "key": self.key},))
+    def _validators(self, agents: Mapping[str, Json]) -> Evaluation | None:
+        """Return the score of a validator among the agents, the last of several."""
+        for agent in reversed(list(agents)):
+            for data in objects_in(agents[agent]):
+                for key in _OWN if "boolean_evaluations" in data else ():
+                    reading = read_score(str(data.get(key, "")), label=None)
+                    if reading.score is not None:
+                        failed = data.get("failed_criteria")
+                        return _evaluated(agent, reading.score, list(failed) if isinstance(failed, list) else [])
         return None
 
 
-def agents_in(outputs: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the outputs by agent, with those inside forks at the place of their fork."""
-    found: dict[str, Json] = {}
-    for name, output in outputs.items():
-        if isinstance(output, Mapping) and "$branches" in output:
-            for branch in output["$branches"].values():
-                found |= agents_in(branch)
-        elif not (isinstance(output, Mapping) and "$joined" in output):
-            found[name] = output
-    return found
+def _evaluated(agent: str, score: float, failed: list[str]) -> Evaluation:
+    votes: tuple[Json, ...] = ({"agent": agent, "failed": failed},)
+    return Evaluation(score, feedback=", ".join(failed), improvements=tuple(failed), votes=votes)
 
 
-def reply_text(output: Json) -> str:
-    """Return what an agent's output says as text."""
-    if isinstance(output, Mapping) and "response" in output:
-        return text_of(output["response"])
-    return text_of(output)
-
-
-def _objects(output: Json) -> Iterator[Mapping[str, Json]]:
-    """Iterate over the JSON objects that an output is or contains as text."""
-    if isinstance(output, Mapping):
-        yield output
-        inner = output.get("response")
-        if inner is not None and not isinstance(inner, Mapping):
-            yield from _objects(inner)
-    elif isinstance(output, str) and "{" in output:
-        start, end = output.find("{"), output.rfind("}")
-        for text in (output, output[start : end + 1]):
-            value = read_json(text).value
-            if isinstance(value, Mapping):
-                yield value
-                return
+def _read(text: str, patterns: tuple[str, ...], scale: tuple[float, float]) -> ScoreReading:
+    """Return the last score that a pattern finds, in text without emphasis or as it is written."""
+    shown = normalise_reply(text)
+    nearest = read_score("", label="score")
+    for pattern in patterns:
+        for searched in dict.fromkeys((shown, clean_text(text))):
+            try:
+                reading = read_score_by_pattern(searched, finder(pattern)(searched), scale)
+            except PatternTimeout:
+                continue
+            if reading.score is not None:
+                return reading
+            if reading.problem != "missing":
+                nearest = reading
+    return nearest

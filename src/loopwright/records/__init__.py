@@ -5,7 +5,7 @@ from .evaluation import Criterion, Evaluation, as_evaluation
 from .history import Failure, History, Iteration
 from .reasons import Reason, Status, Stop
 from .result import Result
-from .usage import NOTHING, Usage
+from .usage import NOTHING, Usage, by_purpose, is_judging
 
 __all__ = [
     "NOTHING",
@@ -20,4 +20,6 @@ __all__ = [
     "Stop",
     "Usage",
     "as_evaluation",
+    "by_purpose",
+    "is_judging",
 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeVar
 
 from .. import codec
 from ..codec import Json
@@ -26,7 +26,7 @@ class Criterion:
         return {"name": self.name, "passed": self.passed, "gap": self.gap}
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(slots=True, init=False)
 class Evaluation:
     """What an evaluator found: a score in [0, 1], a verdict, and what would make it better.
 
@@ -37,13 +37,13 @@ class Evaluation:
             kind than it should be, naming it.
     """
 
-    score: float | None = None
-    passed: bool | None = None
-    feedback: str = ""
-    improvements: tuple[str, ...] = ()
-    criteria: tuple[Criterion, ...] = ()
-    votes: tuple[Json, ...] = ()
-    undecided: bool = False
+    score: Final[float | None]
+    passed: Final[bool | None]
+    feedback: Final[str]
+    improvements: Final[tuple[str, ...]]
+    criteria: Final[tuple[Criterion, ...]]
+    votes: Final[tuple[Json, ...]]
+    undecided: Final[bool]
     frozen_json: ClassVar[bool] = True  # to the codec: an immutable record, kept as it is
 
     def __init__(
@@ -58,13 +58,16 @@ class Evaluation:
     ) -> None:
         if passed is not None and passed is not True and passed is not False:
             raise _unreadable(f"passed: {passed!r} is not true or false")
-        _score(self, None if score is None else _checked(score))
-        _passed(self, passed)
-        _feedback(self, feedback and _text("feedback", feedback))
-        _improvements(self, improvements and _listed("improvements", improvements, _text))
-        _criteria(self, criteria and _listed("criteria", criteria, _criterion))
-        _votes(self, votes and _listed("votes", votes, _vote))
-        _undecided(self, undecided is True)
+        self.score = None if score is None else _checked(score)
+        self.passed = passed
+        self.feedback = feedback and _text("feedback", feedback)
+        self.improvements = improvements and _listed("improvements", improvements, _text)
+        self.criteria = criteria and _listed("criteria", criteria, _criterion)
+        self.votes = votes and _listed("votes", votes, _vote)
+        self.undecided = undecided is True
+
+    def __hash__(self) -> int:
+        return hash((self.score, self.passed, self.feedback, self.undecided))
 
     def to_json(self) -> Json:
         """Return it as a JSON object without the fields that say nothing."""
@@ -80,13 +83,6 @@ class Evaluation:
         if self.undecided:
             data["undecided"] = True
         return data
-
-
-# A frozen dataclass sets its fields by name through object.__setattr__, which makes a loop's
-# records its dearest part; the slots' own setters are four times as quick.
-_score, _passed, _feedback, _improvements, _criteria, _votes, _undecided = (
-    Evaluation.__dict__[item.name].__set__ for item in fields(Evaluation)
-)
 
 
 def _checked(score: Any) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, overload
+from dataclasses import dataclass
+from typing import Any, Final, overload
 
 from .. import codec
 from ..codec import Json
@@ -49,7 +49,7 @@ class Failure:
         return cls(**data) if data else None
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(slots=True)
 class Iteration:
     """One execute and evaluate of a loop's body, numbered from 1, failed or not.
 
@@ -57,40 +57,16 @@ class Iteration:
     its output is not whole, `steps` what those of its steps gave that the loop asked to keep.
     """
 
-    number: int
-    input: Json = None
-    output: Json = None
-    evaluation: Evaluation | None = None
-    error: Failure | None = None
-    usage: Usage = NOTHING
-    seconds: float = 0.0
-    interrupted: bool = False
-    truncated: bool = False
-    steps: Mapping[str, Json] | None = None
-
-    def __init__(
-        self,
-        number: int,
-        input: Json = None,
-        output: Json = None,
-        evaluation: Evaluation | None = None,
-        error: Failure | None = None,
-        usage: Usage = NOTHING,
-        seconds: float = 0.0,
-        interrupted: bool = False,
-        truncated: bool = False,
-        steps: Mapping[str, Json] | None = None,
-    ) -> None:
-        _number(self, number)
-        _input(self, input)
-        _output(self, output)
-        _evaluation(self, evaluation)
-        _error(self, error)
-        _usage(self, usage)
-        _seconds(self, seconds)
-        _interrupted(self, interrupted)
-        _truncated(self, truncated)
-        _steps(self, steps)
+    number: Final[int]
+    input: Final[Json] = None
+    output: Final[Json] = None
+    evaluation: Final[Evaluation | None] = None
+    error: Final[Failure | None] = None
+    usage: Final[Usage] = NOTHING
+    seconds: Final[float] = 0.0
+    interrupted: Final[bool] = False
+    truncated: Final[bool] = False
+    steps: Final[Mapping[str, Json] | None] = None
 
     @property
     def score(self) -> float | None:
@@ -163,13 +139,6 @@ class Iteration:
         )
 
 
-# As in Evaluation: the slots' own setters are four times as quick as a frozen dataclass's.
-(
-    _number, _input, _output, _evaluation, _error, _usage, _seconds, _interrupted, _truncated,
-    _steps,
-) = (Iteration.__dict__[item.name].__set__ for item in fields(Iteration))  # fmt: skip
-
-
 class _Rounds:
     """The shared, append-only columns behind histories: a decision looks up, it never recomputes.
 
@@ -177,11 +146,12 @@ class _Rounds:
     in a row). The columns over scores are made when a condition first asks, and then kept up.
     """
 
-    __slots__ = ("columns", "items", "labels", "marks")
+    __slots__ = ("columns", "items", "labels", "marks", "top")
 
     def __init__(self) -> None:
         self.items: list[Iteration] = []
         self.marks: list[tuple[int, int, int, int]] = [_BEGINNING]  # one more than items
+        self.top: float | None = None  # the best score
         self.columns: _Columns | None = None
         self.labels: dict[Any, str] | None = None  # digests, made when a guard first asks
 
@@ -189,12 +159,13 @@ class _Rounds:
         items, marks = self.items, self.marks
         best, scored, failures, undecided = marks[-1]
         if item.eligible:
-            score = item.score
-            top = items[best].score if best >= 0 else None
+            evaluation = item.evaluation
+            score = None if evaluation is None else evaluation.score
+            top = self.top
             if score is not None:
                 scored += 1
                 if top is None or score > top:
-                    best = len(items)
+                    best, self.top = len(items), score
             elif top is None:
                 best = len(items)  # nothing is scored so far: the latest whole output stands
             marks.append((best, scored, 0, 0))
@@ -371,6 +342,11 @@ class History(Sequence[Iteration]):
         """Return the latest `count` valid scores, or fewer."""
         end = self._count
         return self._rounds.over_scores().scores[max(0, end - count) : end]
+
+    @property
+    def streaks(self) -> tuple[int, int]:
+        """How many iterations in a row failed, and how many are undecided, up to the latest."""
+        return self._rounds.marks[self._length][2:]
 
     @property
     def failures(self) -> int:

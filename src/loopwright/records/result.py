@@ -9,12 +9,16 @@ from ..codec import Json
 from ..errors import NotSatisfied
 from .history import History, Iteration
 from .reasons import Reason, Status
-from .usage import NOTHING, Usage
+from .usage import NOTHING, Usage, by_purpose
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """How a run, or a loop inside it, ended and what it produced.
+
+    `judging` is the part of `usage` that was spent on judging, `reported_score` the mean of fresh
+    votes on the output, where the loop asked for them: unlike the score by which the output was
+    chosen, it is not the luckiest of several.
 
     `loops` maps the name of each loop that ran to its own result, `steps` the name of each workflow
     step to its output.
@@ -34,6 +38,8 @@ class Result:
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
     request: Mapping[str, Json] | None = None
+    judging: Usage = NOTHING
+    reported_score: float | None = None
 
     @property
     def satisfied(self) -> bool:
@@ -71,8 +77,12 @@ class Result:
             "score": best.score if best else None,
             "best_iteration": best.number if best else None,
             "output": self.output,
+            **self._reported(),
             "history": [item.to_json() for item in self.history],
         }
+
+    def _reported(self) -> dict[str, Json]:
+        return {} if self.reported_score is None else {"reported_score": self.reported_score}
 
     def to_json(self) -> Json:
         """Return the one JSON object that the command line prints."""
@@ -86,9 +96,11 @@ class Result:
             "output": self.output,
             "iterations": self.iterations or sum(r.iterations for r in self.loops.values()),
             "best": {"iteration": best.number, "score": best.score} if best else None,
+            **self._reported(),
             "loops": {name: result.loop_json() for name, result in self.loops.items()},
             "steps": dict(self.steps),
             "usage": self.usage.to_json(),
+            "usage_by": by_purpose(self.usage, self.judging),
             "seconds": round(self.seconds, 6),
             "warnings": list(self.warnings),
             **({"request": dict(self.request)} if self.request is not None else {}),

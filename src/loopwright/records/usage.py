@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,4 +77,25 @@ class Usage:
         return cls(**data) if data else NOTHING
 
 
+    def less(self, other: Usage) -> Usage:
+        """Return what is left of it without `other`, never below nothing."""
+        pairs = zip(self._values(), other._values(), strict=True)
+        return Usage(*(max(0, a - b) for a, b in pairs))
+
+
 NOTHING = Usage()
+_JUDGING = re.compile(r"(?:^|/)(?:[0-9]+/evaluate|rejudge/[0-9]+)(?:/|$)")
+
+
+def is_judging(path: str) -> bool:
+    """Return whether what happens at a path judges work, rather than does it: a loop's `evaluate`.
+
+    >>> is_judging("refine/2/evaluate/attempt-1"), is_judging("refine/2/execute/attempt-1")
+    (True, False)
+    """
+    return _JUDGING.search(path) is not None
+
+
+def by_purpose(usage: Usage, judging: Usage) -> Json:
+    """Return what was spent on working and on judging apart, as a JSON object."""
+    return {"work": usage.less(judging).to_json(), "judging": judging.to_json()}

@@ -2,7 +2,7 @@
 
 Rules:
 
-1. A row's body is an array of entries, each `[kind, path, at, value, took, of, used, held, error]`;
+1. A row's body is an array of entries, each `[kind, path, at, of, took, value, used, held, error]`;
    what says nothing is null, or left off at the end. Kinds are letters (`KINDS`), times whole
    microseconds, usages arrays in the order of Usage's fields. `of` is the fingerprint; in the
    outcome of an effect, 1 says that it is that of its "started".
@@ -10,7 +10,9 @@ Rules:
    `{"$text": id}` is text kept as it is, `{"$json": id}` anything else kept as JSON. A short value
    that holds `"$` is referred to as well, so that nothing a step produced can be taken for a
    reference.
-3. References stand where outputs stand: the value itself; the fields of an iteration; the `output`
+3. An iteration has its `rank` among those of the run and of its loop that no rewind set aside, so
+   that a page can be checked for gaps.
+4. References stand where outputs stand: the value itself; the fields of an iteration; the `output`
    and each of the `steps` of an ending. An iteration's evaluation may be `{"$here": i}`, the value
    of element i of its own row.
 """
@@ -58,10 +60,11 @@ class Contents:
     """The long values of one open run: what is stored already, and what waits to be.
 
     `waiting` collects new contents until `take`; `here` are the values of the row that is being
-    made, `intents` the fingerprints of effects in flight, by path.
+    made, `intents` the fingerprints of effects in flight by path, `ranks` the numbers of iterations
+    so far by loop, "" for all.
     """
 
-    __slots__ = ("_known", "_next", "_recent", "here", "intents", "waiting")
+    __slots__ = ("_known", "_next", "_recent", "here", "intents", "ranks", "waiting")
 
     def __init__(self, next_id: Callable[[], int]) -> None:
         self._next = next_id
@@ -69,11 +72,18 @@ class Contents:
         self._recent: list[tuple[object, str]] = []
         self.here: list[str] = []
         self.intents: dict[str, str] = {}
+        self.ranks: dict[str, int] = {}
         self.waiting: list[Content] = []
 
     def know(self, stored: Mapping[bytes, int]) -> None:
         """Remember contents that are stored already, by their digests."""
         self._known.update(stored)
+
+    def rank(self, loop: str) -> tuple[int, int]:
+        """Count an iteration of a loop; return its rank in the run and in the loop."""
+        for name in {"", loop}:
+            self.ranks[name] = self.ranks.get(name, 0) + 1
+        return self.ranks[""], self.ranks[loop]
 
     def take(self) -> list[Content]:
         """Return the contents that wait, and forget that they do."""
@@ -146,38 +156,40 @@ def _usage_of(data: Json) -> Usage:
 def entry_text(entry: Entry, contents: Contents) -> str:
     """Return an entry as compact JSON text; its long values go to `contents`."""
     kind, path, value = entry.kind, entry.path, entry.value
-    folded = "null" if value is None else _value_text(kind, value, contents)
-    contents.here.append(folded)
     text = f'["{KINDS.get(kind, kind)}",{quote(path)},{int(entry.at * 1e6 + 0.5)}'
-    took = int(entry.seconds * 1e6 + 0.5)
     of = "0"
     if fingerprint := entry.fingerprint:
-        of = quote(fingerprint)
         if kind == "started":
             contents.intents[path] = fingerprint
-        elif contents.intents.pop(path, "") == fingerprint:
-            of = "1"
+            of = quote(fingerprint)
+        else:
+            same = contents.intents.pop(path, "") == fingerprint
+            of = "1" if same else quote(fingerprint)
+    took = int(entry.seconds * 1e6 + 0.5)
+    folded = "null" if value is None else _value_text(entry, contents)
+    contents.here.append(folded)
     if entry.error is not None or entry.reserved is not NOTHING:
         held = _usage_text(entry.reserved) if entry.reserved else "0"
         error = f",{codec.encode(entry.error.to_json())}" if entry.error is not None else ""
-        return f"{text},{folded},{took},{of},{_usage_text(entry.usage)},{held}{error}]"
+        return f"{text},{of},{took},{folded},{_usage_text(entry.usage)},{held}{error}]"
     if entry.usage is not NOTHING:
-        return f"{text},{folded},{took},{of},{_usage_text(entry.usage)}]"
-    if of != "0":
-        return f"{text},{folded},{took},{of}]"
-    return f"{text},{folded},{took}]" if took else f"{text},{folded}]"
+        return f"{text},{of},{took},{folded},{_usage_text(entry.usage)}]"
+    if value is not None or took:
+        return f"{text},{of},{took},{folded}]"
+    return f"{text},{of}]" if of != "0" else f"{text}]"
 
 
-def _value_text(kind: str, value: Json, contents: Contents) -> str:
+def _value_text(entry: Entry, contents: Contents) -> str:
+    value = entry.value
     if type(value) is str:
         return contents.fold(value)
-    if kind == "iteration" and isinstance(value, Iteration):
-        return _iteration_text(value, contents)
-    return contents.fold_fields(value, _DEPTHS.get(kind, 0))
+    if entry.kind == "iteration" and isinstance(value, Iteration):
+        return _iteration_text(value, contents, *contents.rank(entry.path))
+    return contents.fold_fields(value, _DEPTHS.get(entry.kind, 0))
 
 
-def _iteration_text(item: Iteration, contents: Contents) -> str:
-    parts = [f'{{"iteration":{item.number}']
+def _iteration_text(item: Iteration, contents: Contents, in_run: int, in_loop: int) -> str:
+    parts = [f'{{"iteration":{item.number},"rank":[{in_run},{in_loop}]']
     if item.input is not None:
         parts.append(f'"input":{contents.fold(item.input)}')
     if item.output is not None:
@@ -242,16 +254,21 @@ def decode_row(body: bytes) -> list[Json]:
     """Return the elements of a row's body, with what stands in the same row put in its place."""
     row: list[Json] = json.loads(body)
     for raw in row:
-        if raw[0] == "i" and type(raw[3]) is dict:
-            here = raw[3].get("evaluation")
+        if raw[0] == "i" and type(value := value_of(raw)) is dict:
+            here = value.get("evaluation")
             if type(here) is dict and "$here" in here:
-                raw[3]["evaluation"] = row[here["$here"]][3]
+                value["evaluation"] = value_of(row[here["$here"]])
     return row
 
 
-def intent_of(raw: Json) -> str:
-    """Return the path whose "started" has the fingerprint that an element refers to, or ""."""
-    return raw[1] if len(raw) > 5 and raw[5] == 1 else ""
+def value_of(raw: Json) -> Json:
+    """Return the value of an element, references and all."""
+    return raw[5] if len(raw) > 5 else None
+
+
+def fingerprint_of(raw: Json) -> Json:
+    """Return the fingerprint of an element; 1 if it is that of its "started", 0 if it has none."""
+    return raw[3] if len(raw) > 3 else 0
 
 
 def decode_entry(raw: Json, seq: int, bodies: Mapping[int, str], intents: dict[str, str]) -> Entry:
@@ -260,7 +277,7 @@ def decode_entry(raw: Json, seq: int, bodies: Mapping[int, str], intents: dict[s
     `intents` maps the paths of effects that were started before it to their fingerprints.
     """
     fields: list[Any] = [*raw, *_ABSENT[len(raw) :]]
-    letter, path, at, folded, took, of, used, held, error = fields
+    letter, path, at, of, took, folded, used, held, error = fields
     kind = _WORDS.get(letter, letter)
     value = unfold(folded, bodies, kind)
     if kind == "iteration" and type(value) is dict:
@@ -275,7 +292,7 @@ def decode_entry(raw: Json, seq: int, bodies: Mapping[int, str], intents: dict[s
     )  # fmt: skip
 
 
-_ABSENT = (None, None, None, None, 0, 0, 0, 0, None)
+_ABSENT = (None, None, None, 0, 0, None, 0, 0, None)
 
 
 def _iteration_of(data: dict[str, Json]) -> Iteration:

@@ -149,6 +149,9 @@ class SqliteLog:
         self.info = info
         self.recorded = recorded
         self._contents.know(stored or {})
+        for entry in recorded:
+            if entry.kind == "iteration":
+                self._contents.rank(entry.path)
         self._seq, self._first, self._sum = last, last + 1, head
         self._lane.runs += 1
 

@@ -21,7 +21,15 @@ from ...codec import Json
 from ...errors import JournalDamaged
 from ...journal import Entry, RunInfo
 from ...records import Iteration
-from .encoding import content_digest, decode_entry, decode_row, intent_of, references, unfold
+from .encoding import (
+    content_digest,
+    decode_entry,
+    decode_row,
+    fingerprint_of,
+    references,
+    unfold,
+    value_of,
+)
 from .faults import as_damage
 from .files import read_content
 from .owners import read_owners
@@ -159,6 +167,9 @@ class Reader:
         until = after + limit if limit else sys.maxsize
         rows = self._rows(row, first or 1, limit + 1 if limit else -1, until)
         numbered = [(seq, raw) for seq, raw in _numbered(rows) if seq > after]
+        seen = numbered[-1][0] if numbered else after
+        if seen < min(row.last, until):
+            raise _damaged(row.info.run_id, seen + 1, "is missing")
         return self._decoded(row, numbered[:limit] if limit else numbered)
 
     def iterations(
@@ -169,10 +180,13 @@ class Reader:
             marks = self._all("iterations of a loop", row.key, loop, limit, offset)
         else:
             marks = self._all("iterations", row.key, limit, offset)
-        numbered = []
+        numbered: list[Numbered] = []
         for mark, first in marks:
             [(_, raws, _)] = self._rows(row, first, 1)
-            numbered.append((mark, raws[mark - first]))
+            raw = raws[mark - first]
+            if value_of(raw)["rank"][bool(loop)] != offset + len(numbered) + 1:
+                raise _damaged(row.info.run_id, mark, "does not follow the iteration before it")
+            numbered.append((mark, raw))
         return [(entry.path, entry.value) for entry in self._decoded(row, numbered)]
 
     def _decoded(self, row: RunRow, numbered: list[Numbered]) -> list[Entry]:
@@ -183,14 +197,14 @@ class Reader:
     def _intents(self, row: RunRow, numbered: list[Numbered]) -> dict[str, str]:
         """Return the fingerprints, by path, of effects finished among these, started before."""
         found: dict[str, str] = {}
-        missing = {intent_of(raw) for _, raw in numbered} - {""}
+        missing = {raw[1] for _, raw in numbered if fingerprint_of(raw) == 1}
         first = numbered[0][0] if numbered else 1
         while missing - set(found) and first > 1:
             [(first,)] = self._all("row of", row.key, first - 1)
             [(_, raws, _)] = self._rows(row, first, 1)
             for raw in reversed(raws):
-                if raw[0] == "s" and len(raw) > 5:
-                    found.setdefault(raw[1], raw[5])
+                if raw[0] == "s" and fingerprint_of(raw):
+                    found.setdefault(raw[1], fingerprint_of(raw))
         return found
 
     def _rows(
@@ -250,7 +264,7 @@ def _numbered(rows: Iterable[tuple[int, list[Json], bytes]]) -> list[Numbered]:
 def _wanted(numbered: Iterable[Numbered]) -> dict[int, int]:
     wanted: dict[int, int] = {}
     for seq, raw in numbered:
-        for content in references(raw[3], raw[0]):
+        for content in references(value_of(raw), raw[0]):
             wanted.setdefault(content, seq)
     return wanted
 

@@ -1,0 +1,83 @@
+"""Documents of loop nodes, an `orchestrator` and its `agents`, as native ones.
+
+What comes out runs as the document says, and can be printed: the same calls in the same order with the same result.
+Where that dialect's documents and its program disagree, `dialects.md` section 7.2 decides. An agent that fails costs
+its loop a round and not the run; one outside of loops ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DocumentError, Problem, nearest
+from .loop_nodes_agents import Agents, Native
+from .loop_nodes_fields import IGNORED, LoopNodeDocument
+from .loop_nodes_loops import native_loop
+from .loop_nodes_models import Defaults
+from .loop_nodes_order import definitions, in_queue
+from .native import Document
+from .places import translated
+from .source import Path, Source
+from .validating import validated
+
+if TYPE_CHECKING:
+    from .loading import Project
+
+__all__ = ["is_loop_nodes", "translate"]
+
+
+def is_loop_nodes(value: Mapping[str, Any]) -> bool:
+    """Tell if a document is of this dialect: it has an orchestrator and agents."""
+    return isinstance(value.get("orchestrator"), Mapping) and isinstance(value.get("agents"), list)
+
+
+def translate(source: Source, project: Project) -> tuple[Source, Document]:
+    """Return a loop-node document as a native one, and its source as asked by native paths.
+
+    Raises:
+        DocumentError: with every problem found.
+    """
+    value = source.value
+    spec: LoopNodeDocument = validated(LoopNodeDocument, value, source)
+    problems: list[Problem] = []
+
+    def report(path: Path, message: str) -> None:
+        problems.append(source.problem(path, message))
+
+    def note(path: Path, message: str) -> None:
+        project.notes.append(source.problem(path, message))
+
+    for name in spec.model_extra or ():
+        if name not in IGNORED:
+            note((name,), f"{name!r} has no effect{nearest(name, ('orchestrator', 'agents'))}")
+    name = spec.orchestrator.id
+    loop = partial(native_loop, owner=name)
+    agents = Agents(source, {}, Defaults.of(value), project.settings.agents, report, note, loop, problems, {})
+    agents.known = definitions(agents, value["agents"], ("agents",))
+    queue = in_queue(agents, value["orchestrator"], agents.known, ("orchestrator",))
+    agents.around = tuple(name for name, _ in queue)
+    steps = [native for n, place in queue if (native := agents.step(n, place)) is not None]
+    for said, ids in agents.unnamed.items():
+        which = ", ".join(dict.fromkeys(ids))
+        note(("agents",), f"{which}: {said}; name one with model: in the agent, or with --model")
+    if not queue and not problems:
+        report(("orchestrator",), "names no agents")
+    if problems:
+        raise DocumentError(dict.fromkeys(problems))
+    return _document(source, spec, steps)
+
+
+def _document(source: Source, spec: LoopNodeDocument, steps: list[Native]) -> tuple[Source, Document]:
+    native: dict[str, Any] = {"schema": "loopwright/1", "name": spec.orchestrator.id}
+    described = source.value.get("description")
+    if isinstance(described, str) and described:
+        native["description"] = described
+    native |= {"templates": "loop_node", "steps": [step.step for step in steps]}
+    places: dict[Path, Path] = {("name",): ("orchestrator", "id")}
+    for i, step in enumerate(steps):
+        places |= {("steps", i, *inner): at for inner, at in step.places.items()}
+    whole = translated(source, places)
+    document: Document = validated(Document, native, whole)
+    return whole, document
