@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random as _random
 import re
 import secrets
@@ -26,8 +27,8 @@ from .errors import (
     Suspended,
 )
 from .journal import Entry, Journal, NoLog, RunInfo, RunLog
-from .replay import Replay
-from .records import History, Reason, Result, Status, Stop, Usage
+from .outcomes import ended_entry, ended_loops, finished, row_of
+from .records import Reason, Result, Status, Stop
 from .runtime import Clock, Run
 from .step import as_step
 
@@ -231,11 +232,11 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
     """Run the root step, record how the run ended, and give the run back."""
     replay = state.replay
     if replay is not None and "" in replay.ended:
-        result = _finished(state, replay.ended[""])
-        await state.log.close(_row(info, result, replay.active))
+        result = finished(state, replay.ended[""])
+        await state.log.close(row_of(info, result, replay.active))
         return result
     if replay is not None:  # loops inside an ended one are not run again, and still are its loops
-        state.loops.update(_ended_loops(state, replay))
+        state.loops.update(ended_loops(state, replay))
     state.task = asyncio.current_task()
     if not state.log.silent:
         state.log.on_cancel = state.cancel
@@ -243,14 +244,14 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
         result = await _outcome(state, step, info.input)
         state.task = None  # it is over: a cancel comes too late
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
-        state.append(Entry(kind, "", state.now(), value=_ended(result)))
+        state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
         await state.settle()
     except BaseException as error:
         state.task = None
         await _interrupted(state, info, error)
         raise
     if not state.log.silent:
-        await state.log.close(_row(info, result, state.now()))
+        await state.log.close(row_of(info, result, state.now()))
     return result
 
 
@@ -276,10 +277,8 @@ async def _forgive(task: asyncio.Task[Any] | None) -> None:
     """Take back the cancellation by which a run was asked to end, delivered or still pending."""
     if task is None:
         return
-    try:
+    with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
-    except asyncio.CancelledError:
-        pass
     if task.uncancel():  # someone else wants the task itself to end
         raise asyncio.CancelledError
 
@@ -324,73 +323,3 @@ def _cut(stop: Stop, state: Run, step: Any) -> Result:
         return replace(own, status=stop.reason.status, reason=stop.reason, detail=stop.detail)
     output = next((r.output for r in reversed(state.loops.values()) if r.output is not None), None)
     return Result(stop.reason.status, stop.reason, stop.detail, output)
-
-
-def _ended(result: Result) -> Json:
-    return {
-        "name": result.name,
-        "stop": Stop(result.reason, result.detail, result.also).to_json(),
-        "output": result.output,
-        "iterations": result.iterations,
-        "steps": dict(result.steps),
-        "warnings": list(result.warnings),
-        "usage": result.usage.to_json(),
-        "seconds": result.seconds,
-        "loops": [name for name in result.loops],
-        "request": result.request,
-    }
-
-
-def _finished(state: Run, ended: Json) -> Result:
-    """Return the result of a run that the journal holds to its end."""
-    replay = state.replay
-    assert replay is not None
-    stop = Stop.from_json(ended["stop"])
-    loops = _ended_loops(state, replay)
-    own = loops.get(ended["name"])
-    return Result(
-        stop.reason.status, stop.reason, stop.detail, ended["output"],
-        own.history if own is not None and ended.get("iterations") else History(),
-        Usage.from_json(ended["usage"]), state.run_id, ended["name"], stop.also,
-        {name: loops[name] for name in ended["loops"] if name in loops},
-        ended["steps"], tuple(ended["warnings"]), ended["seconds"],
-        judging=replay.judging, reported_score=own.reported_score if own is not None else None,
-    )  # fmt: skip
-
-
-def _ended_loops(state: Run, replay: Replay) -> dict[str, Result]:
-    """Return the results of the loops that the journal holds to their end, in the order they ended."""
-    loops: dict[str, Result] = {}
-    for path, value in replay.ended.items():
-        if path:
-            loops.pop(value["name"], None)
-            loops[value["name"]] = _loop_result(state, replay, path, value)
-    return loops
-
-
-def _loop_result(state: Run, replay: Replay, path: str, value: Json) -> Result:
-    history, usage = History(), Usage()
-    for entry in replay.rounds.get(path, ()):
-        usage += entry.value.usage
-        history = history.appended(entry.value, entry.seconds, usage, entry.at)
-    stop = Stop.from_json(value["stop"])
-    return Result(
-        stop.reason.status, stop.reason, stop.detail, value["output"], history,
-        replay.spent(path), state.run_id, value["name"], stop.also, seconds=history.elapsed,
-        reported_score=value.get("reported_score"),
-    )  # fmt: skip
-
-
-def _row(info: RunInfo, result: Result, active: float) -> RunInfo:
-    best = result.best or next((r.best for r in result.loops.values() if r.best), None)
-    return replace(
-        info,
-        status=result.status.value,
-        reason=result.reason.value,
-        detail=result.detail,
-        active=active,
-        updated=time.time(),
-        iterations=result.iterations or sum(r.iterations for r in result.loops.values()),
-        score=best.score if best else None,
-        usage=result.usage,
-    )

@@ -85,7 +85,7 @@ class Compiler:
         try:
             found = node_fill(value) if self.lenient else fill(value)
         except TemplateError as error:
-            self.problem(path, f"template: {error}")
+            self.problem(path, str(error))
             return Filled(value, lambda _: value, frozenset())
         self.names(path, found.names)
         return found

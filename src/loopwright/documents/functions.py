@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigurationError, nearest
+from .scalars import shorten
 
 __all__ = ["beside", "function", "imported", "looked_up"]
 
@@ -30,8 +31,8 @@ def looked_up(reference: str, folder: Path) -> None:
         return  # a compiled or built-in module: importing it will tell
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{reference!r}: {source.name} cannot be read: {error}") from error
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConfigurationError(f"{reference!r}: {source.name} cannot be read: {_why(error)}") from error
     names = {n for node in tree.body for n in _defined(node)}
     first = name.split(".")[0]
     if first not in names and "*" not in names:
@@ -51,10 +52,9 @@ def imported(reference: str, folder: Path) -> Any:
     sys.path.insert(0, str(folder))
     try:
         found: Any = importlib.import_module(module)
-    except Exception as error:  # whatever a user's module does while it loads
-        raise ConfigurationError(
-            f"{reference!r}: importing {module} failed: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:  # whatever a user's module does while it loads
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise ConfigurationError(f"{shorten(reference)!r}: importing {module} failed: {why}") from error
     finally:
         sys.path.remove(str(folder))
     for part in name.split("."):
@@ -87,8 +87,14 @@ def function(reference: str, folder: Path) -> Callable[..., Any]:
     """
     found = imported(reference, folder)
     if not callable(found) and not hasattr(found, "effect"):
-        raise ConfigurationError(f"{reference!r} is a {type(found).__name__}; name a function")
+        raise ConfigurationError(f"{reference!r} is of type {type(found).__name__}; name a function")
     return found  # type: ignore[no-any-return]
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{error.msg} on line {error.lineno}" if error.lineno else error.msg
+    return str(error) or "it nests too deep"
 
 
 def _split(reference: str) -> tuple[str, str]:
@@ -96,7 +102,7 @@ def _split(reference: str) -> tuple[str, str]:
     parts = [*module.split("."), *name.split(".")]
     if not module or not name or not all(part.isidentifier() for part in parts):
         raise ConfigurationError(
-            f"{reference!r} names no function; write package.module:function"
+            f"{shorten(reference)!r} names no function; write package.module:function"
         )
     return module, name
 
@@ -121,8 +127,9 @@ def _source_file(module: str, folder: Path) -> Path | None:
     except (ImportError, ValueError):
         spec = None
     if spec is None:
+        beside_it = [file.stem for file in folder.glob("*.py")]
         raise ConfigurationError(
-            f"there is no module {module!r} beside the document or installed"
+            f"there is no module {module!r} beside the document or installed{nearest(module, beside_it)}"
         )
     if spec.origin is None or not spec.origin.endswith(".py"):
         return None

@@ -61,7 +61,7 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     steps = [native for n, place in queue if (native := agents.step(n, place)) is not None]
     for said, ids in agents.unnamed.items():
         which = ", ".join(dict.fromkeys(ids))
-        note(("agents",), f"{which}: {said}; name one with model: in the agent, or with --model")
+        note(("agents",), f"{said}: {which}; name one with model: in the agent, or with --model")
     if not queue and not problems:
         report(("orchestrator",), "names no agents")
     if problems:

@@ -20,10 +20,12 @@ from ..evaluators.score import score
 from ..loop import Loop, any_of
 from ..nodes import LoopNode
 from ..step import FunctionStep, as_step
+from .controller_json import conditions_at, is_controller_json
 from .fields import duration
 from .native import AdaptSpec, CheckSpec, EvaluateSpec, JudgeSpec, LoopSpec, ScoreSpec
 from .scored import as_node, scored
 from .steps import SetStep
+from .walking import condition_limit
 from .walking import evaluators
 
 if TYPE_CHECKING:
@@ -47,6 +49,9 @@ def compile_loop(
     if spec.node is not None:
         evaluate = scored(compiler, spec, spec.node, path)
         until = any_of(ScoreAtLeast(spec.node.threshold), until)
+    if spec.min_iterations > condition_limit(spec):
+        what = f"min_iterations: {spec.min_iterations} is above the limit of {condition_limit(spec)}"
+        compiler.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
     if execute is None:
         return None
     made = compiler.attempt(
@@ -99,6 +104,8 @@ def conditions(compiler: Compiler, data: Any, path: Path_) -> Condition | None:
         return None
     if isinstance(data, list):
         return _joined(compiler, AnyOf, data, path)
+    if is_controller_json(data):
+        return conditions_at(data, path, compiler.problem)
     if isinstance(data, Mapping):
         tags = list(data)
         if len(tags) > 1:
@@ -270,7 +277,8 @@ def _made_adapt(compiler: Compiler, spec: AdaptSpec, at: Path_) -> Any:
             return found
         return compiler.attempt(at, lambda: FunctionStep(found, name="adapt"))
     if spec.rotate is not None:
-        return adapters.rotate(*spec.rotate)
+        strategies = spec.rotate
+        return compiler.attempt((*at, "rotate"), lambda: adapters.rotate(*strategies))
     if spec.merge is not None:
         part = compiler.filled((*at, "merge"), spec.merge)
         return adapters.merge(SetStep("merge", part))

@@ -162,7 +162,8 @@ class CheckSpec(Model):
     @model_validator(mode="after")
     def _something(self) -> CheckSpec:
         if not self.tests:
-            raise PydanticCustomError("check", "needs one of {kinds}", {"kinds": ", ".join(CHECKS)})
+            kinds = ", ".join(kind.rstrip("_") for kind in CHECKS)
+            raise PydanticCustomError("check", "needs one of {kinds}", {"kinds": kinds})
         return self
 
     @property

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ..evaluators.judge import Judge
 from ..evaluators.questions import Question, YesNo, preset_question
 from ..evaluators.votes import votes_of
+from ..errors import nearest
 from ..models import Timers
+from ..models.endpoints import PROVIDER_NAMES
 from ..nodes.answers import Answer, answer
 from ..nodes.validating import criteria_of
 from ..prompts import Asking, Prompt, Text
@@ -17,6 +19,8 @@ from .native_nodes import PresetSpec
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
+
+_ANSWERING = (*PROVIDER_NAMES, "scripted")
 
 __all__ = ["compile_judge", "compile_prompt"]
 
@@ -35,6 +39,9 @@ def compile_prompt(compiler: Compiler, spec: Action, name: str, at: Path_) -> Pr
         if not isinstance(schema, dict) or len(spec.output) != 1:
             compiler.problem((*at, "output"), "the output of a prompt is {schema: a JSON Schema}")
             return None
+    elif spec.output is not None:
+        compiler.problem((*at, "output"), "the output of a prompt is {schema: a JSON Schema}")
+        return None
     asking = asked(compiler, spec, at, schema)
     if asking is None:
         return None
@@ -131,6 +138,11 @@ def asked(
     for name in models:
         if ":" not in name:
             compiler.problem((*at, "model"), f"{name!r} is not a model; write provider:model, like openai:gpt-4o")
+            return None
+        provider = name.partition(":")[0]
+        if settings.replies is None and provider not in _ANSWERING:
+            hint = nearest(provider, _ANSWERING) or f"; use one of {', '.join(_ANSWERING)}"
+            compiler.problem((*at, "model"), f"there is no provider {provider!r}{hint}")
             return None
     temperature = spec.temperature if spec.temperature is not None else defaults.get("temperature")
     tokens = spec.max_tokens if spec.max_tokens is not None else defaults.get("max_tokens")

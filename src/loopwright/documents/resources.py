@@ -72,14 +72,12 @@ def _priced(
         provider, model = split_model(name)
         own = document.model_url or settings.model_url or ""
         if price_of(provider, model, stated, base_url=own) is None:
-            file = next(iter(project.documents), "")
-            project.problems.append(
-                Problem(
-                    file, 0, 0, "prices",
-                    f"a cap in dollars needs the price of {name}, which is unknown; state it as "
-                    f"prices: {{{model}: {{input: USD per million tokens, output: …}}}}, or free",
-                )  # fmt: skip
+            source = next(iter(project.sources.values()))
+            what = (
+                f"a cap in dollars needs the price of {name}, which is unknown; state it as "
+                f"prices: {{{model}: {{input: USD per million tokens, output: …}}}}, or free"
             )
+            project.problems.append(source.problem(("prices",), what))
 
 
 def loop_capped(document: Document) -> bool:

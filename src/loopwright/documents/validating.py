@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from ..errors import DocumentError, Problem, nearest
+from .scalars import shorten
 from .source import Source
 
 __all__ = ["Hint", "validated"]
 
 Hint = Callable[[tuple[str | int, ...]], str]
+_Item = tuple[tuple[str | int, ...], dict[str, Any]]
+
 
 def _no_hint(_: tuple[str | int, ...]) -> str:
     return ""
@@ -87,13 +90,46 @@ def _problems(
     hint: Hint,
 ) -> list[Problem]:
     found: dict[tuple[Any, ...], Problem] = {}
-    for item in error.errors(include_url=False):
-        place = _place(item["loc"], value)
-        unknown = item["type"] == "extra_forbidden"
-        message = _message(dict(item), place, model, hint)
-        path = (*at, *place)
-        found.setdefault((path, message), source.problem(path, message, key=unknown))
+    items = [(_place(item["loc"], value), dict(item)) for item in error.errors(include_url=False)]
+    for place, item in _meant(items):
+        misplaced = item["type"] == "misplaced"
+        message = _message(item, place, model, hint)
+        path = (*at, *place, item["ctx"]["name"]) if misplaced else (*at, *place)
+        key = misplaced or item["type"] == "extra_forbidden"
+        found.setdefault((path, message), source.problem(path, message, key=key))
     return list(found.values())
+
+
+_TYPES = {
+    "model_type": "a mapping", "dict_type": "a mapping", "list_type": "a list", "string_type": "a text",
+    "int_type": "a whole number", "float_type": "a number", "bool_type": "true or false",
+}  # fmt: skip
+
+
+def _meant(items: list[_Item]) -> Iterator[_Item]:
+    """Iterate over the errors of what was meant: a value of several kinds is one of them, not all.
+
+    What is of no kind at a place is told in one problem; it is not told if the value is of some
+    kind and wrong inside, or one of a few words and none of them.
+    """
+    for place, item in items:
+        if not _of_no_kind(item):
+            yield place, item
+            continue
+        same = [other for at, other in items if at == place]
+        inside = any(
+            at[: len(place)] == place and (len(at) > len(place) or not _of_no_kind(other))
+            for at, other in items
+        )
+        word = any(o["type"] == "literal_error" for o in same) and isinstance(item["input"], str)
+        if inside or (word and item["type"] != "literal_error"):
+            continue
+        kinds = [_TYPES[o["type"]] for o in same if o["type"] in _TYPES]
+        yield place, {**item, "kinds": list(dict.fromkeys(kinds))} if kinds and not word else item
+
+
+def _of_no_kind(item: Mapping[str, Any]) -> bool:
+    return item["type"] in _TYPES or item["type"] == "literal_error"
 
 
 def _message(
@@ -107,17 +143,27 @@ def _message(
         return f"unknown key {str(place[-1])!r}{nearest(str(place[-1]), names) or _listed(names)}"
     if kind == "missing":
         return f"needs {str(item['loc'][-1])!r}"
+    if "kinds" in item:
+        wanted = " or ".join(item["kinds"])
+        return f"expected {wanted}, not {shorten(repr(item['input']))}"
+    if kind == "too_short":
+        return f"list should have at least {_items(item['ctx']['min_length'])}, not {item['ctx']['actual_length']}"
     if kind in ("literal_error", "enum"):
         wanted = item["ctx"]["expected"]
         words = wanted.replace("'", "").replace(" or ", ", ").split(", ")
-        return f"{item['input']!r} is not {wanted}{nearest(str(item['input']), words)}"
+        hint = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
+        return f"{shorten(repr(item['input']))} is not {wanted}{hint}"
     if kind == "string_pattern_mismatch":
-        return f"{item['input']!r} is not a name; use letters, digits, _, - and spaces, a letter first"
+        return f"{shorten(repr(item['input']))} is not a name; use letters, digits, _, - and spaces, a letter first"
     message: str = item["msg"][0].lower() + item["msg"][1:]
     shown = repr(item["input"])
     if kind in ("action", "misplaced", "check", "evaluate", "adapt", "duration") or len(shown) > 60:
         return message
     return f"{message}, not {shown}"
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
 
 
 def _listed(names: list[str]) -> str:

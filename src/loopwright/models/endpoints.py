@@ -20,7 +20,7 @@ from ..errors import ConfigurationError, nearest
 from .addresses import is_loopback_name
 from .protocol import Request
 
-__all__ = ["PROVIDERS", "Endpoint", "Provider", "endpoint_of", "is_own_address"]
+__all__ = ["PROVIDERS", "PROVIDER_NAMES", "Endpoint", "Provider", "endpoint_of", "is_own_address"]
 
 Api = Literal["responses", "chat", "anthropic", "gemini"]
 
@@ -55,6 +55,7 @@ PROVIDERS: Mapping[str, Provider] = {
     )
 }
 _ALIASES = {"google": "gemini", "lmstudio": "lm_studio", "openai-compatible": "openai_compatible"}
+PROVIDER_NAMES = (*PROVIDERS, *_ALIASES)
 _OWNERS = {key: provider for provider in PROVIDERS.values() for key in provider.keys}
 _TAILS = ("/chat/completions", "/completions", "/api/generate", "/api/chat", "/api")
 

@@ -2,7 +2,8 @@
 all."""
 
 from .evaluation import Criterion, Evaluation, as_evaluation
-from .history import Failure, History, Iteration
+from .history import History
+from .iteration import Failure, Iteration
 from .reasons import Reason, Status, Stop
 from .result import Result
 from .usage import NOTHING, Usage, by_purpose, is_judging

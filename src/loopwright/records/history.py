@@ -1,215 +1,19 @@
-"""Iterations and the history that conditions see.
+"""The history that conditions see.
 
-`History` is a window on an append-only list: taking one costs nothing, and an earlier history stays
-a prefix of each later one.
+`History` is a window on an append-only list: taking one costs nothing, and an earlier history stays a
+prefix of each later one.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, overload
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
 
 from .. import codec
-from ..codec import Json
-from .evaluation import Evaluation, as_evaluation
+from .iteration import Iteration
+from .rounds import Rounds
 from .usage import NOTHING, Usage
 
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why an iteration has no verdict: the stage that failed, a kind to act on, a sentence to read.
-
-    A worker's failure (stage adapt or execute), a check's and a judge's (stage evaluate) stay three
-    different facts.
-    """
-
-    stage: str
-    kind: str
-    message: str
-    path: str = ""
-    retryable: bool = True
-    retry_after: float | None = None
-
-    def to_json(self) -> Json:
-        """Return it as a JSON object; `retry_after` only if it was told."""
-        data = {
-            "stage": self.stage,
-            "kind": self.kind,
-            "message": self.message,
-            "path": self.path,
-            "retryable": self.retryable,
-        }
-        return data if self.retry_after is None else data | {"retry_after": self.retry_after}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json] | None) -> Failure | None:
-        """Return the failure that `to_json` wrote."""
-        return cls(**data) if data else None
-
-
-@dataclass(slots=True)
-class Iteration:
-    """One execute and evaluate of a loop's body, numbered from 1, failed or not.
-
-    `seconds` is how long the round took, `interrupted` that a guard cut it short, `truncated` that
-    its output is not whole, `steps` what those of its steps gave that the loop asked to keep.
-    """
-
-    number: Final[int]
-    input: Final[Json] = None
-    output: Final[Json] = None
-    evaluation: Final[Evaluation | None] = None
-    error: Final[Failure | None] = None
-    usage: Final[Usage] = NOTHING
-    seconds: Final[float] = 0.0
-    interrupted: Final[bool] = False
-    truncated: Final[bool] = False
-    steps: Final[Mapping[str, Json] | None] = None
-
-    @property
-    def score(self) -> float | None:
-        """The score, if the round was evaluated and scored."""
-        return self.evaluation.score if self.evaluation is not None else None
-
-    @property
-    def passed(self) -> bool | None:
-        """The verdict, if there is one."""
-        return self.evaluation.passed if self.evaluation is not None else None
-
-    @property
-    def feedback(self) -> str:
-        """What the next round is told: the error of a failed round, else the evaluator's
-        feedback."""
-        if self.error is not None:
-            return self.error.message
-        return self.evaluation.feedback if self.evaluation is not None else ""
-
-    @property
-    def undecided(self) -> bool:
-        """Whether the judge could not be read."""
-        return self.evaluation is not None and self.evaluation.undecided
-
-    @property
-    def eligible(self) -> bool:
-        """Whether its output may be the best or the last: not failed, cut short, truncated or
-        undecided."""
-        if self.error is not None or self.interrupted or self.truncated:
-            return False
-        return self.evaluation is None or not self.evaluation.undecided
-
-    def to_json(self) -> Json:
-        """Return it as a JSON object, one row of a result's `history`."""
-        data: dict[str, Json] = {
-            "iteration": self.number,
-            "score": self.score,
-            "passed": self.passed,
-            "feedback": self.feedback,
-            "error": self.error.to_json() if self.error else None,
-            "output": self.output,
-            "input": self.input,
-            "seconds": round(self.seconds, 6),
-            "usage": self.usage.to_json(),
-        }
-        if self.evaluation is not None:
-            data["evaluation"] = self.evaluation.to_json()
-        for flag in ("interrupted", "truncated"):
-            if getattr(self, flag):
-                data[flag] = True
-        if self.steps:
-            data["steps"] = dict(self.steps)
-        return data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Iteration:
-        """Return the iteration that `to_json` wrote."""
-        evaluation = data.get("evaluation")
-        return cls(
-            number=data["iteration"],
-            input=data.get("input"),
-            output=data.get("output"),
-            evaluation=None if evaluation is None else as_evaluation(evaluation),
-            error=Failure.from_json(data.get("error")),
-            usage=Usage.from_json(data.get("usage")),
-            seconds=data.get("seconds", 0.0),
-            interrupted=data.get("interrupted", False),
-            truncated=data.get("truncated", False),
-            steps=data.get("steps"),
-        )
-
-
-class _Rounds:
-    """The shared, append-only columns behind histories: a decision looks up, it never recomputes.
-
-    A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided
-    in a row). The columns over scores are made when a condition first asks, and then kept up.
-    """
-
-    __slots__ = ("columns", "items", "labels", "marks", "top")
-
-    def __init__(self) -> None:
-        self.items: list[Iteration] = []
-        self.marks: list[tuple[int, int, int, int]] = [_BEGINNING]  # one more than items
-        self.top: float | None = None  # the best score
-        self.columns: _Columns | None = None
-        self.labels: dict[Any, str] | None = None  # digests, made when a guard first asks
-
-    def append(self, item: Iteration) -> None:
-        items, marks = self.items, self.marks
-        best, scored, failures, undecided = marks[-1]
-        if item.eligible:
-            evaluation = item.evaluation
-            score = None if evaluation is None else evaluation.score
-            top = self.top
-            if score is not None:
-                scored += 1
-                if top is None or score > top:
-                    best, self.top = len(items), score
-            elif top is None:
-                best = len(items)  # nothing is scored so far: the latest whole output stands
-            marks.append((best, scored, 0, 0))
-        else:
-            failures = failures + 1 if item.error is not None else 0
-            marks.append((best, scored, failures, undecided + 1 if item.undecided else 0))
-        items.append(item)
-
-    def over_scores(self) -> _Columns:
-        """Return the columns over valid scores, up to the latest."""
-        if self.columns is None:
-            self.columns = _Columns()
-        self.columns.extend(self.items)
-        return self.columns
-
-
-class _Columns:
-    """What conditions on the course of the scores look up: one entry per valid score."""
-
-    __slots__ = ("crests", "peaks", "scores", "taken")
-
-    def __init__(self) -> None:
-        self.scores: list[float] = []
-        self.peaks: list[float] = []  # the best before each score; -inf before the first
-        self.crests: list[float] = []  # the best mean of two neighbouring scores, so far
-        self.taken = 0
-
-    def extend(self, items: list[Iteration]) -> None:
-        for item in items[self.taken :] if self.taken < len(items) else ():
-            score = item.score
-            if item.eligible and score is not None:
-                self._add(score)
-        self.taken = len(items)
-
-    def _add(self, score: float) -> None:
-        scores, peaks, crests = self.scores, self.peaks, self.crests
-        peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
-        if scores:
-            mean = (scores[-1] + score) / 2
-            crests.append(max(mean, crests[-1]) if crests else mean)
-        scores.append(score)
-
-
-_BEGINNING = (-1, 0, 0, 0)
 _new = object.__new__
 
 
@@ -234,7 +38,7 @@ class History(Sequence[Iteration]):
         usage: Usage = NOTHING,
         now: float = 0.0,
     ) -> None:
-        self._rounds = _Rounds()
+        self._rounds = Rounds()
         for item in iterations:
             self._rounds.append(item)
         self._length = len(self._rounds.items)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from ..codec import Json
 from ..errors import NotSatisfied
-from .history import History, Iteration
+from .history import History
+from .iteration import Iteration
 from .reasons import Reason, Status
 from .usage import NOTHING, Usage, by_purpose
 

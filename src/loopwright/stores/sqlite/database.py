@@ -81,8 +81,13 @@ class Database:
         return self.clocks.steady() - self._born
 
     def new_content(self) -> int:
-        """Return a content id that no other store will use."""
-        return (self.owner.key << 32) + self._next_content()
+        """Return a content id that no other store will use: Cantor's number of owner and count.
+
+        It only grows, so that contents are added at the end of their table, and starts small.
+        """
+        count = self._next_content()
+        diagonal = self.owner.key + count
+        return diagonal * (diagonal + 1) // 2 + count
 
     def hold(self, log: SqliteLog) -> None:
         """Take note of a run that was opened; an older opening of it by this store loses it."""

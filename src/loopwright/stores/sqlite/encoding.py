@@ -111,10 +111,12 @@ class Contents:
         return "{" + ",".join(fields) + "}"
 
     def fold_evaluation(self, value: Evaluation) -> str:
-        """Return the JSON text of an evaluation, or where in this row its value stands."""
+        """Return the JSON text of an evaluation, or where in this row what it was read from is."""
         text = self.fold(value.to_json())
-        bare = text.replace('"passed":null,', "", 1) if value.passed is None else text
-        for form in (text, bare):
+        forms = [text, text.replace('"passed":null,', "", 1)]
+        if value.score is not None:  # a mere number is a score
+            forms.append(text.removeprefix('{"score":').removesuffix(',"passed":null}'))
+        for form in forms:
             if form in self.here:
                 return f'{{"$here":{self.here.index(form)}}}'
         return text
