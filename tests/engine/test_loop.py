@@ -41,7 +41,18 @@ from loopwright.errors import ConfigurationError, StepError
 from loopwright.loop import DEFAULT_LIMIT, any_of
 from loopwright.testing import VirtualClock, run_virtual
 
-from .support import ERROR, NAN, UNDECIDED, Script, echo, history, inline, play, scripted
+from .support import (
+    ERROR,
+    NAN,
+    UNDECIDED,
+    Script,
+    echo,
+    history,
+    inline,
+    play,
+    scripted,
+    verdict,
+)
 
 # Section 2: the order of one iteration.
 
@@ -844,6 +855,58 @@ def test_a_record_is_not_changed_after_it_was_told() -> None:
     )  # fmt: skip
     assert [item.to_json() for item, _ in heard] == [data for _, data in heard]
     assert [item for item, _ in heard] == list(result.history)
+
+
+# Judging again.
+
+
+def judged_again(*votes: Any, **fields: Any) -> Result:
+    """Run a loop of one round whose judge gives these votes, with two fresh ones at the end."""
+    fields.setdefault("until", MaxIterations(1))
+    loop = Loop(Script(["x"]), Script([verdict(v) for v in votes]), name="l", rejudge=2, **fields)
+    return play(loop)
+
+
+def test_the_reported_score_is_the_mean_of_fresh_votes() -> None:
+    """The score of a choice is its luckiest; votes that had no part in it are reported beside it."""
+    result = judged_again(0.9, 0.5, 0.25)
+    assert (result.best and result.best.score, result.reported_score) == (0.9, 0.375)
+    assert result.to_json()["reported_score"] == 0.375
+    assert result.loop_json()["reported_score"] == 0.375
+    assert judged_again(0.9, UNDECIDED, 0.25).reported_score == 0.25
+    assert judged_again(0.9, UNDECIDED, UNDECIDED).reported_score is None
+    assert play(scripted([0.9], until=MaxIterations(1))).reported_score is None
+
+
+def test_fresh_votes_are_not_bought_where_nothing_is_left_to_judge_with() -> None:
+    """Without an output, an evaluator, time or money there is no reported score, and no call."""
+    assert judged_again(ERROR).reported_score is None
+    assert play(Loop(echo, rejudge=2, until=MaxIterations(1)), "x").reported_score is None
+    late = Loop(Script(["x"], seconds=2), Script([0.4]), rejudge=2, until=Timeout(5))
+    assert play(late).reported_score is None
+
+
+def test_a_judge_that_fails_at_the_end_changes_nothing_but_a_warning() -> None:
+    """The loop has ended; what judging again runs into is a warning."""
+    result = judged_again(0.9, ERROR)
+    assert (result.reason, result.reported_score) == (Reason.MAX_ITERATIONS, None)
+    assert result.warnings == ("l: its output could not be judged again: the judge broke",)
+    slow = Loop(
+        Script(["x"]), Script([0.9], seconds=2), name="l", rejudge=2, until=MaxIterations(1),
+        guards=Timeout(5),
+    )  # fmt: skip
+    late = play(slow)
+    assert (late.reason, late.reported_score) == (Reason.MAX_ITERATIONS, 0.9)
+    assert late.warnings == ("l: its output could not be judged again: 5 s used",)
+
+
+def test_what_an_inner_loop_had_is_not_lost_when_an_outer_guard_cuts_it() -> None:
+    """Section 7: where nothing of the outer loop is eligible, the inner one's output is the result."""
+    inner = Loop(Script(["x"], seconds=2), Script([0.4]), name="inner", until=MaxIterations(9))
+    result = play(Loop(inner, name="outer", until=Timeout(5)))
+    assert (result.reason, result.output, result.best) == (Reason.TIMEOUT, "x", None)
+    assert result.history[0].output == "x"
+    assert result.history[0].interrupted
 
 
 # Load.

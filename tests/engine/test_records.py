@@ -59,6 +59,7 @@ iterations = st.builds(
     seconds=seconds,
     interrupted=st.booleans(),
     truncated=st.booleans(),
+    steps=st.none() | st.dictionaries(texts, json_values, min_size=1, max_size=2),
 )
 stops = st.builds(
     Stop,
@@ -457,15 +458,22 @@ def test_a_result_is_one_json_object() -> None:
     inner = result(Status.EXHAUSTED, output="b", history=history(0.4, 0.7, 0.2), name="inner")
     whole = result(
         output="c", run_id="r", loops={"inner": inner}, steps={"a": 1}, usage=Usage(calls=2),
-        also=(Reason.BUDGET,), warnings=("careful",), seconds=1.23456789,
+        also=(Reason.BUDGET,), warnings=("careful",), seconds=1.23456789, judging=Usage(calls=1),
+        reported_score=0.6, request={"path": "p"},
     )  # fmt: skip
     data = json.loads(json.dumps(whole.to_json()))
     rows = data.pop("loops")
+    apart = data.pop("usage_by")
+    assert (apart["work"]["calls"], apart["judging"]["calls"]) == (2, 0)
     assert data == {
         "run_id": "r", "status": "satisfied", "reason": "condition_met", "detail": "the detail",
         "also": ["budget"], "output": "c", "iterations": 3, "best": {"iteration": 2, "score": 0.7},
         "steps": {"a": 1}, "seconds": 1.234568, "warnings": ["careful"],
         "usage": {"calls": 2, "input_tokens": 0, "output_tokens": 0, "usd": 0.0},
+        "usage_by": {
+            "work": {"calls": 2, "input_tokens": 0, "output_tokens": 0, "usd": 0.0},
+            "judging": {"calls": 0, "input_tokens": 0, "output_tokens": 0, "usd": 0.0},
+        },
     }  # fmt: skip
     assert {k: v for k, v in rows["inner"].items() if k != "history"} == {
         "iterations": 3, "exit_reason": "max_iterations", "status": "exhausted",

@@ -16,6 +16,7 @@ from ..prompts import Asking, Prompt, Text
 from ..step import digest_of
 from .native import Action, JudgeSpec, VoterSpec
 from .native_nodes import PresetSpec
+from .places import Translated
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
@@ -140,7 +141,8 @@ def asked(
             compiler.problem((*at, "model"), f"{name!r} is not a model; write provider:model, like openai:gpt-4o")
             return None
         provider = name.partition(":")[0]
-        if settings.replies is None and provider not in _ANSWERING:
+        native = not isinstance(compiler.source, Translated)  # others are run on models of one's own
+        if native and settings.replies is None and provider not in _ANSWERING:
             hint = nearest(provider, _ANSWERING) or f"; use one of {', '.join(_ANSWERING)}"
             compiler.problem((*at, "model"), f"there is no provider {provider!r}{hint}")
             return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..evaluators.presets import preset
 from ..loop import Loop
 from ..nodes import Lessons, LoopNode, Scorer, ScoreRound, Strategy
 from ..nodes.learning import DEFAULT_METADATA
+from ..nodes.texts import node_template
 from ..patterns import compile_pattern
 from .native import LoopSpec
 from .native_nodes import LessonsSpec, NodeSpec
@@ -26,11 +28,13 @@ def scored(compiler: Compiler, spec: LoopSpec, node: NodeSpec, path: Path_) -> S
             compiler.problem((*path, name), what)
             return None
     at = (*path, "node")
-    _patterns(compiler, node, at)
+    before = len(compiler.problems)
+    _texts(compiler, node, at)
     weights = {}
     if node.preset is not None:
         given = node.preset
-        found = compiler.attempt((*at, "preset"), lambda: preset(given.level, given.context, given.weights))
+        place = (*at, "preset", "weights") if given.weights else (*at, "preset")
+        found = compiler.attempt(place, lambda: preset(given.level, given.context, given.weights))
         weights = found or {}
     low, high = node.scale
     if not low < high:
@@ -38,10 +42,12 @@ def scored(compiler: Compiler, spec: LoopSpec, node: NodeSpec, path: Path_) -> S
         return None
     scale = (float(low), float(high))
     options: dict[str, Any] = {} if node.strategies is None else {"strategies": _strategies(node)}
-    scorer = Scorer(first=tuple(node.first), weights=weights, fallback=node.fallback_score, scale=scale, **options)
-    made = ScoreRound(scorer, lessons(node.lessons))
-    compiler.attempt((*at, "lessons", "entry"), made.lessons.compiled)
-    return made
+    if len(compiler.problems) > before:
+        return None
+    scorer = Scorer(
+        first=tuple(node.first), weights=weights, fallback=node.fallback_score, scale=scale, **options
+    )
+    return ScoreRound(scorer, lessons(node.lessons))
 
 
 def as_node(loop: Loop, node: NodeSpec) -> LoopNode:
@@ -61,15 +67,15 @@ def _strategies(node: NodeSpec) -> tuple[Strategy, ...]:
     return tuple(Strategy(tuple(s.patterns), s.key, tuple(s.agents)) for s in given)
 
 
-def _patterns(compiler: Compiler, node: NodeSpec, at: Path_) -> None:
-    """Report each pattern that is no regular expression at its own place."""
+def _texts(compiler: Compiler, node: NodeSpec, at: Path_) -> None:
+    """Report each pattern that is no regular expression, and each template that cannot be read, at its own place."""
     for i, strategy in enumerate(node.strategies or ()):
         for j, text in enumerate(strategy.patterns):
-            _compiled(compiler, text, (*at, "strategies", i, "patterns", j))
+            compiler.attempt((*at, "strategies", i, "patterns", j), partial(compile_pattern, text))
+    kept = (*at, "lessons")
     for category, texts in node.lessons.patterns.items():
         for j, text in enumerate(texts):
-            _compiled(compiler, text, (*at, "lessons", "patterns", category, j))
-
-
-def _compiled(compiler: Compiler, text: str, at: Path_) -> None:
-    compiler.attempt(at, lambda: compile_pattern(text))
+            compiler.attempt((*kept, "patterns", category, j), partial(compile_pattern, text))
+    for name, text in (node.lessons.entry or {}).items():
+        if isinstance(text, str):
+            compiler.attempt((*kept, "entry", name), partial(node_template, text))

@@ -121,6 +121,10 @@ def _limits(tree: Any) -> Iterator[int]:
     if isinstance(tree, list):
         for item in tree:
             yield from _limits(item)
+    elif isinstance(tree, Mapping) and "type" in tree:  # the JSON of the loop controller
+        if tree["type"] == "max_iterations" and isinstance(tree.get("limit"), int):
+            yield tree["limit"]
+        yield from _limits(tree.get("conditions"))
     elif isinstance(tree, Mapping):
         for tag, value in tree.items():
             if tag in ("any_of", "all_of"):
