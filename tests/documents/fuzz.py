@@ -109,11 +109,12 @@ def _read(file: Path) -> dict[str, Any]:
     from loopwright.documents import Settings, load
     from loopwright.documents.convert import to_native_yaml
     from loopwright.errors import DocumentError
+    from loopwright.models.endpoints import PROVIDER_NAMES
 
     began = time.perf_counter()
     outcome, what = "loads", ""
     try:
-        loaded = load(file, Settings(execute=False))
+        loaded = load(file, Settings(execute=False, providers=PROVIDER_NAMES))
         loaded.plan()
         for native in loaded.documents.values():
             to_native_yaml(native)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from engine.support import DyingJournal
 from loopwright import Result, run
 from loopwright.documents import Loaded, Settings, load
+from loopwright.errors import OwnershipLost
 from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
 
@@ -38,3 +41,37 @@ def play(found: Loaded, replies: Any = (), value: Any = None, **options: Any) ->
     """Run a loaded document in virtual time."""
     resources = scripted(list(replies) or [{"replies": ["ok"]}])
     return run_virtual(run(found.step, value, resources=resources, **options))
+
+
+def crashed_everywhere(found: Loaded, replies: Any, value: Any = None, *, before: bool = False) -> None:
+    """Check that a run killed at any journal write, and taken up again, ends as one without."""
+
+    def live(journal: DyingJournal) -> Result | None:
+        resources = scripted(replies)
+        work = run(found.step, value, journal=journal, run_id="r", resources=resources, random=lambda: 0.5)
+        try:
+            return run_virtual(work)
+        except (asyncio.CancelledError, OwnershipLost):
+            return None
+
+    journal = DyingJournal()
+    whole = live(journal)
+    assert whole is not None
+    for at in range(1, journal.appended + 1):
+        dying = DyingJournal(at, before=before)
+        assert live(dying) is None
+        dying.at = 0
+        again = live(dying)
+        assert again is not None
+        assert told(again) == told(whole), f"died at write {at}"
+
+
+def told(result: Result) -> Any:
+    """Return a result without its times, and without usages: a call in doubt is counted."""
+
+    def strip(data: Any) -> Any:
+        if isinstance(data, dict):
+            return {k: strip(v) for k, v in data.items() if k not in ("seconds", "usage", "work")}
+        return [strip(v) for v in data] if isinstance(data, list) else data
+
+    return strip(result.to_json())

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.playing import loaded, play, scripted
-from engine.support import DyingJournal, until_done
+from documents.playing import crashed_everywhere, loaded, play
 from loopwright.documents.consensus import VERDICTS, votes_of
 
 GATE = """\
   - name: gate
     consensus:
       prompt: "Is {{{{ input }}}} good? Answer KEEP or DROP"
-      voters: [{{model: "a:m"}}, {{model: "b:m"}}, {{model: "c:m"}}]
+      voters: [{{model: "openai:m"}}, {{model: "anthropic:m"}}, {{model: "gemini:m"}}]
       {more}
 """
 
@@ -88,7 +87,7 @@ def test_how_many_must_agree(tmp_path: Path, require: str, answers: str, status:
 
 def test_ties_go_to_the_vote_that_was_given_first(tmp_path: Path) -> None:
     """Of as many votes the first in the list wins, whoever answered first."""
-    text = GATE.format(more="require: 2/3").replace(', {model: "c:m"}', "")
+    text = GATE.format(more="require: 2/3").replace(', {model: "gemini:m"}', "")
     result = play(loaded(tmp_path, text), voters({"text": "KEEP", "after": 9}, "drop"))
     assert "the answers are 'KEEP' 1, 'DROP' 1" in result.detail
 
@@ -123,12 +122,5 @@ def test_no_consensus_is_not_tried_again(tmp_path: Path) -> None:
 
 def test_a_crash_anywhere_changes_nothing(tmp_path: Path) -> None:
     """I35: killed at every journal write and taken up again, the result is the same."""
-    found = loaded(tmp_path, GATE.format(more=""))
     replies = voters("keep", {"error": "permanent"}, "keep")
-    whole = play(found, replies).to_json()
-    deaths, at = 1, 1
-    while deaths:
-        journal = DyingJournal(at)
-        result, deaths = until_done(lambda: found.step, None, journal, resources=scripted(replies))
-        assert (result.output, result.status) == (whole["output"], whole["status"])
-        at += 1
+    crashed_everywhere(loaded(tmp_path, GATE.format(more="")), replies)

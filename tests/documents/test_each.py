@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.playing import loaded, play, scripted
-from engine.support import DyingJournal, until_done
+from documents.playing import crashed_everywhere, loaded, play, scripted
 from loopwright.documents.items import inside, items_of
 from loopwright.errors import DocumentError, StepError
 
@@ -131,15 +130,20 @@ def test_retry_is_per_item(tmp_path: Path) -> None:
     assert result.output == ["A", "B", "C"]
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_time_that_runs_out_keeps_what_is_done(tmp_path: Path, at_once: int) -> None:
+@pytest.mark.parametrize(
+    ("at_once", "seconds", "output", "rows"), [(1, 9.5, ["A"], 2), (2, 5, ["B", "C"], 3)]
+)
+def test_time_that_runs_out_keeps_what_is_done(
+    tmp_path: Path, at_once: int, seconds: float, output: list[str], rows: int
+) -> None:
     """At its timeout it ends as exhausted with the outputs so far; what was in flight is cut off."""
-    result = play(each(tmp_path, more=f"timeout: 9500ms\n      at_once: {at_once}"), THREE)
+    result = play(each(tmp_path, more=f"timeout: {seconds}\n      at_once: {at_once}"), THREE)
     walk = result.loops["walk"]
-    assert (result.status, walk.reason) == ("exhausted", "timeout")
-    assert walk.output == (["A"] if at_once == 1 else ["A", "B", "C"][: len(walk.output)])
-    assert result.seconds == pytest.approx(9.5)
-    assert walk.detail == "walk took longer than its 9.5 s"
+    assert (result.status, walk.reason, walk.output) == ("exhausted", "timeout", output)
+    assert result.seconds == pytest.approx(seconds)
+    assert walk.detail == f"walk took longer than its {seconds:g} s"
+    assert [item.interrupted for item in walk.history].count(True) == 1
+    assert len(walk.history) == rows
 
 
 def test_an_item_has_its_own_time(tmp_path: Path) -> None:
@@ -219,21 +223,4 @@ def test_inside_there_is_more_than_the_item(tmp_path: Path) -> None:
 def test_a_crash_anywhere_changes_nothing(tmp_path: Path, at_once: int, before: bool) -> None:
     """I35: killed at every journal write and taken up again, the result is that of a run without."""
     more = f"at_once: {at_once}\n      on_failure: continue"
-    found = each(tmp_path, more=more)
-    whole = play(found, BROKEN_B).to_json()
-    at = 1
-    while True:
-        journal = DyingJournal(at, before=before)
-        models = scripted(BROKEN_B)
-        result, deaths = until_done(lambda: each(tmp_path, more=more).step, None, journal, resources=models)
-        again = result.to_json()
-        for key in ("status", "reason", "output", "steps"):
-            assert again[key] == whole[key], (at, key)
-        rows = [
-            [(i["iteration"], i["output"], bool(i["error"])) for i in data["loops"]["walk"]["history"]]
-            for data in (again, whole)
-        ]
-        assert rows[0] == rows[1], at
-        if not deaths:
-            break
-        at += 1
+    crashed_everywhere(each(tmp_path, more=more), BROKEN_B, before=before)

@@ -470,10 +470,6 @@ def test_a_result_is_one_json_object() -> None:
         "also": ["budget"], "output": "c", "iterations": 3, "best": {"iteration": 2, "score": 0.7},
         "steps": {"a": 1}, "seconds": 1.234568, "warnings": ["careful"],
         "usage": {"calls": 2, "input_tokens": 0, "output_tokens": 0, "usd": 0.0},
-        "usage_by": {
-            "work": {"calls": 2, "input_tokens": 0, "output_tokens": 0, "usd": 0.0},
-            "judging": {"calls": 0, "input_tokens": 0, "output_tokens": 0, "usd": 0.0},
-        },
     }  # fmt: skip
     assert {k: v for k, v in rows["inner"].items() if k != "history"} == {
         "iterations": 3, "exit_reason": "max_iterations", "status": "exhausted",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -80,6 +81,7 @@ class FaultyServer:
     requests: list[Seen] = field(default_factory=list)
     host: str = "127.0.0.1"
     port: int = 0
+    tls: ssl.SSLContext | None = None
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -93,7 +95,9 @@ class FaultyServer:
         return f"http://{self.host}:{self.port}"
 
     async def __aenter__(self) -> FaultyServer:
-        self._server = await asyncio.start_server(self._serve, self.host, 0, limit=2**26)
+        self._server = await asyncio.start_server(
+            self._serve, self.host, 0, limit=2**26, ssl=self.tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -46,9 +46,11 @@ class Ask:
         self.request = {"provider": "openai", "model": "gpt-4o", **(request or {})}
         self.options: dict[str, Any] = {"failover": failover, "judge": judge, "on_text": on_text}
 
+    def asked(self, value: Json) -> Request:
+        return Request((Message("user", str(value)),), **self.request)
+
     async def run(self, value: Json, ctx: Context) -> Result:
-        asked = Request((Message("user", str(value)),), **self.request)
-        reply = await call_model(ctx, "call", asked, **self.options)
+        reply = await call_model(ctx, "call", self.asked(value), **self.options)
         return Result(Status.SATISFIED, Reason.COMPLETED, "asked", reply, name=self.name)
 
 

@@ -222,3 +222,54 @@ def test_models_are_found_once_for_each_opening() -> None:
 
     run_virtual(world.go(Thrice()))
     assert seen == ["1", "2", "3"]
+
+
+def test_a_call_that_began_elsewhere_goes_on_there() -> None:
+    """Where the first endpoint cooled down, attempts were made at the second; a resume stays there."""
+    rules = [{"replies": [{"error": "transient"}, {"error": "transient"}, "ok"]}]
+    world = World(rules)
+    step = Ask(failover=[OTHER])
+
+    async def cooled() -> Result:
+        import asyncio
+
+        request = Ask().asked("x")
+        world.models.cool(request, asyncio.get_running_loop().time() + 400)
+        return await world.go(step)
+
+    crashing(world, 6)
+    with pytest.raises(Crash):
+        run_virtual(cooled())
+    world.journal.crash()
+    world.restart()
+    assert world.run(step).output["provider"] == "anthropic"
+    assert {record["provider"] for record in world.records} == {"anthropic"}
+
+
+def test_a_long_pause_suspends_before_anything_is_sent() -> None:
+    """A call to an endpoint that cools down for long is not made; the run is suspended until then."""
+    world = World([{"replies": ["ok"]}])
+
+    async def cooled() -> Result:
+        import asyncio
+
+        world.models.cool(Ask().asked("x"), asyncio.get_running_loop().time() + 400)
+        return await world.go(Ask())
+
+    result = run_virtual(cooled())
+    assert (result.status, world.records) == (Status.SUSPENDED, [])
+    world.restart()
+    assert world.run(Ask()).status is Status.SATISFIED
+
+
+def test_a_failover_list_that_became_shorter_changes_nothing_on_record() -> None:
+    """Attempts on record stand, though the endpoint they went to is no longer on the list."""
+    world = World([{"replies": [{"error": "quota"}, "from the other"]}])
+    crashing(world, 7)
+    with pytest.raises(Crash):
+        world.run(sequence(Ask(failover=[OTHER]), _second()))
+    world.journal.crash()
+    world.restart()
+    done = world.run(sequence(Ask(), _second()))
+    assert done.status is Status.SATISFIED
+    assert world.attempts[1].value["text"] == "from the other"

@@ -39,6 +39,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("run", "running", "Run a document, or a step of a Python module, to its end."),
     Command("check", "checking", "Every problem of a document, or what it would run."),
+    Command("convert", "converting", "The native form of a document of another dialect."),
     Command("runs", "listing", "The runs in the journal, newest first."),
     Command("show", "showing", "What a run did, and why it ended."),
     Command("resume", "running", "Go on with a run that was interrupted or suspended."),

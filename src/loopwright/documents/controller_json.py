@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..conditions import AllOf, AnyOf, Condition, MaxIterations, NoImprovement, ScoreAtLeast, Timeout
+from ..conditions import (
+    AllOf,
+    AnyOf,
+    Condition,
+    MaxIterations,
+    NoImprovement,
+    ScoreAtLeast,
+    Timeout,
+)
 from ..errors import ConfigurationError, nearest
 from ..loop import Loop
 

@@ -37,7 +37,7 @@ class Settings:
     `sets` are variables by name, `model` overrides `provider:model` of the document, `replies` is a file of scripted
     replies and `transcript` one that model calls are appended to, `environ` is where keys are looked up, `root` is the
     folder that nothing leaves (default: the document's own), `execute` imports functions (without it they are only looked
-    up), `agents` names functions for step types that need an outside backend. `strict` makes problems of what is only
+    up), `providers` are those that models may be of (default: any, for who brings models of his own), `agents` names functions for step types that need an outside backend. `strict` makes problems of what is only
     noted in foreign documents, `lenient` takes fragments of them and leaves unknown placeholders as they are.
     """
 
@@ -49,6 +49,7 @@ class Settings:
     max_usd: float | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     allowed_hosts: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
     root: Path | None = None
     execute: bool = True
     agents: Mapping[str, str] = field(default_factory=dict)

@@ -25,8 +25,7 @@ from .fields import duration
 from .native import AdaptSpec, CheckSpec, EvaluateSpec, JudgeSpec, LoopSpec, ScoreSpec
 from .scored import as_node, scored
 from .steps import SetStep
-from .walking import condition_limit
-from .walking import evaluators
+from .walking import condition_limit, evaluators
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import nearest
 from ..evaluators.judge import Judge
 from ..evaluators.questions import Question, YesNo, preset_question
 from ..evaluators.votes import votes_of
-from ..errors import nearest
 from ..models import Timers
-from ..models.endpoints import PROVIDER_NAMES
 from ..nodes.answers import Answer, answer
 from ..nodes.validating import criteria_of
 from ..prompts import Asking, Prompt, Text
 from ..step import digest_of
 from .native import Action, JudgeSpec, VoterSpec
 from .native_nodes import PresetSpec
-from .places import Translated
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
-
-_ANSWERING = (*PROVIDER_NAMES, "scripted")
 
 __all__ = ["compile_judge", "compile_prompt"]
 
@@ -141,9 +137,9 @@ def asked(
             compiler.problem((*at, "model"), f"{name!r} is not a model; write provider:model, like openai:gpt-4o")
             return None
         provider = name.partition(":")[0]
-        native = not isinstance(compiler.source, Translated)  # others are run on models of one's own
-        if native and settings.replies is None and provider not in _ANSWERING:
-            hint = nearest(provider, _ANSWERING) or f"; use one of {', '.join(_ANSWERING)}"
+        if settings.providers and provider not in settings.providers:
+            hint = nearest(provider, settings.providers)
+            hint = hint or f"; use one of {', '.join(settings.providers)}"
             compiler.problem((*at, "model"), f"there is no provider {provider!r}{hint}")
             return None
     temperature = spec.temperature if spec.temperature is not None else defaults.get("temperature")

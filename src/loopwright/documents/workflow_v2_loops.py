@@ -42,6 +42,7 @@ def _refine(translator: Translator, spec: LoopV2, element: Element, at: Path) ->
     )
     judge = {"criterion": until, "style": "yes_no", **_judge(translator, spec, at)}
     element.places["loop", "evaluate", "judge"] = (*at, "until")
+    element.places["loop", "evaluate", "judge", "model"] = (*at, "judge", "provider")
     native: dict[str, Any] = {
         "execute": _child(translator, spec, element, at),
         "evaluate": {"judge": judge},

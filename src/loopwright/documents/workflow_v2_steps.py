@@ -127,7 +127,11 @@ class Translator:
     def _run(self, spec: StepV2, element: Element, at: Path) -> None:
         native = element.native
         native["prompt"] = self.text(element, (*at, "run"), spec.run or "", Place(spec.name))
-        element.places[("prompt",)] = (*at, "run")
+        element.places |= {
+            ("prompt",): (*at, "run"),
+            ("model",): (*at, "provider"),
+            ("models",): (*at, "providers"),
+        }
         native |= self._asked(spec, at)
         self._failure(spec, native)
 
@@ -169,6 +173,7 @@ class Translator:
             place = (*inside, "executions", i)
             voters.append(self._voter(spec, voter, place))
             element.places["consensus", "voters", i] = place
+            element.places["consensus", "voters", i, "model"] = (*place, "provider")
         element.places[("consensus",)] = inside
         consensus: dict[str, Any] = {"prompt": prompt, "voters": voters, "require": found.require}
         if found.allow_partial is False:

@@ -21,7 +21,7 @@ from ..codec import Json
 from ..errors import ConfigurationError
 from ..models import Message, Reply
 from .presets import CONTEXTS, LEVELS, approved_at, preset, weighted
-from .text import normalise_characters, read_json
+from .text import normalise_characters, read_json, strip_fence
 from .verdicts import Verdict, read_structured_verdict, read_verdict, read_yes_no
 
 __all__ = ["Preset", "Question", "Sentence", "Vote", "YesNo", "mark_of", "preset_question", "shown"]
@@ -254,7 +254,8 @@ def _of_100(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _own(verdict: Verdict, said: str, text: str) -> Verdict:
     """Return a verdict, unless it is a yes whose every word stands in the candidate."""
-    if verdict.answer != "yes" or not _squeezed(said) or _squeezed(said) not in _squeezed(text):
+    own = _squeezed(strip_fence(said))
+    if verdict.answer != "yes" or not own or own not in _squeezed(text):
         return verdict
     detail = "the answer repeats words of the candidate"
     return replace(verdict, answer="unparsable", problem="quoted", detail=detail, score=None)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -272,6 +273,9 @@ def _connection(error: Any, exchange: Exchange, what: str) -> ModelFault:
     cause = _said(error.__cause__ or error)
     root = next((e for e in reversed(list(_chain(error))) if isinstance(e, OSError)), None)
     detail = root.strerror if root is not None and root.strerror else cause
+    if isinstance(root, ssl.SSLCertVerificationError):
+        message = f"{what}: the certificate of the endpoint is not valid: {root.verify_message}"
+        return ModelFault(message, kind="permanent", reason="certificate")
     if error.phase in ("connect", "pool"):
         return ModelFault(
             f"{what} cannot be reached: {detail}", kind="transient", reason="unreachable"

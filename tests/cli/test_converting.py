@@ -1,0 +1,51 @@
+"""`convert`: the native form of foreign documents."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+THEIRS = """$schema: "workflow/v2.0"
+name: greet
+version: 1.0.0
+description: says hello
+execution: {provider: deepseek, model: deepseek-chat}
+steps:
+  - name: hello
+    run: "Say hello to {{input}}"
+"""
+
+
+def _run(*args: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "loopwright", *args]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_native_form_is_printed_and_can_run(tmp_path: Path) -> None:
+    """What `convert` prints is a native document that `check` accepts."""
+    (tmp_path / "theirs.yaml").write_text(THEIRS, encoding="utf-8")
+    done = _run("convert", "theirs.yaml", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("schema: loopwright/1\nname: greet\n")
+    (tmp_path / "ours.yaml").write_text(done.stdout, encoding="utf-8")
+    assert _run("check", "ours.yaml", folder=tmp_path).returncode == 0
+
+
+def test_output_writes_a_file_for_every_document(tmp_path: Path) -> None:
+    """With --output the document and all that it calls are written into a folder."""
+    loop = "loops:\n  - {name: again, workflow: greet, max_iterations: 2, until: It is done}\n"
+    head = THEIRS.split("steps:")[0].replace("name: greet", "name: outer")
+    (tmp_path / "greet.yaml").write_text(THEIRS, encoding="utf-8")
+    (tmp_path / "outer.yaml").write_text(head + loop, encoding="utf-8")
+    done = _run("convert", "outer.yaml", "-o", "native", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in (tmp_path / "native").iterdir()) == ["greet.yaml", "outer.yaml"]
+
+
+def test_a_wrong_document_is_refused_with_its_place(tmp_path: Path) -> None:
+    """Problems go to stderr, with exit code 2 and nothing on stdout."""
+    (tmp_path / "theirs.yaml").write_text(THEIRS.replace("run:", "rum:"), encoding="utf-8")
+    done = _run("convert", "theirs.yaml", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "theirs.yaml:8:" in done.stderr

@@ -1,0 +1,98 @@
+"""Loop nodes whose process dies: the resumed run is the uninterrupted one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine.support import DyingJournal
+
+from loopwright import Result, run
+from loopwright.documents import Settings, load
+from loopwright.models import Models, ScriptedModel
+from loopwright.testing import run_virtual
+
+DOCUMENT = """
+orchestrator: {id: host, model: gpt-4o, agents: [refine]}
+agents:
+  - id: refine
+    type: loop
+    max_loops: 3
+    score_threshold: 0.8
+    score_extraction_pattern: "SCORE: ([0-9.]+)"
+    persist_across_runs: true
+    past_loops_metadata: {note: "{{ loop_number }}-{{ score }}"}
+    internal_workflow:
+      orchestrator: {id: inner, agents: [split, together, scorer]}
+      agents:
+        - {id: split, type: fork, targets: [left, right]}
+        - {id: left, type: openai-answer, prompt: "L{% for loop in get_past_loops() %} {{ loop.note }}{% endfor %}"}
+        - {id: right, type: openai-answer, prompt: "R {{ score }}"}
+        - {id: together, type: join}
+        - {id: scorer, type: openai-answer, prompt: "{{ previous_outputs.together }}"}
+"""
+
+
+class Echo(ScriptedModel):
+    """A model whose replies are a function of what it is asked, so that a call made twice answers the same."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            [
+                {"prompt": "left: said left 1", "replies": ["SCORE: 0.5"]},
+                {"prompt": "left: said left 2", "replies": ["SCORE: 0.9"]},
+                {"prompt": "^L 1-0.5", "replies": ["said left 2"]},
+                {"prompt": "^L$", "replies": ["said left 1"]},
+                {"replies": ["said right"]},
+            ]
+        )
+
+
+def play(file: Path, journal: Any) -> Result:
+    """Run the document in virtual time."""
+    found = load(file, Settings())
+    resources = {**found.resources, "models": Models(Echo())}
+    return run_virtual(run(found.step, "tea", resources=resources, journal=journal, run_id="run"))
+
+
+def facts(result: Result) -> Any:
+    """Return what must not depend on where the process died."""
+    data = json.loads(json.dumps(result.to_json()))
+    loop = data["loops"]["refine"]
+    entries = [{k: v for k, v in e.items() if k != "timestamp"} for e in data["output"]["past_loops"]]
+    return data["status"], data["output"]["response"], entries, [row["score"] for row in loop["history"]]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_death_at_any_entry_changes_nothing(tmp_path: Path, before: bool) -> None:
+    """Whatever entry the process dies at, before or after it is written, scores and entries are the same."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    (whole / "main.yaml").write_text(DOCUMENT, encoding="utf-8")
+    counting = DyingJournal()
+    wanted = facts(play(whole / "main.yaml", counting))
+    assert wanted[0] == "satisfied"
+    assert wanted[3] == [0.5, 0.9]
+    for at in range(1, counting.appended + 1):
+        folder = tmp_path / f"{at}"
+        folder.mkdir()
+        file = folder / "main.yaml"
+        file.write_text(DOCUMENT, encoding="utf-8")
+        journal = DyingJournal(at, before=before)
+        try:
+            found = facts(play(file, journal))
+        except asyncio.CancelledError:
+            journal.at = 0
+            found = facts(play(file, journal))
+        assert found == wanted, f"died at entry {at}"
+        assert [e["note"] for e in _kept(folder)] == ["1-0.5", "2-0.9"], f"died at entry {at}"
+
+
+def _kept(folder: Path) -> list[dict[str, Any]]:
+    """Return the entries in the memory, each key once, as they are read."""
+    (file,) = (folder / ".loopwright" / "memory").iterdir()
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return list({row["key"]: row["entry"] for row in rows}.values())
