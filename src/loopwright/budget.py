@@ -142,8 +142,7 @@ class Account:
 
     def _over(self, total: Usage) -> str:
         cap = self.cap
-        if cap is None:
-            return ""
+        assert cap is not None
         if cap.calls is not None and total.calls > cap.calls:
             return "calls"
         if cap.tokens is not None and total.tokens > cap.tokens:

@@ -209,9 +209,7 @@ def _replayed(run: Run, known: Entry, fingerprint: str) -> Json:
 
 def _refuse_change(run: Run, known: Entry, fingerprint: str) -> None:
     if run.accept_changes:
-        if known.path not in run.accepted:
-            run.accepted |= {known.path}
-            run.append(Entry("accepted", known.path, run.now(), fingerprint=fingerprint))
+        run.append(Entry("accepted", known.path, run.now(), fingerprint=fingerprint))
         return
     (was, was_input), (now, now_input) = (f.split(":", 1) for f in (known.fingerprint, fingerprint))
     what = "the step's code" if was != now else "its input"

@@ -70,7 +70,7 @@ class Asking:
         request = Request(
             tuple(messages), first[1], first[0],
             temperature=self.temperature, max_tokens=self.max_tokens, schema=self.schema,
-            base_url=self.base_url, api_key_env=self.api_key_env, timeouts=self.timeouts,
+            base_url=self.base_url or str(ctx.run.resources.get("model_url") or ""), api_key_env=self.api_key_env, timeouts=self.timeouts,
         )  # fmt: skip
         targets = [Target(provider, model) for provider, model in others]
         reply = await call_model(ctx, "", request, failover=targets, judge=judge)

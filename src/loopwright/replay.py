@@ -84,5 +84,4 @@ def _ancestors(path: str) -> Iterator[str]:
     while end > 0:
         yield path[:end]
         end = path.rfind("/", 0, end)
-    if path:
-        yield ""
+    yield ""

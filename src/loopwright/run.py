@@ -275,8 +275,7 @@ async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
 
 async def _forgive(task: asyncio.Task[Any] | None) -> None:
     """Take back the cancellation by which a run was asked to end, delivered or still pending."""
-    if task is None:
-        return
+    assert task is not None
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
     if task.uncancel():  # someone else wants the task itself to end

@@ -44,7 +44,6 @@ class Run:
         "_told",
         "_unheard",
         "accept_changes",
-        "accepted",
         "account",
         "append",
         "cancelled",
@@ -90,7 +89,6 @@ class Run:
         self.resources = resources or {}
         self.accept_changes = accept_changes
         self.in_doubt = in_doubt
-        self.accepted: frozenset[str] = frozenset()
         self.loops: dict[str, Result] = {}
         self.steps: dict[str, Json] = {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()

@@ -8,7 +8,7 @@ __all__ = ["DOCUMENTS", "MODULE", "files"]
 
 ROOT = Path(__file__).parents[2]
 
-MODULE = '''\
+MODULE = """\
 def upper(value):
     return str(value).upper()
 
@@ -19,7 +19,7 @@ def longer(last):
     return f"{last.input} and more"
 
 number = 3
-'''
+"""
 
 EVERY_STEP = """\
 schema: loopwright/1
@@ -61,7 +61,7 @@ steps:
     steps:
       - {name: one, set: "{{ shout }}"}
       - {name: two, needs: one, set: "{{ one }} two"}
-    output: one
+    output: all
   - name: many
     each:
       items: [1, 2, 3]

@@ -67,9 +67,12 @@ def _batch(seed: int, start: int, end: int, report: Report) -> int:
     """Read documents up to `end`, or up to the one that goes wrong; return the next number."""
     command = [sys.executable, __file__, "--worker", str(seed), str(start), str(end)]
     number = start
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
-    ) as worker, selectors.DefaultSelector() as ready:
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        ) as worker,
+        selectors.DefaultSelector() as ready,
+    ):
         assert worker.stdout is not None
         assert worker.stderr is not None
         ready.register(worker.stdout, selectors.EVENT_READ)
@@ -88,7 +91,9 @@ def _batch(seed: int, start: int, end: int, report: Report) -> int:
         if number < end:
             kind = "hang" if line is None else "crash"
             report.outcomes[kind] += 1
-            report.wrong.append(f"document {number}: {kind}: {worker.stderr.read().decode()[-2000:]}")
+            report.wrong.append(
+                f"document {number}: {kind}: {worker.stderr.read().decode()[-2000:]}"
+            )
             number += 1
     return number
 

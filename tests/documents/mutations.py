@@ -61,7 +61,9 @@ def _reshaped(source: random.Random, text: str, corpus: list[str]) -> str:
         elif kind < 0.85 and isinstance(container, dict):
             container[source.choice(KEYS)] = container.pop(key)
         else:
-            container[key] = [container[key]] if source.random() < 0.5 else {source.choice(KEYS): container[key]}
+            container[key] = (
+                [container[key]] if source.random() < 0.5 else {source.choice(KEYS): container[key]}
+            )
     if source.random() < 0.3:
         return json.dumps(value, default=str, ensure_ascii=source.random() < 0.5)
     try:
@@ -81,7 +83,9 @@ def _scalar(source: random.Random) -> Any:
 
 
 def _places(value: Any) -> Any:
-    keys: Any = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    keys: Any = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
     for key in keys:
         yield value, key
         yield from _places(value[key])
@@ -131,7 +135,11 @@ def _key(source: random.Random, text: str) -> str:
 
 def _noise(source: random.Random, text: str) -> str:
     at = source.randrange(len(text) + 1)
-    return text[:at] + chr(source.choice((0, 7, 9, 27, 0x85, 0x2028, 0xD800, 0xFEFF, 0xFFFF, 0x1F600))) + text[at:]
+    return (
+        text[:at]
+        + chr(source.choice((0, 7, 9, 27, 0x85, 0x2028, 0xD800, 0xFEFF, 0xFFFF, 0x1F600)))
+        + text[at:]
+    )
 
 
 _TEXTUAL: tuple[Callable[[random.Random, str], str], ...] = (
@@ -164,7 +172,9 @@ def _merges(source: random.Random) -> str:
 
 def _long(source: random.Random) -> str:
     size = source.choice((1 << 16, (1 << 20) - 200, 1 << 20, (1 << 20) + 5))
-    kind = source.choice(("x", "{", "{{ a }}", "[", "é", "\\", "a.", "1", "\n", "{% if a %}", "((", " "))
+    kind = source.choice(
+        ("x", "{", "{{ a }}", "[", "é", "\\", "a.", "1", "\n", "{% if a %}", "((", " ")
+    )
     field = source.choice(("set", "prompt", "shell", "python", "if", "name", "nothing", "timeout"))
     text = json.dumps((kind * size)[:size], ensure_ascii=False)
     return f"{_HEAD}- {{name: a, set: 1, {field}: {text}}}\n"
@@ -197,11 +207,16 @@ def _deep(source: random.Random) -> str:
 
 
 def _itself(source: random.Random) -> str:
-    return _HEAD + f"- {{name: a, workflow: {source.choice(('x', 'document', 'document.yaml', './document.yaml'))}}}\n"
+    return (
+        _HEAD
+        + f"- {{name: a, workflow: {source.choice(('x', 'document', 'document.yaml', './document.yaml'))}}}\n"
+    )
 
 
 def _random(source: random.Random) -> str:
-    return "".join(chr(source.choice((source.randrange(128), source.randrange(0x3000)))) for _ in range(300))
+    return "".join(
+        chr(source.choice((source.randrange(128), source.randrange(0x3000)))) for _ in range(300)
+    )
 
 
 _HOSTILE: tuple[Callable[[random.Random], str], ...] = (

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+from collections.abc import Coroutine, Generator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,14 +57,36 @@ def test_a_task_that_waits_for_nothing_is_a_deadlock() -> None:
     assert issubclass(Deadlock, LoopwrightError)
 
 
-def test_a_deadlock_names_tasks_that_have_not_begun_and_loops_without_tasks() -> None:
-    """The description of who waits is total: no task, and a task before its first step, too."""
+class Opaque(Coroutine[Any, Any, None]):
+    """A coroutine without a frame, as compiled ones are."""
+
+    def __init__(self) -> None:
+        self.inner = asyncio.sleep(1)
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self.inner.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self.inner.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self.inner.throw(*error)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def test_a_deadlock_can_name_any_task_and_none() -> None:
+    """The description of who waits is total: no task, one not begun, one that shows no frame."""
     loop = VirtualLoop()
     try:
         assert loop.waiting() == "there is no task"
-        task = loop.create_task(asyncio.sleep(1), name="late")
-        assert loop.waiting().startswith("late ")
-        loop.run_until_complete(task)
+        late = loop.create_task(asyncio.sleep(1), name="late")
+        opaque = loop.create_task(Opaque(), name="opaque")
+        assert re.fullmatch(
+            r"late waits in sleep \(line \d+\); opaque waits where nobody can see", loop.waiting()
+        )
+        loop.run_until_complete(asyncio.wait([late, opaque]))
     finally:
         loop.close()
 

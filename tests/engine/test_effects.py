@@ -603,6 +603,106 @@ def test_a_cancel_during_a_hook_ends_as_cancelled_or_as_it_was(hook: str) -> Non
     assert run_virtual(cancelled_at(4, more)).status is Status.CANCELLED
 
 
+@pytest.mark.parametrize("journal", [MemoryJournal, SlowJournal])
+@pytest.mark.parametrize("seconds", [1.5, 2.5, 3.5, 4.5])
+def test_a_run_whose_task_is_cancelled_in_a_hook_is_interrupted(
+    journal: Any, seconds: float
+) -> None:
+    """A cancellation from outside passes through hooks and through the wait for durability."""
+    store = journal()
+
+    async def slow(item: Any) -> None:
+        await asyncio.sleep(9)
+
+    async def work() -> None:
+        loop = Loop(Script(["x"], seconds=1), name="l", until=MaxIterations(9), on_iteration=slow)
+        task = asyncio.ensure_future(run(loop, journal=store, run_id="r"))
+        await asyncio.sleep(seconds)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await store.find("r")).status == "interrupted"
+
+    run_virtual(work())
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.5, 2.5, 3.5, 4.5])
+def test_a_cancel_while_the_store_writes_still_ends_as_cancelled(seconds: float) -> None:
+    """Section 4: a run that waits for durability when it is cancelled ends with a result."""
+    heard: list[Any] = []
+    loop = Loop(Script(["x"], seconds=1), name="l", until=MaxIterations(9),
+                on_iteration=heard.append)  # fmt: skip
+    result = run_virtual(cancelled_at(seconds, loop, SlowJournal()))
+    assert result.status is Status.CANCELLED
+    assert heard == list(result.history)
+
+
+def test_a_step_may_end_the_run_it_is_in() -> None:
+    """I6: without a journal too, nothing is begun after a cancel and what is in flight is cut."""
+    never = Script(["x"])
+
+    async def ends(value: Any, ctx: Context) -> str:
+        await asyncio.sleep(1)
+        ctx.run.cancel("enough")
+        return "x"
+
+    after = play(Workflow("w", {"ends": ends, "never": never}))
+    assert (after.status, after.detail, never.calls) == (Status.CANCELLED, "enough", [])
+    slow = Script(["x"], seconds=60)
+    beside = play(parallel(step(ends, name="ends"), step(slow, name="slow")))
+    assert (beside.status, beside.seconds) == (Status.CANCELLED, 1)
+
+
+def test_a_turn_that_comes_with_a_cancel_is_not_taken() -> None:
+    """I6: whoever waits for budget when the run is cancelled makes no call, in any interleaving."""
+
+    async def ends(value: Any, ctx: Context) -> str:
+        await asyncio.sleep(1)
+        ctx.run.cancel()
+        return "x"
+
+    for seed in range(20):
+        second = Script(["x"])
+        made = Workflow(
+            "w", {"ends": step(ends, name="ends", reserve=Usage(2)),
+                  "late": Workflow("late", {"pause": Script(["x"], seconds=0.5), "call": step(
+                      second, name="second", reserve=Usage(1))}, needs={"call": ["pause"]})},
+            at_once=2,
+        )  # fmt: skip
+        result = play(made, seed=seed, budget=Budget(calls=2))
+        assert (result.status, second.calls) == (Status.CANCELLED, [])
+
+
+def test_a_run_that_keeps_nothing_can_be_cancelled_from_outside() -> None:
+    """Without a journal there is nothing to resume; the cancellation is the caller's to see."""
+
+    async def work() -> None:
+        task = asyncio.ensure_future(run(Loop(Script(["x"], seconds=9))))
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run_virtual(work())
+
+
+def test_a_promise_of_nothing_is_none() -> None:
+    """A step whose worst case is nothing, for this input, needs no room in any account."""
+    made = step(echo, reserve=lambda value: Usage(calls=1) if value == "dear" else None)
+    assert play(made, "cheap", budget=Budget(calls=1)).usage == Usage()
+    assert play(made, "dear", budget=Budget(calls=1)).usage == Usage(calls=1)
+
+
+def test_a_warning_is_given_once() -> None:
+    """The same sentence twice is one warning."""
+
+    async def warns(value: Any, ctx: Context) -> None:
+        ctx.warn("careful")
+        ctx.warn("careful")
+
+    assert play(warns).warnings == ("warns: careful",)
+
+
 def test_a_cancel_that_comes_too_late_changes_nothing() -> None:
     """When the end is being written the run is over; cancelling then neither fails nor reopens it."""
     journal = SlowJournal()

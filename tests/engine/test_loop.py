@@ -17,6 +17,7 @@ from loopwright import (
     Deadline,
     Degrading,
     Evaluation,
+    Failure,
     History,
     Iteration,
     Loop,
@@ -994,6 +995,12 @@ def test_a_decision_is_made_on_a_hand_made_history() -> None:
     assert loop.decide(history(0.1, ERROR)) == Stop(
         Reason.ERROR, "iteration 2: execute: it broke"
     )
+
+
+def test_a_round_that_was_cut_short_is_no_failure_of_the_loop() -> None:
+    """An interrupted record decides nothing: what cut it short does."""
+    cut = Iteration(1, error=Failure("execute", "interrupted", "5 s used"), interrupted=True)
+    assert scripted([0.1], until=MaxIterations(3)).decide(History([cut])) is None
 
 
 def test_a_round_knows_where_it_is() -> None:

@@ -213,7 +213,7 @@ def test_an_answer_that_cannot_be_read_is_an_evaluation_error(given: Any, messag
 @pytest.mark.parametrize(
     "given",
     [{"improvements": 3}, {"improvements": "text"}, {"criteria": 3}, {"criteria": {"a": 1}},
-     {"votes": 3}, {3: 4}, {"score": 1 << 2000}, {"votes": True}],
+     {"votes": 3}, {3: 4}, {"score": 1 << 2000}, {"votes": True}, {"votes": [{1}]}],
     ids=str,
 )  # fmt: skip
 def test_a_list_that_is_none_is_an_evaluation_error(given: Any) -> None:
@@ -464,12 +464,13 @@ def test_a_result_is_one_json_object() -> None:
     data = json.loads(json.dumps(whole.to_json()))
     rows = data.pop("loops")
     apart = data.pop("usage_by")
-    assert (apart["work"]["calls"], apart["judging"]["calls"]) == (2, 0)
+    assert (apart["work"]["calls"], apart["judging"]["calls"]) == (1, 1)
     assert data == {
         "run_id": "r", "status": "satisfied", "reason": "condition_met", "detail": "the detail",
         "also": ["budget"], "output": "c", "iterations": 3, "best": {"iteration": 2, "score": 0.7},
         "steps": {"a": 1}, "seconds": 1.234568, "warnings": ["careful"],
         "usage": {"calls": 2, "input_tokens": 0, "output_tokens": 0, "usd": 0.0},
+        "reported_score": 0.6, "request": {"path": "p"},
     }  # fmt: skip
     assert {k: v for k, v in rows["inner"].items() if k != "history"} == {
         "iterations": 3, "exit_reason": "max_iterations", "status": "exhausted",

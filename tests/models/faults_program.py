@@ -38,7 +38,7 @@ from model_worlds import CANARIES, KEY, KEYS, everything, question
 
 from loopwright.models import KINDS, ModelFault, ProviderModel, Reply
 
-TIMERS = (1.0, 0.5, 1.5)
+TIMERS = (4.0, 1.5, 6.0)
 WORDS = ("yes", "no", '{"verdict": "yes", "score": 3}', "grün 💚", "a" * 300, KEY, "\\ud83d", "")
 STATUSES = (200, 201, 204, 206, 300, 302, 307, 400, 401, 402, 403, 404, 408, 409, 413, 418, 422, 425,
             429, 451, 500, 501, 502, 503, 504, 520, 529, 599)  # fmt: skip

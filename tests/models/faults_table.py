@@ -7,10 +7,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from faulty_answers import (
+    closes_before_an_answer,
+    closes_in_a_chunk,
+    closes_without_the_last_chunk,
+    compressed,
+    endless,
+    endless_error,
+    endless_line,
+    keep_alives_after_text,
+    no_content_type,
+    no_http,
+    only_keep_alives,
+    resets_before_an_answer,
+    resets_in_the_text,
+    split_bytes,
+    stalls_after_headers,
+    stalls_after_text,
+    stalls_before_headers,
+    stalls_in_an_error,
+    trickles,
+)
 from faulty_server import (
-    DONE,
     Answer,
-    Turn,
     completion,
     delta,
     error,
@@ -41,141 +60,6 @@ class Case:
     text: str = ""
     ask: dict[str, Any] = field(default_factory=dict)
     told: float | None = None
-
-
-# Answers that need more than a list of pieces.
-
-
-async def stalls_before_headers(turn: Turn) -> None:
-    await turn.hang()
-
-
-async def stalls_after_headers(turn: Turn) -> None:
-    await turn.head()
-    await turn.hang()
-
-
-async def stalls_after_text(turn: Turn) -> None:
-    await turn.head()
-    await turn.chunk(sse(delta("half of")))
-    await turn.hang()
-
-
-async def only_keep_alives(turn: Turn) -> None:
-    await turn.head()
-    for _ in range(400):
-        await turn.chunk(b": keep-alive\n\n")
-        await _pause(0.02)
-
-
-async def keep_alives_after_text(turn: Turn) -> None:
-    await turn.head()
-    await turn.chunk(sse(delta("half")))
-    for _ in range(400):
-        await turn.chunk(b": keep-alive\n\n")
-        await turn.chunk(sse(delta()))
-        await turn.chunk(sse(delta("")))
-        await _pause(0.02)
-
-
-async def trickles(turn: Turn) -> None:
-    await turn.head()
-    for _ in range(400):
-        await turn.chunk(sse(delta("x")))
-        await _pause(0.02)
-
-
-async def stalls_in_an_error(turn: Turn) -> None:
-    await turn.head(429, "application/json", Retry_After="2")
-    await turn.hang()
-
-
-async def _pause(seconds: float) -> None:
-    import asyncio
-
-    await asyncio.sleep(seconds)
-
-
-async def resets_before_an_answer(turn: Turn) -> None:
-    turn.reset()
-
-
-async def closes_before_an_answer(turn: Turn) -> None:
-    turn.writer.close()
-
-
-async def resets_in_the_text(turn: Turn) -> None:
-    await turn.head()
-    await turn.chunk(sse(delta("half of")))
-    await _pause(0.02)
-    turn.reset()
-
-
-async def closes_in_a_chunk(turn: Turn) -> None:
-    await turn.head()
-    await turn.chunk(sse(delta("half of")))
-    await turn.raw(b"ff\r\ndata: {")
-    turn.writer.close()
-
-
-async def closes_without_the_last_chunk(turn: Turn) -> None:
-    await turn.head()
-    await turn.chunk(sse(delta("half of")))
-    turn.writer.close()
-
-
-async def no_http(turn: Turn) -> None:
-    await turn.raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
-    turn.writer.close()
-
-
-async def endless(turn: Turn) -> None:
-    await turn.head()
-    piece = sse(delta("x" * 4000))
-    for _ in range(2000):
-        await turn.chunk(piece)
-
-
-async def endless_line(turn: Turn) -> None:
-    await turn.head()
-    await turn.chunk(b'data: {"a": "')
-    for _ in range(2000):
-        await turn.chunk(b"x" * 4000)
-
-
-async def endless_error(turn: Turn) -> None:
-    await turn.head(500, "text/plain")
-    for _ in range(2000):
-        await turn.chunk(b"oops " * 800)
-    await turn.end()
-
-
-async def compressed(turn: Turn) -> None:
-    await turn.head(200, "text/event-stream", Content_Encoding="gzip")
-    await turn.chunk(b"\x1f\x8b\x08\x00")
-    await turn.end()
-
-
-async def no_content_type(turn: Turn) -> None:
-    await turn.head(200, None)
-    for piece in (delta("fine"), delta(finish="stop"), usage()):
-        await turn.chunk(sse(piece))
-    await turn.chunk(DONE)
-    await turn.end()
-
-
-async def split_bytes(turn: Turn) -> None:
-    await turn.head()
-    body = (
-        b"".join(sse(p) for p in (_raw("gr"), _raw("ün 💚"), delta(finish="stop"), usage())) + DONE
-    )
-    for byte in body:
-        await turn.chunk(bytes([byte]))
-    await turn.end()
-
-
-def _raw(text: str) -> bytes:
-    return json.dumps(delta(text), ensure_ascii=False).encode()
 
 
 def _not_utf8() -> Answer:

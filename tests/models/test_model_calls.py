@@ -11,7 +11,6 @@ from model_steps import Ask, DurableJournal, World
 from loopwright import Budget, Loop, MaxIterations, MemoryJournal, Status, Timeout, limited, run
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.models import KINDS, Target
-from loopwright.records import Usage
 from loopwright.testing import run_virtual
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -254,69 +253,6 @@ async def _named(world: World, name: str) -> float:
     step = Ask()
     step.name = name
     return (await world.go(step, run_id=name)).seconds
-
-
-def test_a_call_settles_what_it_cost() -> None:
-    """Tokens and dollars are on each attempt and add up in the run; what is not billed costs nothing."""
-    usage = {"input_tokens": 1000, "output_tokens": 100}
-    replies = [
-        {"error": "throttled"},
-        {"text": "cut", "finish": "length", "usage": usage},
-        {"text": "ok", "usage": usage},
-    ]
-    world = World([{"replies": replies}])
-    result = world.run(Ask())
-    assert [e.usage for e in world.attempts] == [
-        Usage(),
-        Usage(1, 1000, 100, 0.003),
-        Usage(1, 1000, 100, 0.003),
-    ]
-    assert result.usage == Usage(2, 2000, 200, 0.006)
-
-
-def test_an_unknown_outcome_costs_all_that_was_reserved() -> None:
-    """A call that may have been billed is settled at what was promised for it."""
-    world = World([{"replies": [{"error": "unknown_outcome"}, "ok"]}])
-    world.run(Ask({"max_tokens": 50}))
-    started = next(e for e in world.entries if e.kind == "started")
-    assert world.attempts[0].usage == started.reserved
-    assert started.reserved.output_tokens == 50
-
-
-def test_a_call_that_does_not_fit_the_budget_is_not_made() -> None:
-    """The worst case is reserved first; what cannot fit is refused before a token is paid for."""
-    world = World([{"replies": ["ok"]}])
-    result = world.run(Ask({"max_tokens": 1000}), budget=Budget(usd=0.001))
-    assert result.reason.value == "budget"
-    assert world.records == []
-
-
-def test_a_budget_holds_over_every_fault() -> None:
-    """With a cap, settled spend never exceeds it, whatever the attempts cost."""
-    replies = [
-        {"error": "unknown_outcome"},
-        {"error": "stream_incomplete"},
-        {"text": "", "usage": {"input_tokens": 9}},
-    ]
-    world = World([{"replies": replies}])
-    result = world.run(Ask({"max_tokens": 100}), budget=Budget(usd=0.003))
-    assert result.usage.usd <= 0.003
-    assert result.reason.value in ("budget", "error")
-
-
-def test_under_a_cap_every_request_has_a_bound() -> None:
-    """A call without max_tokens gets the default cap in a capped run, and none elsewhere."""
-    seen: list[int | None] = []
-
-    class Watching:
-        async def complete(self, request: Any, *, on_text: Any = None) -> Any:
-            seen.append(request.max_tokens)
-            raise StepError("enough", kind="permanent")
-
-    World(Watching()).run(Ask(), budget=Budget(usd=5))
-    World(Watching()).run(Ask(), budget=Budget(calls=5))
-    World(Watching()).run(Ask())
-    assert seen == [4096, None, None]
 
 
 def test_a_model_of_ones_own_may_raise_plain_errors() -> None:

@@ -75,10 +75,7 @@ class Given:
 
     def named(self) -> list[str]:
         """Return the options that only a document knows and that were given."""
-        told = {
-            "--set": self.sets, "--model": self.model, "--model-url": self.model_url,
-            "--replies": self.replies, "--transcript": self.transcript, "--agent": self.agents,
-        }  # fmt: skip
+        told = {"--set": self.sets, "--agent": self.agents}
         return [option for option, value in told.items() if value]
 
 
@@ -153,8 +150,9 @@ def load_again(info: RunInfo, given: Given, *, execute: bool = True) -> Source:
     then = info.source
     root = text_of(then.get("root"))
     if "python" in then:
-        cap = given.max_usd or then.get("max_usd")
-        return load_source(then["python"], replace(given, max_usd=cap), root=root)
+        names = ("max_usd", "model", "model_url", "replies")
+        kept: dict[str, Any] = {name: getattr(given, name) or then.get(name) for name in names}
+        return load_source(then["python"], replace(given, **kept), root=root)
     if "file" not in then:
         raise ConfigurationError(
             f"{info.run_id}: it was started by a Python program, which alone can load it again; "
@@ -181,7 +179,22 @@ def _python(module: str, attribute: str, given: Given, root: str) -> PythonStep:
     if given.max_usd is not None:
         source["max_usd"] = given.max_usd
     budget = Budget(usd=given.max_usd) if given.max_usd is not None else None
-    return PythonStep(made.name, made, source, budget)
+    told = {"model": given.model, "model_url": given.model_url, "replies": given.replies}
+    source |= {key: value for key, value in told.items() if value}
+    return PythonStep(made.name, made, source, budget, resources=_models(given))
+
+
+def _models(given: Given) -> Mapping[str, Any]:
+    """Return the models of a step of Python; whoever has no prompts does not ask them."""
+    from ..documents import Settings
+    from ..documents.resources import models_alone
+
+    return models_alone(
+        Settings(
+            model=given.model, model_url=given.model_url, replies=given.replies,
+            transcript=given.transcript, environ=os.environ,
+        )
+    )  # fmt: skip
 
 
 def _imported(module: str, root: str) -> Any:

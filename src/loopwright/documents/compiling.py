@@ -45,6 +45,7 @@ __all__ = ["Compiler", "compile_document"]
 
 Path_ = tuple[str | int, ...]
 _T = TypeVar("_T")
+_SHOWN = 12  # names that a problem lists
 _HINTS = 20  # problems for which a nearest name is looked for: among many names that takes time
 
 
@@ -104,7 +105,9 @@ class Compiler:
             return "; no loop is around it or has ended before it"
         own = sorted(known for known in self.known if not known.startswith("loop."))
         hint = self._nearest(name, [*own, "input", "value", "env"])
-        return hint or f"; known here: {', '.join(dict.fromkeys(['input', *own]))}"
+        shown = list(dict.fromkeys(["input", *own]))
+        more = ", …" if len(shown) > _SHOWN else ""
+        return hint or f"; known here: {', '.join(shown[:_SHOWN])}{more}"
 
     def _nearest(self, name: str, names: Iterable[str]) -> str:
         """Return what a name could have been; of many wrong names, only the first are looked at."""

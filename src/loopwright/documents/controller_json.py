@@ -1,8 +1,8 @@
 """Conditions and loops as the JSON of the loop controller: `{"type": "confidence", "threshold": 0.85}`.
 
-Types: `confidence` (threshold 0 to 1, min_iterations), `max_iterations` (limit), `timeout` (duration_ms), `no_improvement`
-(patience), `combined` (operator AND or OR, conditions). Limits act outside an AND too, and `min_iterations` counts
-completed iterations.
+Types: `confidence` (threshold 0 to 1, min_iterations), `max_iterations` (limit), `timeout` (duration_ms),
+`no_improvement` (patience), `combined` (operator AND or OR, conditions). Limits act outside an AND too, and
+`min_iterations` counts completed iterations.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ What is printed reads back as the same document.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Any
 
@@ -20,6 +21,10 @@ _FIRST = ("name", "description", "needs", "if")
 _LAST = ("otherwise",)
 _TEXT = "tag:yaml.org,2002:str"
 _SHORT = 72  # characters of a list of names that stays on one line
+# Control characters, and what only looks like the end of a line.
+_ODD = re.compile(
+    "[^\t\n -~\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
+)
 
 
 class _Printer(yaml.SafeDumper):
@@ -38,11 +43,16 @@ class _Printer(yaml.SafeDumper):
 
 def _text(printer: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     """Return a text as a block if it has lines, quoted if it would be read as something else."""
+    return printer.represent_scalar(_TEXT, text, style=_style(text))
+
+
+def _style(text: str) -> str | None:
+    if _ODD.search(text):
+        return '"'
     if "\n" in text:
         # A block that keeps several last line breaks would take up the empty line after it.
-        block = text.strip("\n") and not text.endswith("\n\n")
-        return printer.represent_scalar(_TEXT, text, style="|" if block else '"')
-    return printer.represent_scalar(_TEXT, text, style=None if _is_text(text) else '"')
+        return "|" if text.strip("\n") and not text.endswith("\n\n") else '"'
+    return None if _is_text(text) else '"'
 
 
 def _is_text(text: str) -> bool:

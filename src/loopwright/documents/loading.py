@@ -179,7 +179,7 @@ class Project:
         inherited: Mapping[str, Any] = MappingProxyType({}),
     ) -> DocumentWorkflow | None:
         """Compile a document; its problems are kept. One that names no model is asked as its caller is."""
-        names = ("model", "models", "temperature", "max_tokens", "model_url", "call_timeout")
+        names = ("model", "models", "temperature", "max_tokens", "model_url", "api_key_env", "call_timeout")
         defaults = {name: getattr(document, name) for name in names}
         if document.model is None and document.models is None:
             defaults |= {k: v for k, v in inherited.items() if defaults.get(k) is None}

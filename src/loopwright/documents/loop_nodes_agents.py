@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import DocumentError, Problem, nearest
 from .loop_nodes_fields import AgentSpec
 from .loop_nodes_known import IGNORED, KNOWN, MISSING, TYPES
+from .loop_nodes_lints import remarks
 from .loop_nodes_models import Defaults, choose
 from .loop_nodes_texts import plan_validator, structured, validator
 from .source import Path, Source
@@ -160,6 +161,8 @@ class Agents:
         if spec.prompt is None or not spec.prompt.strip():
             self.note(at, "has no prompt, and asks the input as it is")
             return "{{ get_input() }}"
+        for remark in remarks(spec.prompt, self.known):
+            self.note((*at, "prompt"), remark)
         return spec.prompt
 
     def _answer(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
@@ -237,7 +240,7 @@ class Agents:
     def _join(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native | None:
         group = spec.group or next((f for f in reversed(list(self.known)) if self._is_fork(f)), "")
         if spec.group is None:
-            group = self.forks_before(spec.id) or group
+            group = self._fork_before(spec.id) or group
         if not group:
             self.report(at, "joins nothing: there is no fork before it")
             return None
@@ -245,13 +248,14 @@ class Agents:
             forks = [name for name in self.known if self._is_fork(name)]
             self.report((*at, "group"), f"there is no fork {group!r}{nearest(group, forks)}")
             return None
-        return Native({"name": spec.id, "set": f"{{{{ steps[{group!r}] }}}}"}, {(): at})
+        fork = f"steps.{group}" if group.isidentifier() else f"steps[{group!r}]"
+        return Native({"name": spec.id, "set": f"{{{{ {fork} }}}}"}, {(): at})
 
     def _is_fork(self, name: str) -> bool:
         found = self.known.get(name)
         return found is not None and found.raw.get("type") == "fork"
 
-    def forks_before(self, name: str) -> str:
+    def _fork_before(self, name: str) -> str:
         """Return the fork that precedes an agent most nearly in the order in which they run, or ""."""
         order = self.around if name in self.around else tuple(self.known)
         before = order[: order.index(name)] if name in order else ()

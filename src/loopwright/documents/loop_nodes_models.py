@@ -93,4 +93,4 @@ def choose(kind: str, provider: str, model: str, url: str, defaults: Defaults) -
     if openai or name == "openai":
         other = defaults.named or DEFAULT_MODEL
         return Chosen(f"openai:{other}", f"no model is named for these agents, which ask openai:{other}")
-    return Chosen(f"{name}:{DEFAULT_MODEL}", f"no model of {name} is named for these agents, which ask for {DEFAULT_MODEL}")
+    return Chosen(f"{name}:{DEFAULT_MODEL}", f"no model of {name} is named for these agents, which ask {DEFAULT_MODEL}")

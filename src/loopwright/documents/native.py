@@ -72,6 +72,7 @@ class Action(Model):
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     model_url: str | None = Field(None, description="Address of an OpenAI-compatible server.")
+    api_key_env: str | None = Field(None, description="The environment variable with the key for `model_url`.")
     call_timeout: Seconds | None = Field(None, description="How long one call of the model may take.")
     answer: Literal["text", "json", "binary", "classification", "criteria"] | None = Field(
         None, description="How the reply of a prompt is read: as text; `json`: an object with `response`, else text; "
@@ -123,7 +124,7 @@ _ONLY = {
     "allow_exit": ("shell",),
     "output": ("shell", "prompt", "workflow", "steps", "parallel"),
     "idempotent": ("shell", "python"),
-    **dict.fromkeys(("model", "models", "system", "temperature", "max_tokens", "model_url", "call_timeout", "conversation", "answer", "options", "preset"), ("prompt",)),
+    **dict.fromkeys(("model", "models", "system", "temperature", "max_tokens", "model_url", "api_key_env", "call_timeout", "conversation", "answer", "options", "preset"), ("prompt",)),
 }
 
 
@@ -200,6 +201,7 @@ class JudgeSpec(Model):
     model: str | None = None
     models: list[str] | None = None
     model_url: str | None = None
+    api_key_env: str | None = Field(None, description="The environment variable with the key for `model_url`.")
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     call_timeout: Seconds | None = None
@@ -291,6 +293,7 @@ class VoterSpec(Model):
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     model_url: str | None = None
+    api_key_env: str | None = Field(None, description="The environment variable with the key for `model_url`.")
     call_timeout: Seconds | None = None
 
 
@@ -327,6 +330,7 @@ class Document(Model):
     model: str | None = Field(None, description="`provider:model` of prompts and judges that name none.")
     models: list[str] | None = Field(None, min_length=1)
     model_url: str | None = None
+    api_key_env: str | None = Field(None, description="The environment variable with the key for `model_url`.")
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     call_timeout: Seconds | None = Field(None, description="How long one call of a model may take.")

@@ -145,9 +145,10 @@ def asked(
     temperature = spec.temperature if spec.temperature is not None else defaults.get("temperature")
     tokens = spec.max_tokens if spec.max_tokens is not None else defaults.get("max_tokens")
     url = spec.model_url or defaults.get("model_url") or settings.model_url or ""
+    key = spec.api_key_env or defaults.get("api_key_env") or ""
     return Asking(
         tuple(models), fixed.get("temperature", temperature), fixed.get("max_tokens", tokens),
-        schema, url, timeouts=timers(spec.call_timeout or defaults.get("call_timeout")),
+        schema, url, key, timeouts=timers(spec.call_timeout or defaults.get("call_timeout")),
     )  # fmt: skip
 
 

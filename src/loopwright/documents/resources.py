@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .loading import Project, Settings
     from .native import Document
 
-__all__ = ["resources"]
+__all__ = ["models_alone", "resources"]
 
 _KEY_MARKS = ("_API_KEY", "_KEY", "_TOKEN")
 
@@ -44,6 +44,16 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
     default = settings.model or document.model or (document.models or [""])[0]
     memory = project.root / ".loopwright" / "memory"
     return {"models": found, "model": default, "memory_folder": str(memory)}
+
+
+def models_alone(settings: Settings) -> dict[str, Any]:
+    """Return what goes to `run(resources=…)` for a step of Python, which no document describes.
+
+    Raises:
+        ConfigurationError, DocumentError: for replies that cannot be read.
+    """
+    models = Models(_model(settings), transcript=_transcript(settings))
+    return {"models": models, "model": settings.model or "", "model_url": settings.model_url or ""}
 
 
 def _model(settings: Settings) -> Model:

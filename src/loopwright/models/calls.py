@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .. import codec
+from ..budget import Account
 from ..codec import Json
 from ..conditions import Budget
 from ..context import Context
@@ -71,6 +72,8 @@ async def call_model(
     path = ctx.below(name) if name else ctx.path
     models = models_of(ctx)
     asked = replace(request, path=path, run_id=ctx.run_id)
+    # The input by which a replay is compared is the question, not what becomes of it on the way.
+    token = codec.digest(asked.to_json())
     caps = _caps(ctx)
     await models.prepare(asked, capped=any(cap.usd is not None for cap in caps))
     if asked.max_tokens is None and any(
@@ -79,17 +82,15 @@ async def call_model(
         # A cap can only be held if a call's cost has a bound.
         asked = replace(asked, max_tokens=DEFAULT_MAX_TOKENS)
     targets = () if judge else tuple(failover)
-    return await _Call(ctx, models, name, path, asked, targets, on_text, judge).run()
+    return await _Call(ctx, models, name, path, asked, targets, on_text, judge).run(token)
 
 
 def _caps(ctx: Context) -> list[Budget]:
     found = []
-    account = ctx.account
+    account: Account | None = ctx.account
     while account is not None:
         if account.cap is not None:
             found.append(account.cap)
-        if account.parent is None:
-            break
         account = account.parent
     return found
 
@@ -111,10 +112,7 @@ class _Call:
     waited: float = 0.0
     escalated: ModelFault | None = None
 
-    async def run(self) -> dict[str, Json]:
-        asked = self.request.to_json()
-        # The input by which a replay is compared is the question, not what became of it on the way.
-        token = codec.digest(asked)
+    async def run(self, token: str) -> dict[str, Json]:
         while True:
             self.number += 1
             target = recorded_target(self.ctx, self.name, self.number)
@@ -128,7 +126,7 @@ class _Call:
             )  # fmt: skip
             try:
                 name = attempt_name(self.name, self.number)
-                reply: dict[str, Json] = await self.ctx.call(name, attempt, asked, token=token)
+                reply: dict[str, Json] = await self.ctx.call(name, attempt, token=token)
             except StepError as error:
                 await self._after(error, attempt)
             else:
@@ -294,7 +292,7 @@ class _Call:
 
 def _has_room(ctx: Context, amount: Usage) -> bool:
     """Whether `amount` more fits into every account, as far as one can see now."""
-    account = ctx.account
+    account: Account | None = ctx.account
     while account is not None:
         cap, total = account.cap, account.settled + account.reserved + amount
         if cap is not None and (
@@ -303,7 +301,5 @@ def _has_room(ctx: Context, amount: Usage) -> bool:
             or (cap.calls is not None and total.calls > cap.calls)
         ):
             return False
-        if account.parent is None:
-            break
         account = account.parent
     return True

@@ -166,13 +166,7 @@ _FORMAT = re.compile(
     r"response_format|json_schema|json_object|json mode|structured output|tool_choice|tool use"
     r"|does not support tools|support tool|\btools\b|guided_json|\bgrammar\b|output_config"
 )
-_PERMANENT = {
-    400: "rejected",
-    401: "unauthorised",
-    403: "forbidden",
-    404: "not_found",
-    422: "rejected",
-}
+_PERMANENT = {401: "unauthorised", 403: "forbidden", 404: "not_found"}
 _ADVICE = {
     "unauthorised": "; check the key",
     "forbidden": "; check what the key may do",

@@ -197,9 +197,10 @@ def _compile(
         raise TemplateError(problem)
     try:
         tree = parse(source)
-        members = _members(tree)
+        parts = list(tree.find_all(nodes.Node))
+        members = _members(parts)
         notes = rename_loops(tree)
-        optional = frozenset(_asked_about(tree))
+        optional = frozenset(n.name for n in _asked(parts) if isinstance(n, nodes.Name))
         tree = rewrite(tree, helpers)
         tree.set_environment(SANDBOX)
         generator = _Generator()
@@ -249,25 +250,22 @@ def _parse_expression(source: str) -> nodes.Template:
 _ASKING = frozenset({"defined", "undefined", "default", "d"})
 
 
-def _asked_about(tree: nodes.Template) -> Iterator[str]:
-    """Find the names that the source tests for being defined, or gives a default."""
-    for node in _asked(tree):
-        if isinstance(node, nodes.Name):
-            yield node.name
+def _asked(parts: list[nodes.Node]) -> Iterator[nodes.Node | None]:
+    """Iterate over what the source tests for being defined, or gives a default."""
+    for node in parts:
+        if isinstance(node, nodes.Test | nodes.Filter) and node.name in _ASKING:
+            yield node.node
 
 
-def _asked(tree: nodes.Template) -> Iterator[nodes.Node | None]:
-    for kind in (nodes.Test, nodes.Filter):
-        yield from (node.node for node in tree.find_all(kind) if node.name in _ASKING)
-
-
-def _members(tree: nodes.Template) -> dict[str, frozenset[str]]:
+def _members(parts: list[nodes.Node]) -> dict[str, frozenset[str]]:
     """Find the members of each name that have no default and are not asked about."""
-    asked = {id(node) for node in _asked(tree)}
-    uses: list[tuple[nodes.Expr, nodes.Node, Any]]
-    uses = [(use, use.node, use.attr) for use in tree.find_all(nodes.Getattr)]
-    for item in tree.find_all(nodes.Getitem):
-        uses.append((item, item.node, getattr(item.arg, "value", None)))
+    asked = {id(node) for node in _asked(parts)}
+    uses: list[tuple[nodes.Expr, nodes.Node, Any]] = []
+    for part in parts:
+        if isinstance(part, nodes.Getattr):
+            uses.append((part, part.node, part.attr))
+        elif isinstance(part, nodes.Getitem):
+            uses.append((part, part.node, getattr(part.arg, "value", None)))
     found: dict[str, set[str]] = {}
     for use, of, key in uses:
         if isinstance(of, nodes.Name) and isinstance(key, str) and id(use) not in asked:

@@ -85,7 +85,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def _place(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack()
     if not frames:
-        return f"{task.get_name()} has not begun"
+        return f"{task.get_name()} waits where nobody can see"
     code = frames[-1].f_code
     return f"{task.get_name()} waits in {code.co_qualname} (line {frames[-1].f_lineno})"
 

@@ -26,7 +26,9 @@ agents:
     internal_workflow:
       orchestrator: {id: inner, agents: [worker, scorer]}
       agents:
-        - {id: worker, type: openai-answer, prompt: "{{ loop_number }}:{% for loop in get_past_loops() %} {{ loop.note }}{% endfor %}"}
+        - id: worker
+          type: openai-answer
+          prompt: "{{ loop_number }}:{% for loop in get_past_loops() %} {{ loop.note }}{% endfor %}"
         - {id: scorer, type: openai-answer, prompt: Rate}
 """
 REPLIES = [{"step": "*scorer*", "replies": ["SCORE: 0.5"]}, {"replies": ["work"]}]

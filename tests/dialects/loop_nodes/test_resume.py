@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine.support import DyingJournal
 
+from engine.support import DyingJournal
 from loopwright import Result, run
 from loopwright.documents import Settings, load
 from loopwright.models import Models, ScriptedModel

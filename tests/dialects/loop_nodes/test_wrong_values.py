@@ -1,0 +1,60 @@
+"""Documents with any value in any place: they load, or say what is wrong with them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loopwright.documents import load
+from loopwright.documents.source import read
+from loopwright.errors import DocumentError
+
+from .support import cases
+
+DOCUMENTS = [
+    read(case.files["main.yaml"].encode(), "main.yaml").value for case in cases() if case.runs
+]
+VALUES = st.sampled_from(
+    [None, True, 0, -1, 1e308, 3, "", "x", "a b/c", "{{", "(", "1h", [], [[]], [None], ["x", 1], {}, {"id": "x"},
+     {"type": "loop"}, {"type": "fork", "id": "f", "targets": 3}, [{"id": "a", "type": "openai-answer"}], {"1": None}]
+)  # fmt: skip
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Iterate over the paths of all values in a document."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*at, key)
+        yield from places(inner, (*at, key))
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> str:
+    """Return a document of the corpus with other values in up to three places."""
+    document = copy.deepcopy(draw(st.sampled_from(DOCUMENTS)))
+    for _ in range(draw(st.integers(1, 3))):
+        *path, last = draw(st.sampled_from(sorted(places(document), key=repr)))
+        owner = document
+        for part in path:
+            owner = owner[part]
+        owner[last] = draw(VALUES)
+    return json.dumps(document)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(damaged())
+def test_any_value_in_any_place_is_told_or_taken(tmp_path: Path, text: str) -> None:
+    """No value whatever gives anything but a document or a list of its problems, each with a place."""
+    file = tmp_path / "main.yaml"
+    file.write_text(text, encoding="utf-8")
+    try:
+        load(file)
+    except DocumentError as error:
+        assert error.problems
+        assert all(problem.line > 0 and problem.message for problem in error.problems)
