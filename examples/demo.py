@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).parent / "job_matching" / "job_matching.yaml"
 def main() -> int:
     """Run the example as a person would, then say what happened and where to look."""
     program = _program()
-    command = [*program, "run", os.path.relpath(EXAMPLE)]
+    command = [*program, "run", os.path.relpath(EXAMPLE), "--yes"]
     print(f"$ {shlex.join(command)}\n", flush=True)
     code = _call(command)
     if code == 0:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .budget import Account
 from .codec import Json
-from .context import Context
 from .conditions import Deadline, Timeout
+from .context import Context
 from .errors import StepError, Stopped
 from .journal import Entry
 from .records import (

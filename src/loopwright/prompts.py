@@ -70,7 +70,8 @@ class Asking:
         request = Request(
             tuple(messages), first[1], first[0],
             temperature=self.temperature, max_tokens=self.max_tokens, schema=self.schema,
-            base_url=self.base_url or str(ctx.run.resources.get("model_url") or ""), api_key_env=self.api_key_env, timeouts=self.timeouts,
+            base_url=self.base_url or str(ctx.run.resources.get("model_url") or ""),
+            api_key_env=self.api_key_env, timeouts=self.timeouts,
         )  # fmt: skip
         targets = [Target(provider, model) for provider, model in others]
         reply = await call_model(ctx, "", request, failover=targets, judge=judge)
@@ -110,7 +111,9 @@ class Prompt(Composite):
         self.asking = asking
         self.carried = carried
         self.read = read or _output
-        shown = (getattr(t, "source", getattr(t, "__qualname__", "")) for t in (self.text, self.system))
+        shown = (
+            getattr(t, "source", getattr(t, "__qualname__", "")) for t in (self.text, self.system)
+        )
         self.fingerprint = digest_of(
             "prompt", *(codec.canonical(s) for s in shown), codec.canonical(asking.to_json())
         )
@@ -122,14 +125,18 @@ class Prompt(Composite):
         system = filled_in(self.system, value, ctx)
         head = [Message("system", system)] if system else []
         if self.carried:
-            await ctx.call("said", _SAID, said.content)  # a resume takes the conversation up from here
+            await ctx.call(
+                "said", _SAID, said.content
+            )  # a resume takes the conversation up from here
         reply = await self.asking.ask([*head, *talk, said], ctx)
         if self.carried:
             _carry(ctx, [*talk, said, reply.message()])
         for warning in reply.warnings:
             ctx.warn(warning)
         output = self.read(reply)
-        return Result(Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name)
+        return Result(
+            Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
+        )
 
 
 def _output(reply: Reply) -> Json:
@@ -211,7 +218,9 @@ def split_model(name: str) -> tuple[str, str]:
     """
     provider, _, model = name.partition(":")
     if not provider or not model:
-        raise ConfigurationError(f"{name!r} is not a model; write provider:model, like openai:gpt-4o")
+        raise ConfigurationError(
+            f"{name!r} is not a model; write provider:model, like openai:gpt-4o"
+        )
     return provider, model
 
 

@@ -45,7 +45,9 @@ def test_no_message_is_longer_than_a_screen(folder: Path) -> None:
     """A field of a mebibyte is quoted in part only."""
     long = "x" * 500_000
     for field in ("python", "workflow", "model", "timeout", "name", long):
-        text = f"schema: loopwright/1\nname: x\nsteps:\n  - {{name: a, prompt: hi, {field}: {long}}}\n"
+        text = (
+            f"schema: loopwright/1\nname: x\nsteps:\n  - {{name: a, prompt: hi, {field}: {long}}}\n"
+        )
         told = problems(text)
         assert all(len(problem) < 700 for problem in told), (field[:10], [len(p) for p in told])
 
@@ -93,7 +95,9 @@ def test_documents_call_each_other_at_most_eight_deep(folder: Path) -> None:
         text = f"schema: loopwright/1\nname: level{level}\nsteps:\n  - {{name: a, {step}}}\n"
         (folder / f"level{level}.yaml").write_text(text)
     told = problems((folder / "level1.yaml").read_text().replace("level2", "level2"))
-    assert told == ["level8.yaml:4:25: steps[0].workflow: documents call each other more than 8 deep"]
+    assert told == [
+        "level8.yaml:4:25: steps[0].workflow: documents call each other more than 8 deep"
+    ]
     load(folder / "level2.yaml", Settings())
 
 

@@ -81,9 +81,7 @@ def test_what_cannot_fit_any_more_is_refused_and_not_before() -> None:
 
     async def work() -> Ledger:
         ledger = Ledger(Budget(calls=300))
-        await asyncio.gather(
-            *(ledger.call(f"c{n}", Usage(1), Usage(1), 1.0) for n in range(1000))
-        )
+        await asyncio.gather(*(ledger.call(f"c{n}", Usage(1), Usage(1), 1.0) for n in range(1000)))
         return ledger
 
     ledger = run_virtual(work(), seed=3)

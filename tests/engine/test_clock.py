@@ -237,7 +237,9 @@ def test_a_run_may_be_given_a_virtual_clock() -> None:
     """A clock that is passed is the one that a run sleeps and measures by."""
 
     async def work() -> float:
-        result = await run(Loop(Script([1], seconds=2), until=MaxIterations(3)), clock=VirtualClock())
+        result = await run(
+            Loop(Script([1], seconds=2), until=MaxIterations(3)), clock=VirtualClock()
+        )
         return result.seconds
 
     assert run_virtual(work()) == pytest.approx(6)

@@ -26,7 +26,7 @@ class Shade(enum.StrEnum):
     RED = "red"
 
 
-class Tone(str, enum.Enum):  # noqa: UP042 - the older mixin prints differently, which is the point
+class Tone(str, enum.Enum):  # noqa: UP042 - the older mixin prints its name, which is the point
     LOW = "low"
 
 
@@ -87,18 +87,18 @@ def test_a_value_becomes_plain_json(value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b"bytes", "output: bytes is not a JSON value; return text, finite numbers, booleans, lists, "
-         "objects with text keys, dataclasses or pydantic models"),
-        ({"a": [{1, 2}]}, "output.a[0]: set is not a JSON value; return text, finite numbers, booleans, "
-         "lists, objects with text keys, dataclasses or pydantic models"),
-        (math.nan, "output: nan is not a JSON value; return text, finite numbers, booleans, lists, "
-         "objects with text keys, dataclasses or pydantic models"),
-        ([math.inf], "output[0]: inf is not a JSON value; return text, finite numbers, booleans, lists, "
-         "objects with text keys, dataclasses or pydantic models"),
-        (Decimal(1), "output: Decimal is not a JSON value; return text, finite numbers, booleans, lists, "
-         "objects with text keys, dataclasses or pydantic models"),
-        (Point, "output: type is not a JSON value; return text, finite numbers, booleans, lists, "
-         "objects with text keys, dataclasses or pydantic models"),
+        (b"bytes", ("output: bytes is not a JSON value; return text, finite numbers, booleans, lists, "
+         "objects with text keys, dataclasses or pydantic models")),
+        ({"a": [{1, 2}]}, ("output.a[0]: set is not a JSON value; return text, finite numbers, booleans, "
+         "lists, objects with text keys, dataclasses or pydantic models")),
+        (math.nan, ("output: nan is not a JSON value; return text, finite numbers, booleans, lists, "
+         "objects with text keys, dataclasses or pydantic models")),
+        ([math.inf], ("output[0]: inf is not a JSON value; return text, finite numbers, booleans, lists, "
+         "objects with text keys, dataclasses or pydantic models")),
+        (Decimal(1), ("output: Decimal is not a JSON value; return text, finite numbers, booleans, lists, "
+         "objects with text keys, dataclasses or pydantic models")),
+        (Point, ("output: type is not a JSON value; return text, finite numbers, booleans, lists, "
+         "objects with text keys, dataclasses or pydantic models")),
         ({"a": {1: 2}}, "output.a: the key 1 is not text; JSON objects have text keys"),
     ],
 )  # fmt: skip

@@ -78,9 +78,7 @@ def test_a_sequence_ends_at_the_first_failure() -> None:
         Status.FAILED, "sequence/a: no", [],
     )  # fmt: skip
     short = play(sequence(exhausted("one", required=True), after))
-    assert short.detail == (
-        "sequence/one: sequence/one is required, but 1 of 1 iterations used"
-    )
+    assert short.detail == ("sequence/one: sequence/one is required, but 1 of 1 iterations used")
     failed = play(sequence(scripted([ERROR], name="one"), after))
     assert failed.detail == "sequence/one: iteration 1: execute: it broke"
     assert after.calls == []
@@ -193,7 +191,9 @@ def test_a_fallback_tries_in_order_until_one_is_satisfied() -> None:
 
         return step(act, name=name)
 
-    result = play(fallback(strategy("quick", False), strategy("detailed", True), strategy("x", True)))
+    result = play(
+        fallback(strategy("quick", False), strategy("detailed", True), strategy("x", True))
+    )
     assert (tried, result.output, result.status) == (
         ["quick", "detailed"], "detailed", Status.SATISFIED,
     )  # fmt: skip

@@ -333,9 +333,7 @@ def test_near_duplicates_are_an_option() -> None:
     ],
     ids=str,
 )
-def test_degrading_is_a_fall_beyond_noise(
-    marks: list[Any], check: Condition, stops: bool
-) -> None:
+def test_degrading_is_a_fall_beyond_noise(marks: list[Any], check: Condition, stops: bool) -> None:
     """H26, F19: drawdown of two-score means by default; the seed's strict rule is an option."""
     stop = check.check(history(*marks))
     assert (stop is not None) is stops
@@ -428,7 +426,7 @@ def test_the_order_of_members_changes_only_text(order: list[Reason], count: int)
 def test_a_condition_has_no_truth_value() -> None:
     """`or` and `and` would silently drop a condition, so they raise."""
     with pytest.raises(TypeError) as caught:
-        Passed() and MaxIterations(3)  # noqa: B018
+        Passed() and MaxIterations(3)
     assert str(caught.value) == (
         "a condition has no truth value; combine conditions with | and &, not with or and and"
     )
@@ -463,11 +461,11 @@ REFUSED = [
     (lambda: Timeout(math.inf), "timeout: seconds: inf is not finite"),
     (lambda: Timeout(math.nan), "timeout: seconds: nan is not finite"),
     (lambda: Deadline("tomorrow"),
-     "deadline: 'tomorrow' is not a date and time with an offset; "
-     "write it like 2030-01-31T18:00:00+00:00"),
+     ("deadline: 'tomorrow' is not a date and time with an offset; "
+     "write it like 2030-01-31T18:00:00+00:00")),
     (lambda: Deadline("2030-01-31T18:00:00"),
-     "deadline: '2030-01-31T18:00:00' is not a date and time with an offset; "
-     "write it like 2030-01-31T18:00:00+00:00"),
+     ("deadline: '2030-01-31T18:00:00' is not a date and time with an offset; "
+     "write it like 2030-01-31T18:00:00+00:00")),
     (lambda: Deadline(5),
      "deadline: 5 is not a date and time with an offset; write it like 2030-01-31T18:00:00+00:00"),
     (lambda: Budget(), "budget: needs calls, tokens or usd"),
@@ -503,7 +501,9 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "message"), REFUSED, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("make", "message"), REFUSED, ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_a_condition_that_cannot_mean_anything_is_refused(make: Any, message: str) -> None:
     """I10: degenerate configuration is refused at load, with the place, the value and the range."""
     with pytest.raises(ConfigurationError) as caught:
@@ -531,8 +531,10 @@ leaves = st.one_of(
 )  # fmt: skip
 trees = st.recursive(
     leaves,
-    lambda inner: st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple))
-    | st.builds(AllOf, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    lambda inner: (
+        st.builds(AnyOf, st.lists(inner, min_size=1, max_size=3).map(tuple))
+        | st.builds(AllOf, st.lists(inner, min_size=1, max_size=3).map(tuple))
+    ),
     max_leaves=6,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -111,7 +112,9 @@ def test_a_step_says_what_it_spent() -> None:
 
 def test_a_step_that_cannot_say_what_it_spent_settles_at_what_it_promised() -> None:
     """I32: a call that was reserved and made is never free because nobody could count it."""
-    result = play(Loop(step(echo, reserve=Usage(calls=1)), until=MaxIterations(9) | Budget(calls=3)))
+    result = play(
+        Loop(step(echo, reserve=Usage(calls=1)), until=MaxIterations(9) | Budget(calls=3))
+    )
     assert (result.reason, result.iterations, result.usage) == (Reason.BUDGET, 3, Usage(calls=3))
 
 
@@ -275,7 +278,9 @@ def test_what_was_in_doubt_counts_as_spent() -> None:
         ctx.spend(Usage(calls=1))
         return "x"
 
-    made = Loop(step(spends, reserve=Usage(calls=1)), name="l", until=MaxIterations(9) | Budget(calls=3))
+    made = Loop(
+        step(spends, reserve=Usage(calls=1)), name="l", until=MaxIterations(9) | Budget(calls=3)
+    )
     journal = DyingJournal(before=True)
     crashed_after(journal, made, 2)
     result = play(made, journal=journal, run_id="r")
@@ -382,10 +387,8 @@ def test_a_turn_that_comes_exactly_at_the_deadline_is_not_taken() -> None:
     """I6: the gates are asked again after waiting, and what was promised is given back."""
 
     async def hold(value: Any, ctx: Context) -> str:
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(5)
-        except asyncio.CancelledError:
-            pass
         return "held"
 
     second = Script(["x"])
@@ -556,10 +559,8 @@ def test_success_comes_before_a_cancel_of_the_same_moment() -> None:
     """Section 3: a record that satisfies is success although the run was cancelled meanwhile."""
 
     async def swallows(value: Any) -> str:
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(9)
-        except asyncio.CancelledError:
-            pass
         return "good"
 
     result = run_virtual(cancelled_at(4, Loop(swallows, until=ScoreAtLeast(0) | MaxIterations(1))))
@@ -651,6 +652,44 @@ def test_a_step_may_end_the_run_it_is_in() -> None:
     slow = Script(["x"], seconds=60)
     beside = play(parallel(step(ends, name="ends"), step(slow, name="slow")))
     assert (beside.status, beside.seconds) == (Status.CANCELLED, 1)
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_loop_that_keeps_nothing_can_be_ended_from_inside(later: float) -> None:
+    """I6: the stages of a loop without a journal are not begun after a cancel, and are cut by one."""
+    execute = Script(["x"], seconds=2)
+
+    async def adapt(last: Any, ctx: Context) -> str:
+        if later:
+            asyncio.get_running_loop().call_later(later, ctx.run.cancel)
+        else:
+            ctx.run.cancel()
+        return "next"
+
+    result = play(Loop(execute, adapt=adapt, until=MaxIterations(9)))
+    assert (result.status, result.iterations) == (Status.CANCELLED, 2)
+    assert (len(execute.calls), result.seconds) == (1 + later, 2 + later)
+
+
+def test_asking_twice_to_end_a_run_ends_it_once() -> None:
+    """The first cancel counts, with its reason; one after the end is nothing."""
+    held: list[Any] = []
+
+    async def ends(value: Any, ctx: Context) -> None:
+        held.append(ctx.run)
+        ctx.run.cancel("first")
+        ctx.run.cancel("second")
+
+    assert play(ends).status is Status.SATISFIED  # it was over when it was asked to end
+    assert play(Workflow("w", {"ends": ends, "never": echo})).detail == "first"
+
+    async def keeps(value: Any, ctx: Context) -> str:
+        held.append(ctx.run)
+        return "x"
+
+    result = play(keeps)
+    held[-1].cancel()
+    assert result.status is Status.SATISFIED
 
 
 def test_a_turn_that_comes_with_a_cancel_is_not_taken() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -212,9 +213,14 @@ def test_an_or_ends_with_its_earliest_member_and_an_and_not_before_its_latest(
     assert joined.iterations == min(result.iterations for result in alone)
     together = ran(AllOf(tuple(members)))
     if not {Reason.REPEATED_FAILURE, Reason.EVALUATOR_UNUSABLE} & {joined.reason, together.reason}:
-        assert together.iterations >= max(
-            result.iterations for result in alone if result.reason is not Reason.MAX_ITERATIONS
-        ) if any(r.reason is not Reason.MAX_ITERATIONS for r in alone) else True
+        assert (
+            together.iterations
+            >= max(
+                result.iterations for result in alone if result.reason is not Reason.MAX_ITERATIONS
+            )
+            if any(r.reason is not Reason.MAX_ITERATIONS for r in alone)
+            else True
+        )
     assert together.iterations <= 10
     shuffled = list(members)
     chance.shuffle(shuffled)
@@ -224,9 +230,7 @@ def test_an_or_ends_with_its_earliest_member_and_an_and_not_before_its_latest(
 
 
 @given(rules, st.lists(marks, min_size=1, max_size=8), st.sampled_from([0.0, 1.0, 2.5]))
-def test_the_same_run_gives_the_same_result(
-    asked: Rules, given: list[Any], seconds: float
-) -> None:
+def test_the_same_run_gives_the_same_result(asked: Rules, given: list[Any], seconds: float) -> None:
     """I7, I16: a run is a function of its configuration and what its steps answer; scores are valid."""
     one = play(loop_of(asked, Body(given, seconds)), run_id="r")
     two = play(loop_of(asked, Body(given, seconds)), run_id="r")
@@ -346,12 +350,14 @@ def test_the_remaining_time_never_grows(jumps: list[tuple[float, float]], second
         return await run(Loop(execute, until=Timeout(seconds)), clock=clock)
 
     result = run_virtual(work())
-    assert all(b <= a + 1e-9 for a, b in zip(left, left[1:], strict=False))
+    assert all(b <= a + 1e-9 for a, b in itertools.pairwise(left))
     assert result.seconds <= seconds + 0.5
 
 
 @examples(0.5)
-@given(st.lists(st.lists(marks, min_size=1, max_size=5), min_size=1, max_size=6), st.integers(0, 99))
+@given(
+    st.lists(st.lists(marks, min_size=1, max_size=5), min_size=1, max_size=6), st.integers(0, 99)
+)
 def test_concurrent_runs_do_not_see_each_other(many: list[list[Any]], seed: int) -> None:
     """I44: N concurrent runs in one journal, in any interleaving, give what they give alone."""
     journal, asked = MemoryJournal(), Rules(limit=5, on_failure="continue", threshold=0.75)
@@ -384,7 +390,9 @@ def test_a_repeat_is_never_a_new_best(outputs: list[str], scores: list[Any]) -> 
         assume(mark not in (ERROR, UNDECIDED))
         return mark
 
-    result = play(Loop(execute, evaluate, adapt, guards=RepeatedOutput(), until=MaxIterations(12)), 0)
+    result = play(
+        Loop(execute, evaluate, adapt, guards=RepeatedOutput(), until=MaxIterations(12)), 0
+    )
     if result.reason is Reason.REPEATED_OUTPUT:
         ran = outputs[: result.iterations] + [outputs[-1]] * (result.iterations - len(outputs))
         periods = [p for p in range(1, 5) if ran[-p:] == ran[-2 * p : -p] and len(ran) >= 2 * p]
@@ -403,7 +411,9 @@ def test_min_iterations_counts_completed_rounds(verdicts: list[bool], minimum: i
     async def echo(value: Any) -> Any:
         return value
 
-    result = play(Loop(echo, evaluate, until=Passed() | MaxIterations(9), min_iterations=minimum), "x")
+    result = play(
+        Loop(echo, evaluate, until=Passed() | MaxIterations(9), min_iterations=minimum), "x"
+    )
     padded = verdicts + [verdicts[-1]] * 9
     expected = next((n for n in range(minimum, 10) if padded[n - 1]), None)
     assert result.satisfied == (expected is not None)

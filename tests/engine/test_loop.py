@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -591,10 +592,8 @@ def test_a_call_that_ends_in_an_error_while_it_is_cancelled_is_interrupted() -> 
             raise ValueError("while cleaning up")
 
     async def late(value: Any) -> str:
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            pass
         return "too late"
 
     for body in (untidy, late):
@@ -992,9 +991,7 @@ def test_a_decision_is_made_on_a_hand_made_history() -> None:
     assert loop.decide(history(0.1, 0.95)) == Stop(
         Reason.CONDITION_MET, "score 0.95 is at least 0.9"
     )
-    assert loop.decide(history(0.1, ERROR)) == Stop(
-        Reason.ERROR, "iteration 2: execute: it broke"
-    )
+    assert loop.decide(history(0.1, ERROR)) == Stop(Reason.ERROR, "iteration 2: execute: it broke")
 
 
 def test_a_round_that_was_cut_short_is_no_failure_of_the_loop() -> None:

@@ -266,7 +266,9 @@ def test_an_evaluation_holds_no_score_off_its_scale(score: Any) -> None:
 def test_feedback_is_what_the_next_round_is_told() -> None:
     """The error of a failed round, else the evaluator's words, else nothing."""
     failure = Failure("execute", "error", "it broke")
-    assert Iteration(1, error=failure, evaluation=Evaluation(feedback="fine")).feedback == "it broke"
+    assert (
+        Iteration(1, error=failure, evaluation=Evaluation(feedback="fine")).feedback == "it broke"
+    )
     assert Iteration(1, evaluation=Evaluation(feedback="shorter")).feedback == "shorter"
     assert Iteration(1).feedback == ""
 

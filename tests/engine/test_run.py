@@ -91,8 +91,8 @@ def test_an_error_of_run_sync_stands_alone() -> None:
          "run_id: 'a/b' is not an id; use 1 to 64 letters, digits, - and _"),
         ({"run_id": "x" * 65}, None),
         ({"value": b"bytes"},
-         "input: bytes is not a JSON value; return text, finite numbers, booleans, lists, "
-         "objects with text keys, dataclasses or pydantic models"),
+         ("input: bytes is not a JSON value; return text, finite numbers, booleans, lists, "
+         "objects with text keys, dataclasses or pydantic models")),
         ({"value": float("nan")}, None),
     ],
     ids=str,
@@ -124,7 +124,7 @@ def test_a_run_has_a_budget_of_its_own() -> None:
     assert (result.status, result.reason, result.usage.calls, result.output) == (
         Status.EXHAUSTED, Reason.BUDGET, 3, "x",
     )  # fmt: skip
-    flow = play(Workflow("w", {n: made for n in "abcd"}), budget=Budget(calls=2))
+    flow = play(Workflow("w", dict.fromkeys("abcd", made)), budget=Budget(calls=2))
     assert (flow.status, flow.reason, flow.steps) == (
         Status.EXHAUSTED, Reason.BUDGET, {"a": "x", "b": "x"},
     )  # fmt: skip

@@ -77,7 +77,9 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "output"), FORMS, ids=lambda v: getattr(v, "__name__", "") or "x")
+@pytest.mark.parametrize(
+    ("function", "output"), FORMS, ids=lambda v: getattr(v, "__name__", "") or "x"
+)
 def test_a_function_is_given_what_it_takes(function: Any, output: Any) -> None:
     """f(), f(value) and f(value, ctx); arguments with a default are left alone."""
     assert play(step(function, name="s"), "in").output == output
@@ -96,7 +98,9 @@ def test_a_function_is_given_what_it_takes(function: Any, output: Any) -> None:
         (lambda value: one_argument(value), "in", ["one", "in"]),
     ],
 )
-def test_a_plain_function_runs_in_a_thread_or_inline(function: Any, value: Any, output: Any) -> None:
+def test_a_plain_function_runs_in_a_thread_or_inline(
+    function: Any, value: Any, output: Any
+) -> None:
     """The same function gives the same, on a thread of its own or on the event loop."""
     assert run_sync(step(function, name="s"), value).output == output
     assert play(step(function, name="s", inline=True), value).output == output

@@ -22,7 +22,6 @@ from loopwright import (
     step,
 )
 from loopwright.errors import ConfigurationError, StepError
-
 from loopwright.testing import run_virtual
 
 from .support import Script, echo, examples, inline, play, scripted
@@ -40,9 +39,7 @@ def test_steps_run_in_written_order_moved_later_by_their_needs() -> None:
     def noting(name: str) -> Any:
         return inline(lambda value: ran.append(name))
 
-    made = Workflow(
-        "w", {n: noting(n) for n in "abcd"}, needs={"a": ["c"], "d": ["b"]}, output="d"
-    )
+    made = Workflow("w", {n: noting(n) for n in "abcd"}, needs={"a": ["c"], "d": ["b"]}, output="d")
     play(made)
     assert ran == ["b", "c", "a", "d"]
     assert made.order == ["b", "c", "a", "d"]
@@ -164,7 +161,9 @@ def test_a_workflow_is_a_step() -> None:
     inner = Workflow("inner", {"a": append("a"), "b": append("b")}, needs={"b": ["a"]})
     looped = play(Loop(inner, until=MaxIterations(2), name="l"), "x")
     assert (looped.output, looped.steps) == ("xab", {})
-    nested = play(Workflow("outer", {"inner": inner, "c": append("c")}, needs={"c": ["inner"]}), "x")
+    nested = play(
+        Workflow("outer", {"inner": inner, "c": append("c")}, needs={"c": ["inner"]}), "x"
+    )
     assert nested.steps == {"inner": "xab", "c": "xabc"}
 
 
@@ -200,10 +199,10 @@ REFUSED = [
     (lambda: Workflow("w", {"a": echo}, output="z"), "workflow w: there is no step 'z'"),
     (lambda: Workflow("w", {"a": echo}, needs={"a": ["a"]}),
      "workflow w: steps need each other: a -> a"),
-    (lambda: Workflow("w", {n: echo for n in "abcd"},
+    (lambda: Workflow("w", dict.fromkeys("abcd", echo),
                       needs={"a": ["b"], "b": ["c"], "c": ["a"]}),
      "workflow w: steps need each other: a -> b -> c -> a"),
-    (lambda: Workflow("w", {n: echo for n in "abc"}, needs={"a": ["b"], "b": ["c"], "c": ["b"]}),
+    (lambda: Workflow("w", dict.fromkeys("abc", echo), needs={"a": ["b"], "b": ["c"], "c": ["b"]}),
      "workflow w: steps need each other: b -> c -> b"),
     (lambda: Workflow("w", {"a": echo}, at_once=0),
      "workflow w: at_once: 0 is too small; give at least 1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from typing import Any
 
@@ -18,7 +19,7 @@ from loopwright.evaluators.gates import gates
 from loopwright.evaluators.judge import Judge, judge
 from loopwright.evaluators.questions import SHOWN, Preset, YesNo, mark_of, preset_question, shown
 from loopwright.evaluators.votes import Votes, lead_error, outlook, unattainable, votes_of
-from loopwright.models import Models, Reply, ScriptedModel
+from loopwright.models import Models, Reply
 from loopwright.prompts import Asking
 from loopwright.records import Evaluation, Reason, Status
 from loopwright.testing import run_virtual
@@ -48,7 +49,9 @@ def test_a_yes_with_a_low_score_is_a_no_and_says_so() -> None:
     """Of a verdict and a score that contradict each other the stricter one counts."""
     found = evaluation(judge(SHORT), [yes(20)])
     assert found.passed is False
-    assert found.votes == ({"condition": SHORT, "answer": "NO", "score": 0.2, "contradiction": True},)
+    assert found.votes == (
+        {"condition": SHORT, "answer": "NO", "score": 0.2, "contradiction": True},
+    )
 
 
 def test_the_judge_is_told_goal_criterion_and_candidate() -> None:
@@ -119,7 +122,9 @@ def test_an_undecided_round_is_forgotten_by_the_next_good_one() -> None:
     assert result.satisfied
 
 
-@pytest.mark.parametrize("reply", [{"error": "refused"}, {"text": "no", "finish": "content_filter"}])
+@pytest.mark.parametrize(
+    "reply", [{"error": "refused"}, {"text": "no", "finish": "content_filter"}]
+)
 def test_a_judge_that_refuses_is_undecided(reply: Any) -> None:
     """A refusal is an answer without a verdict: it is not asked again."""
     records: list[Any] = []
@@ -137,7 +142,11 @@ def test_an_error_of_the_judge_is_an_error(kind: str) -> None:
     result = looped(judge(SHORT), [{"error": kind}], journal=journal)
     error = result.history[0].error
     assert error is not None
-    assert (error.stage, result.status, result.history[0].passed) == ("evaluate", Status.FAILED, None)
+    assert (error.stage, result.status, result.history[0].passed) == (
+        "evaluate",
+        Status.FAILED,
+        None,
+    )
 
 
 def test_on_failure_continue_goes_on_after_an_error_of_the_judge() -> None:
@@ -200,8 +209,6 @@ def test_a_signed_line_counts_where_the_schema_was_not_met() -> None:
 
 
 def _key(run_id: str, path: str) -> str:
-    import hashlib
-
     return hashlib.sha256(f"{run_id}\n{path}".encode()).hexdigest()[:32]
 
 
@@ -276,12 +283,16 @@ def test_weights_go_over_those_of_a_preset_and_still_sum_to_one() -> None:
         ("quality", None, "context/level"),
         ("qualty/strict", None, "did you mean 'quality'"),
         ("quality/strickt", None, "did you mean 'strict'"),
-        ("quality/strict", {"relevance.stay_on_topic": 1}, "did you mean 'relevance.stays_on_topic'"),
+        (
+            "quality/strict",
+            {"relevance.stay_on_topic": 1},
+            "did you mean 'relevance.stays_on_topic'",
+        ),
     ],
 )
 def test_a_wrong_preset_is_told_with_the_nearest(name: str, weights: Any, said: str) -> None:
     """A name nobody knows is an error before anything runs."""
-    with pytest.raises(ConfigurationError, match="did you mean|context/level") as told:
+    with pytest.raises(ConfigurationError, match=r"did you mean|context/level") as told:
         judge(preset=name, weights=weights)
     assert said in str(told.value)
 

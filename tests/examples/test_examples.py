@@ -69,7 +69,7 @@ def matching(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What job_matching.yaml gives when nobody interrupts it."""
     folder = tmp_path_factory.mktemp("matching")
     given = json.dumps(_request(0))
-    return _loopwright("run", JOBS / "job_matching.yaml", "--input", given, cwd=folder)
+    return _loopwright("run", JOBS / "job_matching.yaml", "--yes", "--input", given, cwd=folder)
 
 
 def test_job_matching_in_yaml_is_satisfied_in_six_rounds(matching: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def test_an_interrupted_job_matching_goes_on_to_the_same_result(
 ) -> None:
     """After SIGINT in the third round `resume` gives what the uninterrupted run gave."""
     given = json.dumps(_request(0.3))
-    command = [sys.executable, "-m", "loopwright", "run", JOBS / "job_matching.yaml", "-i", given]
+    command = [sys.executable, "-m", "loopwright", "run", JOBS / "job_matching.yaml", "--yes", "-i", given]
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -151,7 +151,7 @@ def repairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], s
     folder = tmp_path_factory.mktemp("repairs")
     with ThreadPoolExecutor() as pool:
         told = pool.submit(_python, TESTS / "make_tests_pass.py", cwd=folder)
-        return _loopwright("run", TESTS / "make_tests_pass.yaml", cwd=folder), told.result()
+        return _loopwright("run", TESTS / "make_tests_pass.yaml", "--yes", cwd=folder), told.result()
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_the_demo_runs_the_first_example_and_says_where_to_look(tmp_path: Path) 
     """The demo prints the command, what the README shows under it, and the commands to go on."""
     (tmp_path / "examples").symlink_to(EXAMPLES)
     told = _python("examples/demo.py", cwd=tmp_path)
-    command = "loopwright run examples/job_matching/job_matching.yaml"
+    command = "loopwright run examples/job_matching/job_matching.yaml --yes"
     first, _, rest = told.partition("\n\n")
     assert first.endswith(command)
     assert _timeless(rest).startswith(_shown(command))

@@ -21,7 +21,7 @@ def serving(answer: Answer) -> Iterator[str]:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, text = answer(body, dict(self.headers))
+            status, text = answer(body, {k.lower(): v for k, v in self.headers.items()})
             message = {"role": "assistant", "content": text}
             data = json.dumps(
                 {

@@ -43,7 +43,9 @@ LIMIT = 0.5
 @pytest.mark.usefixtures("loopback")
 @pytest.mark.parametrize("stage", ["execute", "evaluate"])
 @pytest.mark.parametrize("name", STALLS)
-async def test_a_deadline_ends_a_call_in_flight(name: str, stage: str, record_property: Any) -> None:
+async def test_a_deadline_ends_a_call_in_flight(
+    name: str, stage: str, record_property: Any
+) -> None:
     """Worker or judge, stalled or trickling: the loop ends by its timeout, its round cut short."""
     async with FaultyServer(STALLS[name]) as server, ProviderModel({}) as model:
         options: Any = {"model": "openai_compatible:m", "base_url": server.url}
@@ -65,7 +67,7 @@ async def _work(value: Any) -> str:
 
 
 def _load_client() -> None:
-    import loopwright.models.library
+    pass
 
 
 # Caps.
@@ -150,22 +152,18 @@ def test_a_thousand_calls_at_once_stay_under_one_cap(seed: int, share: float) ->
 def test_a_run_that_its_budget_stops_says_which_call_did_not_fit() -> None:
     """By path, what it may cost, and what was spent of the cap."""
     models = Models(Slow(1, lambda: None), prices=PRICES, known_prices=False)
-    loop = Loop(
-        prompt("Go.", model="openai:m", max_tokens=20), until=MaxIterations(9), name="talk"
-    )
-    result = run_virtual(run(loop, "in", budget=Budget(usd=0.2), resources={"models": models}))
+    loop = Loop(prompt("Go.", model="openai:m", max_tokens=20), until=MaxIterations(9), name="talk")
+    result = run_virtual(run(loop, "in", budget=Budget(usd=0.1), resources={"models": models}))
     assert result.reason is Reason.BUDGET
     assert "the call talk/" in result.detail
     assert "did not fit" in result.detail
-    assert "of 0.2 are spent" in result.detail
+    assert "of 0.1 are spent" in result.detail
 
 
 # The command line against a server of one's own.
 
 
-def command(
-    *words: object, cwd: Path, **environ: str
-) -> subprocess.CompletedProcess[str]:
+def command(*words: object, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("LOOPWRIGHT", "OPENAI"))}
     return subprocess.run(
         [sys.executable, "-m", "loopwright", *map(str, words)], cwd=cwd, stdin=subprocess.DEVNULL,
@@ -210,7 +208,9 @@ def test_the_polish_example_runs_on_a_server_of_ones_own_and_on_replies(
     assert json.loads(command("show", "last", "--json", cwd=tmp_path).stdout)["usage_by"] == apart
 
 
-CANARIES = [f"sk-canary-{number:02d}-{random.Random(number).getrandbits(64):016x}" for number in range(20)]
+CANARIES = [
+    f"sk-canary-{number:02d}-{random.Random(number).getrandbits(64):016x}" for number in range(20)
+]
 GOSSIP = """\
 schema: loopwright/1
 name: gossip
@@ -222,7 +222,7 @@ steps:
 
 def gossip(body: dict[str, Any], headers: dict[str, str]) -> tuple[int, str]:
     """A server that tells what it was sent: in replies, in errors, plain and encoded."""
-    key = headers.get("Authorization", "")
+    key = headers.get("authorization", "")
     word = key.removeprefix("Bearer ")
     shown = f"{key} {json.dumps(headers)} {quote(word)} {base64.b64encode(word.encode()).decode()}"
     number = int(word.split("-")[2])
@@ -252,7 +252,9 @@ def test_no_key_is_written_down_anywhere(tmp_path: Path) -> None:
             )
             for more in ((), ("--json",))
         ]  # fmt: skip
-    told += [command("show", "last", *more, cwd=tmp_path) for more in ((), ("--timeline",), ("--json",))]
+    told += [
+        command("show", "last", *more, cwd=tmp_path) for more in ((), ("--timeline",), ("--json",))
+    ]
     assert told[0].returncode in (0, 3), told[0].stderr
     assert "[redacted]" in told[1].stdout
     assert (tmp_path / "transcript.jsonl").read_text().count("[redacted]") >= len(CANARIES)

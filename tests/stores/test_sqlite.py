@@ -15,6 +15,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -33,12 +34,13 @@ from loopwright.errors import (
     RunNotFound,
 )
 from loopwright.journal import Entry, RunInfo
-from loopwright.records import Iteration
+from loopwright.records import Evaluation, Iteration
 from loopwright.stores.sqlite import Clocks, SqliteJournal, schema
 from loopwright.stores.sqlite.encoding import FILE, content_digest
-from loopwright.stores.sqlite.faults import journal_error
-from loopwright.stores.sqlite.files import SideLock, refuse_network
-from loopwright.stores.sqlite.owners import Owner, place
+from loopwright.stores.sqlite.faults import as_damage, journal_error
+from loopwright.stores.sqlite.files import SideLock, refuse_network, write_content
+from loopwright.stores.sqlite.owners import Owner, place, register, started
+from loopwright.stores.sqlite.ownership import rewind_row
 from loopwright.stores.sqlite.reader import STATEMENTS, runs_query
 from loopwright.stores.sqlite.writer import Order
 
@@ -313,6 +315,91 @@ async def test_a_database_without_tables_is_a_new_journal(tmp_path: Path) -> Non
         assert len(await made.entries("run-1")) == 3
 
 
+async def test_a_gap_in_a_page_is_found(tmp_path: Path) -> None:
+    """A page that an index has lost rows of is refused: each iteration and the end are counted."""
+    path = tmp_path / "runs.db"
+    await filled(path)
+    query(path, "UPDATE entries SET loop=NULL, mark=NULL WHERE mark=6")
+    async with SqliteJournal(path) as made:
+        assert len(await made.iterations("run-1", limit=1)) == 1
+        for loop in ("", "refine"):
+            with pytest.raises(JournalDamaged) as caught:
+                await made.iterations("run-1", loop=loop)
+            assert str(caught.value) == (
+                "run-1: entry 9 does not follow the iteration before it; "
+                "restore the journal from a backup"
+            )
+    query(path, "DELETE FROM entries WHERE first>=16")
+    async with SqliteJournal(path) as made:
+        assert len(await made.entries("run-1", after=10, limit=5)) == 5
+        for page in (made.entries("run-1"), made.entries("run-1", after=10, limit=6)):
+            with pytest.raises(JournalDamaged, match=r"^run-1: entry 16 is missing; restore"):
+                await page
+
+
+# Values.
+
+
+async def test_text_that_is_no_unicode_is_mended(journal: SqliteJournal) -> None:
+    """Half of a surrogate pair becomes U+FFFD wherever it stands, and NUL is kept."""
+    half, mended = "a \ud800 b", "a \ufffd b"
+    await recorded(
+        journal,
+        info(detail=half, input=half * 100),
+        [Entry("finished", "a", 1.0, half), Entry("finished", half, 1.0, [half * 100])],
+    )
+    await recorded(journal, info("run-2"), [Entry("finished", "a", 1.0, "x\0y" * 100)])
+    first, second = await journal.entries("run-1")
+    assert (first.value, second.path, second.value) == (mended, mended, [mended * 100])
+    row = await journal.find("run-1")
+    assert (row.detail, row.input) == (mended, mended * 100)
+    [third] = await journal.entries("run-2")
+    assert third.value == "x\0y" * 100
+
+
+@pytest.mark.parametrize(
+    ("value", "evaluation"),
+    [
+        (0.5, Evaluation(0.5)),
+        (True, Evaluation(passed=True)),
+        (None, Evaluation()),
+        ({"score": 0.5, "feedback": "more"}, Evaluation(0.5, feedback="more")),
+        ({"passed": None, "score": 1}, Evaluation(1.0)),
+        (Evaluation(0.5, feedback=LONG).to_json(), Evaluation(0.5, feedback=LONG)),
+        (Evaluation(votes=({"passed": None, "a": 1},)).to_json(), Evaluation(passed=False)),
+        ({"$here": 0}, Evaluation(0.25, True, "enough")),
+    ],
+)
+async def test_an_evaluation_is_kept_once_in_its_row(
+    journal: SqliteJournal, value: Any, evaluation: Evaluation
+) -> None:
+    """Whether or not an effect of the row produced it, an evaluation comes back as it was."""
+    log = await journal.open(info())
+    entries = [
+        Entry("finished", "refine/1/evaluate", 1.0, value),
+        Entry("iteration", "refine", 2.0, Iteration(1, evaluation=evaluation)),
+    ]
+    await record(log, entries)
+    assert shown(await journal.entries("run-1")) == shown(rounds_seen(entries))
+    [(_, kept)] = await journal.iterations("run-1")
+    assert kept.evaluation == evaluation
+
+
+async def test_a_value_that_is_no_json_leaves_no_trace(journal: SqliteJournal) -> None:
+    """An entry that cannot be written is refused where it is appended; the run goes on."""
+    log = await journal.open(info())
+    await record(log, rounds(1))
+    for bad in (
+        Entry("finished", "a", 1.0, {1j}),
+        Entry("iteration", "a", 1.0, Iteration(1, {1j})),
+    ):
+        with pytest.raises(TypeError):
+            log.append(bad)
+    await record(log, rounds(1, start=2))
+    assert shown(await journal.entries("run-1")) == shown(rounds_seen(rounds(2)))
+    assert len(await journal.iterations("run-1")) == 2
+
+
 # Files and their modes.
 
 
@@ -442,6 +529,16 @@ def test_each_fault_is_one_sentence(fault: Exception, kind: type, words: str) ->
         raise error
 
 
+@pytest.mark.parametrize("error", [AttributeError(), KeyError(), TypeError(), UnicodeError()])
+def test_values_of_a_wrong_shape_are_damage(error: Exception) -> None:
+    """What damage makes of a value is refused in one sentence."""
+    with pytest.raises(JournalDamaged) as caught, as_damage("run-1: entry 2"):
+        raise error
+    assert str(caught.value) == (
+        "run-1: entry 2 does not read as what was written; restore the journal from a backup"
+    )
+
+
 async def test_a_path_that_cannot_be_is_refused(tmp_path: Path) -> None:
     """A folder in place of the file, or a file in place of the folder, is an error and no more."""
     (tmp_path / "file").write_text("x")
@@ -548,6 +645,74 @@ async def test_a_failed_commit_fails_its_runs_alone(tmp_path: Path) -> None:
     await made.close()
 
 
+async def test_a_value_that_cannot_be_filed_fails_its_run_alone(tmp_path: Path) -> None:
+    """Where no file can be made for a large value, its run is refused and the others go on."""
+    (tmp_path / "runs.db.files").write_text("in the way")
+    large = "x" * (FILE + 1)
+    async with SqliteJournal(tmp_path / "runs.db") as made:
+        bad, good = await made.open(info("bad")), await made.open(info("good"))
+        outcomes = await asyncio.gather(
+            record(bad, [Entry("finished", "a", 1.0, large)]),
+            record(good, rounds(1)),
+            made.open(info("large", input=large)),
+            return_exceptions=True,
+        )
+        kinds = [type(outcome) for outcome in outcomes]
+        assert kinds == [JournalUnavailable, type(None), JournalUnavailable]
+        assert len(await made.entries("good")) == 3
+        assert await made.entries("bad") == []
+        with pytest.raises(RunNotFound):
+            await made.find("large")
+
+
+def test_a_content_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    """When a file cannot be finished nothing of it is left behind."""
+    digest = content_digest(b"x")
+    (tmp_path / digest.hex()[:2] / digest.hex()).mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        write_content(tmp_path, digest, b"x")
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+DENIED = """
+import asyncio, concurrent.futures.thread, os, sys
+from loopwright.errors import JournalUnavailable
+from loopwright.journal import RunInfo
+from loopwright.stores.sqlite import SqliteJournal
+
+async def main():
+    journal = SqliteJournal(sys.argv[1])
+    print(len(await journal.entries("run-1")))
+    try:
+        await journal.open(RunInfo("run-2", "refine"))
+    except JournalUnavailable as error:
+        print(error)
+    await journal.close()
+
+if os.getuid() == 0:
+    os.setuid(65534)
+asyncio.run(main())
+"""
+
+
+async def test_a_journal_that_may_only_be_read_is_read() -> None:
+    """Where nothing may be written runs can be read, and opening one says what to do."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "runs.db"
+        await filled(path)
+        (folder / "runs.db-lock").chmod(0o666)
+        path.chmod(0o444)
+        folder.chmod(0o555)
+        done = child(DENIED, path)
+        folder.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    count, message = done.stdout.splitlines()
+    assert count == "19"
+    assert message.startswith(f"{path}: ")
+    assert message.endswith("make the file and its folder yours to write")
+
+
 async def test_a_failed_opening_is_no_opening(tmp_path: Path) -> None:
     """When the commit of an opening fails there is no run, and opening it again is the first."""
     failing: list[Exception] = [OSError(errno.EIO, "x"), sqlite3.OperationalError("x")]
@@ -645,8 +810,6 @@ def test_an_owner_lives_while_its_lease_and_process_do() -> None:
     """A lease ends with its time, or with its process if that can be seen from here."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         schema.bring_forward(db, 0)
-        from loopwright.stores.sqlite.owners import register
-
         me = register(db, 100.0)
     assert me.alive(109.0)
     assert not me.alive(110.0)
@@ -655,6 +818,15 @@ def test_an_owner_lives_while_its_lease_and_process_do() -> None:
     assert replace(me, pid=2**22 + 1, place="elsewhere").alive(101.0)
     assert me.place == place()
     assert isinstance(me, Owner)
+
+
+def test_a_system_without_proc_is_asked_for_signals(tmp_path: Path) -> None:
+    """Where the system does not list processes, one lives while it could be signalled."""
+    assert started(os.getpid(), tmp_path) == "alive"
+    assert started(1, tmp_path) == "alive"
+    assert started(2**22 + 1, tmp_path) == ""
+    assert started(2**22 + 1) == ""
+    assert place(tmp_path) == os.uname().nodename
 
 
 async def test_the_active_time_of_a_lost_run_counts_to_its_last_beat(tmp_path: Path) -> None:
@@ -751,6 +923,40 @@ def test_the_side_lock_is_not_waited_for_without_end(tmp_path: Path) -> None:
     thread.join()
 
 
+async def test_an_owner_that_missed_a_takeover_changes_nothing(tmp_path: Path) -> None:
+    """Closing a run that another store took over meanwhile leaves it to its owner."""
+    async with SqliteJournal(tmp_path / "runs.db") as one, SqliteJournal(one.path) as two:
+        former = await one.open(info())
+        owner = await two.open(info(), takeover=True)
+        await former.close(replace(former.info, status="failed"))
+        assert (await two.find("run-1")).status == "running"
+        await owner.close(replace(owner.info, source={"document": LONG}, status="satisfied"))
+        found = await one.find("run-1")
+        assert (found.status, found.source) == ("satisfied", {"document": LONG})
+
+
+async def test_a_rewind_gives_way_to_who_wrote_meanwhile(journal: SqliteJournal) -> None:
+    """A rewind that was planned on entries that are no longer the last is refused."""
+    await recorded(journal, info(), rounds(1))
+    row = await journal._read(lambda reader: reader.row("run-1"))
+    stale = Order(lambda db: rewind_row(journal._database, db, row, "refine", (3, b"old"), 1))
+    with pytest.raises(RunLocked, match=r"^run-1: it is running; cancel it before you rewind it$"):
+        await journal._writer.perform(stale)
+    assert len(await journal.entries("run-1")) == 3
+
+
+async def test_a_beat_that_fails_waits_for_the_next(journal: SqliteJournal) -> None:
+    """A lease that cannot be renewed disturbs no run."""
+    log = await journal.open(info())
+    assert log.on_cancel is None
+    query(journal.path, "ALTER TABLE owners RENAME TO kept")
+    journal._database.beat()
+    query(journal.path, "ALTER TABLE kept RENAME TO owners")
+    journal._database.beat()
+    await record(log, rounds(1))
+    assert len(await journal.entries("run-1")) == 3
+
+
 async def test_an_opening_that_is_cancelled_locks_nothing(journal: SqliteJournal) -> None:
     """A task that is cancelled while it opens a run leaves the run to others."""
     await recorded(journal, info("known"), rounds(1))
@@ -763,6 +969,9 @@ async def test_an_opening_that_is_cancelled_locks_nothing(journal: SqliteJournal
             await asyncio.gather(opening, return_exceptions=True)
         log = await journal.open(info(name))
         await record(log, rounds(1))
+        asking = asyncio.ensure_future(journal.cancel(name))
+        await asyncio.sleep(0)
+        asking.cancel()
         await log.close(log.info)
 
 

@@ -49,10 +49,19 @@ Sets = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A variable of the document; repeatable."),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", envvar="LOOPWRIGHT_MODEL", metavar="PROVIDER:MODEL", help="Instead of the document's.")
+    str | None,
+    typer.Option(
+        "--model",
+        envvar="LOOPWRIGHT_MODEL",
+        metavar="PROVIDER:MODEL",
+        help="Instead of the document's.",
+    ),
 ]
 ModelUrl = Annotated[
-    str | None, typer.Option("--model-url", envvar="LOOPWRIGHT_MODEL_URL", metavar="URL", help="Where the model answers.")
+    str | None,
+    typer.Option(
+        "--model-url", envvar="LOOPWRIGHT_MODEL_URL", metavar="URL", help="Where the model answers."
+    ),
 ]
 Replies = Annotated[
     str | None,

@@ -135,7 +135,8 @@ def load_source(what: str, given: Given, *, execute: bool = True, root: str = ""
     settings = Settings(
         sets=given.sets, model=given.model, model_url=given.model_url, replies=given.replies,
         transcript=given.transcript, max_usd=given.max_usd, agents=given.agents,
-        environ=os.environ, providers=() if given.replies else PROVIDER_NAMES, root=Path(root) if root else None, execute=execute,
+        environ=os.environ, providers=() if given.replies else PROVIDER_NAMES,
+        root=Path(root) if root else None, execute=execute,
     )  # fmt: skip
     return load(what, settings)
 

@@ -64,6 +64,7 @@ class Compiler:
     problems: list[Problem] = field(default_factory=list)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     lenient: bool = False
+    used: list[tuple[Path_, frozenset[str]]] = field(default_factory=list)
 
     def problem(self, path: Path_, message: str, *, key: bool = False) -> None:
         """Report something wrong at a place."""
@@ -94,6 +95,7 @@ class Compiler:
     def names(self, path: Path_, names: Iterable[str]) -> None:
         """Report names that no step, variable or input supplies."""
         allowed = self.known | FIXED
+        self.used.append((path, frozenset(names)))
         for given in sorted(set(names) - allowed):
             name = given.removeprefix("given.")
             if name not in allowed:
@@ -319,6 +321,20 @@ def _order(specs: list[StepSpec]) -> list[int]:
     return order
 
 
+def _needs(document: Document, compiler: Compiler) -> dict[str, list[str]]:
+    """Return what each step needs; of several at once, also the steps before it whose output it names."""
+    needs = compiler.needs(document.steps, ("steps",))
+    if document.at_once == 1:
+        return needs
+    before: list[str] = []
+    for i in _order(document.steps):
+        name = document.steps[i].name
+        used = frozenset().union(*(n for path, n in compiler.used if path[:2] == ("steps", i)))
+        needs[name] += [other for other in before if other in used and other not in needs[name]]
+        before.append(name)
+    return needs
+
+
 def compile_document(
     document: Document, compiler: Compiler, given: frozenset[str]
 ) -> DocumentWorkflow | None:
@@ -338,7 +354,7 @@ def compile_document(
             document.name,
             made,
             env=document.env,
-            needs=inner.needs(document.steps, ("steps",)),
+            needs=_needs(document, inner),
             at_once=document.at_once,
             output=document.output or "",
         ),

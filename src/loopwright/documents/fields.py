@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 __all__ = ["Identifier", "Model", "Names", "Pause", "Seconds"]
@@ -33,9 +33,27 @@ def one_or_more(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Seconds = Annotated[float, BeforeValidator(duration), Field(gt=0, allow_inf_nan=False)]
-Pause = Annotated[float, BeforeValidator(duration), Field(ge=0, allow_inf_nan=False)]
-Names = Annotated[list[str], BeforeValidator(one_or_more)]
+def _or_text(**number: Any) -> WithJsonSchema:
+    """Return the schema of a duration: seconds, or text with units."""
+    pattern = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
+    return WithJsonSchema(
+        {"anyOf": [{"type": "number", **number}, {"type": "string", "pattern": pattern}]}
+    )
+
+
+Seconds = Annotated[
+    float, BeforeValidator(duration), Field(gt=0, allow_inf_nan=False), _or_text(exclusiveMinimum=0)
+]
+Pause = Annotated[
+    float, BeforeValidator(duration), Field(ge=0, allow_inf_nan=False), _or_text(minimum=0)
+]
+Names = Annotated[
+    list[str],
+    BeforeValidator(one_or_more),
+    WithJsonSchema(
+        {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
+    ),
+]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_. -]{0,63}$")]
 
 

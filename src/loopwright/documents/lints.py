@@ -22,15 +22,19 @@ _Found = Iterator[tuple[_At, str]]
 _Called = Callable[[str], Document | None]
 
 # A sentence that code can decide, and the field of `check:` that does.
+_MOST = r"\b(at most|under|below|fewer than|less than|no more than|maximum( of)?)\s+[\d,]+\s+"
+_LEAST = r"\b(at least|over|more than|minimum( of)?)\s+[\d,]+\s+"
+_EXIT = r"\b(exit(s|ed)?( (code|status))?( is| of| with)?( code| status)?\s+(0|zero)"
+_SAYS = r"\b([Cc]ontains?|[Ii]ncludes?|[Mm]entions?|[Ss]ays|([Ss]tarts|[Ee]nds) with)\s+(the (word|text|string) )?"
 _COMPUTABLE = (
-    (re.compile(r"\b(at most|under|below|fewer than|less than|no more than|maximum( of)?)\s+[\d,]+\s+words?\b", re.I), "max_words"),
-    (re.compile(r"\b(at least|over|more than|minimum( of)?)\s+[\d,]+\s+words?\b", re.I), "min_words"),
-    (re.compile(r"\b(at most|under|below|fewer than|less than|no more than|maximum( of)?)\s+[\d,]+\s+char", re.I), "max_chars"),
-    (re.compile(r"\b(at least|over|more than|minimum( of)?)\s+[\d,]+\s+char", re.I), "min_chars"),
-    (re.compile(r"\b(exit(s|ed)?( (code|status))?( is| of| with)?( code| status)?\s+(0|zero)|tests? (all )?pass(es)?|compiles)\b", re.I), "command"),
-    (re.compile(r"\b(valid|parses as|well-formed) json\b", re.I), "schema"),
-    (re.compile(r"\b(contains?|includes?|mentions?|says|starts with|ends with)\s+(the (word|text|string) )?(['\"“][^'\"”]+['\"”]|[A-Z]{2,}\b)"), "contains"),
-)  # fmt: skip
+    (re.compile(_MOST + r"words?\b", re.IGNORECASE), "max_words"),
+    (re.compile(_LEAST + r"words?\b", re.IGNORECASE), "min_words"),
+    (re.compile(_MOST + "char", re.IGNORECASE), "max_chars"),
+    (re.compile(_LEAST + "char", re.IGNORECASE), "min_chars"),
+    (re.compile(_EXIT + r"|tests? (all )?pass(es)?|compiles)\b", re.IGNORECASE), "command"),
+    (re.compile(r"\b(valid|parses as|well-formed) json\b", re.IGNORECASE), "schema"),
+    (re.compile(_SAYS + r"""(['"“][^'"”]+['"”]|[A-Z]{2,}\b)"""), "contains"),
+)
 
 
 def lints(loaded: Loaded) -> list[Problem]:
@@ -48,7 +52,10 @@ def _of_document(document: Document) -> _Found:
         used = {name.partition(":")[2] for name in models_in(document)} | set(models_in(document))
         for name in document.prices:
             if used and name not in used:
-                yield ("prices", name), f"no model of this document is {name!r}; its price is not used"
+                yield (
+                    ("prices", name),
+                    f"no model of this document is {name!r}; its price is not used",
+                )
 
 
 def _of_steps(document: Document, file: str, loaded: Loaded) -> _Found:

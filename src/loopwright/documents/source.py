@@ -28,6 +28,8 @@ __all__ = ["Source", "Stage", "read"]
 
 _NAME = re.compile(r"[^\W\d][\w$-]*|\$\w+")
 
+LONGEST_MESSAGE = 600  # characters, whatever a document holds that a message quotes
+
 Path = tuple[str | int, ...]
 
 
@@ -81,7 +83,8 @@ class Source:
 
     def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
         """Return a problem at a value, or at its key, with the path as people write it."""
-        return Problem(self.file, *self.position(path, key=key), _written(path), message)
+        place = self.position(path, key=key)
+        return Problem(self.file, *place, _written(path), shorten(message, LONGEST_MESSAGE))
 
     def text(self, path: Path) -> str | None:
         """Return a scalar's text as written, without quotes: `1.10`, `yes`, `2026-01-07`, `012`.

@@ -129,7 +129,9 @@ def _imports(file: Path, package: str) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1]
-            base = ".".join([*(above if node.level else ()), *([node.module] if node.module else ())])
+            base = ".".join(
+                [*(above if node.level else ()), *([node.module] if node.module else ())]
+            )
             yield base
             yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
 
@@ -146,4 +148,3 @@ def _digest(files: Iterable[Path], words: list[str]) -> str:
         for part in (name.encode("utf-8", "surrogatepass"), content):
             whole.update(len(part).to_bytes(8, "big") + part)
     return whole.hexdigest()
-

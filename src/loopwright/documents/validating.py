@@ -140,7 +140,7 @@ def _message(
         return f"unknown key {str(place[-1])!r}; {said}"
     if kind == "extra_forbidden":
         names = _names_at(model, place[:-1])
-        return f"unknown key {str(place[-1])!r}{nearest(str(place[-1]), names) or _listed(names)}"
+        return f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(names)}"
     if kind == "missing":
         return f"needs {str(item['loc'][-1])!r}"
     if "kinds" in item:
@@ -151,8 +151,8 @@ def _message(
     if kind in ("literal_error", "enum"):
         wanted = item["ctx"]["expected"]
         words = wanted.replace("'", "").replace(" or ", ", ").split(", ")
-        hint = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
-        return f"{shorten(repr(item['input']))} is not {wanted}{hint}"
+        near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
+        return f"{shorten(repr(item['input']))} is not {wanted}{near}"
     if kind == "string_pattern_mismatch":
         return f"{shorten(repr(item['input']))} is not a name; use letters, digits, _, - and spaces, a letter first"
     message: str = item["msg"][0].lower() + item["msg"][1:]

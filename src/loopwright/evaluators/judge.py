@@ -93,7 +93,9 @@ class Judge(Composite):
             looks.append(await self._look(name, criterion, text, inner))
         votes = tuple(vote for look in looks for vote in look.shown())
         found = [look.evaluation() for look in looks]
-        unread = [f"{k.name}: {e.feedback}" for k, e in zip(looks, found, strict=True) if e.undecided]
+        unread = [
+            f"{k.name}: {e.feedback}" for k, e in zip(looks, found, strict=True) if e.undecided
+        ]
         if unread:
             return Evaluation(undecided=True, feedback="\n".join(unread), votes=votes)
         criteria = tuple(

@@ -52,9 +52,7 @@ _PRESET_SYSTEM = (
     f"You judge which of several criteria a candidate meets. {_DATA} Answer true for a criterion only "
     "if it is met, false if it is not or if you cannot tell, and give a reason that says what is missing."
 )
-_SENTENCE_ANSWER = (
-    'Answer with a JSON object: {"verdict": "yes", "no" or "unsure", "score": 0 to 100, "reason": text}.'
-)
+_SENTENCE_ANSWER = 'Answer with a JSON object: {"verdict": "yes", "no" or "unsure", "score": 0 to 100, "reason": text}.'
 _YES_NO_ANSWER = "Answer with YES if condition is met, NO if not met."
 
 

@@ -43,7 +43,7 @@ def damaged(draw: st.DrawFn) -> str:
         owner = document
         for part in path:
             owner = owner[part]
-        owner[last] = draw(VALUES)
+        owner[last] = copy.deepcopy(draw(VALUES))
     return json.dumps(document)
 
 

@@ -113,9 +113,11 @@ class Contents:
     def fold_evaluation(self, value: Evaluation) -> str:
         """Return the JSON text of an evaluation, or where in this row what it was read from is."""
         text = self.fold(value.to_json())
-        forms = [text, text.replace('"passed":null,', "", 1)]
-        if value.score is not None:  # a mere number is a score
-            forms.append(text.removeprefix('{"score":').removesuffix(',"passed":null}'))
+        forms = [text]
+        if value.passed is None:
+            forms.append(text.replace('"passed":null,', "", 1))
+            if value.score is not None:  # a mere number is a score
+                forms.append(text.removeprefix('{"score":').removesuffix(',"passed":null}'))
         for form in forms:
             if form in self.here:
                 return f'{{"$here":{self.here.index(form)}}}'
@@ -186,12 +188,12 @@ def _value_text(entry: Entry, contents: Contents) -> str:
     if type(value) is str:
         return contents.fold(value)
     if entry.kind == "iteration" and isinstance(value, Iteration):
-        return _iteration_text(value, contents, *contents.rank(entry.path))
+        return _iteration_text(value, entry.path, contents)
     return contents.fold_fields(value, _DEPTHS.get(entry.kind, 0))
 
 
-def _iteration_text(item: Iteration, contents: Contents, in_run: int, in_loop: int) -> str:
-    parts = [f'{{"iteration":{item.number},"rank":[{in_run},{in_loop}]']
+def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
+    parts = [f'{{"iteration":{item.number}']
     if item.input is not None:
         parts.append(f'"input":{contents.fold(item.input)}')
     if item.output is not None:
@@ -208,6 +210,8 @@ def _iteration_text(item: Iteration, contents: Contents, in_run: int, in_loop: i
         parts.append('"interrupted":true')
     if item.truncated:
         parts.append('"truncated":true')
+    in_run, in_loop = contents.rank(loop)  # last: nothing fails after it
+    parts.append(f'"rank":[{in_run},{in_loop}]')
     return ",".join(parts) + "}"
 
 

@@ -103,7 +103,7 @@ class SqliteJournal:
             taken = take(database, db, info, resume=resume, takeover=takeover)
             contents = Contents(database.new_content)
             give_back = partial(self._give_back, writer)
-            return taken, SqliteLog(taken.row.key, taken.row.info, lane, contents, give_back)
+            return taken, SqliteLog(taken.row, lane, contents, give_back)
 
         def leave(taken: Taken, log: SqliteLog) -> Order[None]:
             status = taken.before or "interrupted"

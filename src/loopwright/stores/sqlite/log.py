@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import JournalError, OwnershipLost
 from ...journal import Entry, RunInfo
 from .encoding import Content, Contents, entry_text, utf8
-from .rows import chained
+from .rows import RunRow, chained
 
 __all__ = ["WIDTH", "Batch", "Lane", "SqliteLog"]
 
@@ -113,14 +113,13 @@ class SqliteLog:
     __slots__ = (
         "_asked", "_batch", "_contents", "_first", "_give_back", "_lane", "_loop", "_mark",
         "_on_cancel", "_pending", "_seq", "_sum", "failure", "info", "keeps_values", "key",
-        "recorded", "silent", "verified",
+        "recorded", "row", "silent", "verified",
     )  # fmt: skip
 
-    def __init__(
-        self, key: int, info: RunInfo, lane: Lane, contents: Contents, give_back: GiveBack
-    ) -> None:
-        self.key = key
-        self.info = info
+    def __init__(self, row: RunRow, lane: Lane, contents: Contents, give_back: GiveBack) -> None:
+        self.row = row
+        self.key = row.key
+        self.info = row.info
         self.recorded: Sequence[Entry] = []
         self.keeps_values = True
         self.silent = False
@@ -186,14 +185,14 @@ class SqliteLog:
         batch = self._batch
         if batch is not self._lane.batch:
             batch = self._batch = self._lane.join(self)
-        if entry.kind == "iteration":  # at most one in a row, so that its row can be found
-            if self._loop is not None:
-                self.cut(batch)
-            self._loop, self._mark = entry.path, self._seq + 1
-        elif len(self._pending) >= _ROW_ENTRIES:
+        iteration = entry.kind == "iteration"
+        # At most one iteration in a row, so that its row can be found.
+        if len(self._pending) >= _ROW_ENTRIES or (iteration and self._loop is not None):
             self.cut(batch)
-        self._seq = entry.seq = self._seq + 1
         self._pending.append(entry_text(entry, self._contents))
+        self._seq = entry.seq = self._seq + 1
+        if iteration:
+            self._loop, self._mark = entry.path, self._seq
 
     def cut(self, batch: Batch) -> None:
         """Make a row of what waits, in the batch it belongs to."""

@@ -12,6 +12,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,10 @@ from ...errors import JournalDamaged, RunLocked
 from .faults import as_damage
 from .rows import seal
 
-__all__ = ["BEAT", "LEASE", "Clocks", "Owner", "locked", "read_owners", "register", "renew"]
+__all__ = [
+    "BEAT", "LEASE", "Clocks", "Owner", "locked", "place", "read_owners", "register", "renew",
+    "started",
+]  # fmt: skip
 
 LEASE = 10.0  # seconds that a lease lasts without a beat
 BEAT = 0.5  # seconds between beats
@@ -51,36 +55,38 @@ class Owner:
         """Whether its lease holds and its process, as far as can be seen, is the same one."""
         if self.until <= now:
             return False
-        return self.place != place() or _started(self.pid) == self.started
+        return self.place != place() or started(self.pid) == self.started
+
+
+_PROC = Path("/proc")
 
 
 @cache
-def place() -> str:
+def place(proc: Path = _PROC) -> str:
     """Return a name for where process numbers mean the same: host, boot and namespace."""
-    boot, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    boot, namespace = proc / "sys/kernel/random/boot_id", proc / "self/ns/pid"
     try:
         return f"{socket.gethostname()} {boot.read_text().strip()} {namespace.readlink()}"
     except OSError:
         return socket.gethostname()
 
 
-def _started(pid: int) -> str:
+def started(pid: int, proc: Path = _PROC) -> str:
     """Return when a process started, as its system counts; "" if it is gone."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = (proc / str(pid) / "stat").read_text()
     except OSError:
-        return "" if Path("/proc/self/stat").exists() else _probed(pid)
+        return "" if (proc / "self/stat").exists() else _probed(pid)
     state, *fields = stat.rpartition(")")[2].split()
     return "" if state in "ZX" else fields[18]  # a dead one holds nothing any more
 
 
 def _probed(pid: int) -> str:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except OSError:
-        pass
+    with suppress(PermissionError):  # it is somebody else's
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return ""
     return "alive"
 
 
@@ -99,7 +105,7 @@ def register(db: sqlite3.Connection, now: float) -> Owner:
         (now - LEASE,),
     )
     pid = os.getpid()
-    owner = Owner(0, place(), socket.gethostname(), pid, _started(pid), now + LEASE, 0.0)
+    owner = Owner(0, place(), socket.gethostname(), pid, started(pid), now + LEASE, 0.0)
     values = _sealed(owner)
     cursor = db.execute(
         "INSERT INTO owners VALUES(NULL,?,?,?,?,?,?,?)",

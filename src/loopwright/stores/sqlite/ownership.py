@@ -15,7 +15,7 @@ from .database import Database
 from .encoding import Contents, entry_text, utf8
 from .log import SqliteLog
 from .owners import LEASE, Owner, locked, read_owners
-from .rows import RunRow, chain_start, chained, read_row, row_of, write_row
+from .rows import RunRow, chain_start, chained, insert_row, read_row, write_row
 
 __all__ = [
     "Taken", "ask_to_cancel", "find_row", "give_back", "leave_run", "present", "rewind_row",
@@ -23,6 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 _BY_ID = "SELECT * FROM runs WHERE run_id=?"
+_EPOCH = "SELECT epoch FROM runs WHERE id=?"
 _BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<?"
 _LATEST = "SELECT sum FROM entries WHERE run=? ORDER BY first DESC LIMIT 1"
 _ASIDE = "UPDATE entries SET loop=NULL, mark=NULL WHERE run=? AND loop IS NOT NULL AND mark>=?"
@@ -64,11 +65,12 @@ def take(
     database: Database, db: sqlite3.Connection, info: RunInfo, *, resume: bool, takeover: bool
 ) -> Taken:
     """Take the lease of a run, made if it is new. Raises RunNotFound, RunLocked."""
+    new = None if resume else _create(database, db, info)
+    if new is not None:
+        return Taken(new, "")
     found = db.execute(_BY_ID, (info.run_id,)).fetchone()
     if found is None:
-        if resume:
-            raise missing_run(info.run_id)
-        return Taken(_create(database, db, info), "")
+        raise missing_run(info.run_id)
     row = read_row(found)
     owners, now = read_owners(db), database.clocks.wall()
     owner = owners.get(row.owner or 0)
@@ -81,14 +83,17 @@ def take(
     return Taken(row, "interrupted" if kept.status == "running" else kept.status)
 
 
-def _create(database: Database, db: sqlite3.Connection, info: RunInfo) -> RunRow:
+def _create(database: Database, db: sqlite3.Connection, info: RunInfo) -> RunRow | None:
+    """Make a run and return its row; None if there is one of that id."""
     contents = Contents(database.new_content)
     info = replace(info, epoch=1, status="running")
     texts = _folded(info.input, contents), _folded(info.source, contents)
     head, owner = chain_start(info.run_id), database.owner.key
     row = RunRow(0, info, *texts, database.seconds, 0, head, owner)
-    database.keep_contents(db, contents.take())
-    return replace(row, key=write_row(db, row))
+    key = insert_row(db, row)
+    if key:
+        database.keep_contents(db, contents.take())
+    return replace(row, key=key) if key else None
 
 
 def _folded(value: Json, contents: Contents) -> str:
@@ -97,26 +102,31 @@ def _folded(value: Json, contents: Contents) -> str:
 
 def give_back(database: Database, db: sqlite3.Connection, log: SqliteLog, info: RunInfo) -> None:
     """Write how far a run is and let go of it, if its owner is still the one that opened it."""
-    row = row_of(db, log.key)
-    if row.info.epoch != log.info.epoch:
-        return
     if log.failure is not None:  # what `info` says of the end may be missing from the entries
         leave_run(db, log, "interrupted")
         return
+    if not _owns(db, log):
+        return
+    source = log.row.source
     if info.source != log.info.source:
         contents = Contents(database.new_content)
-        row = replace(row, source=_folded(info.source, contents))
+        source = _folded(info.source, contents)
         database.keep_contents(db, contents.take())
     last, head = log.position
-    info = replace(info, run_id=row.info.run_id, epoch=row.info.epoch)
-    write_row(db, replace(row, info=info, last=last, head=head, owner=None))
+    row = replace(log.row, info=info, source=source, last=last, head=head, owner=None)
+    write_row(db, row)
 
 
 def leave_run(db: sqlite3.Connection, log: SqliteLog, status: str) -> None:
     """Let go of a run without saying how far it is."""
-    row = row_of(db, log.key)
-    if row.info.epoch == log.info.epoch:
+    if _owns(db, log):
+        row = log.row
         write_row(db, replace(row, info=replace(row.info, status=status), owner=None))
+
+
+def _owns(db: sqlite3.Connection, log: SqliteLog) -> bool:
+    (epoch,) = db.execute(_EPOCH, (log.key,)).fetchone()
+    return bool(epoch == log.row.info.epoch)
 
 
 def running(run_id: str) -> RunLocked:

@@ -8,29 +8,31 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from ... import codec
 from ...errors import JournalDamaged
 from ...journal import RunInfo
 from ...records import Usage
 from .encoding import utf8
 from .faults import as_damage
 
-__all__ = ["RunRow", "chain_start", "chained", "read_row", "row_of", "seal", "write_row"]
+__all__ = ["RunRow", "chain_start", "chained", "insert_row", "read_row", "seal", "write_row"]
 
-_BY_KEY = "SELECT * FROM runs WHERE id=?"
+_INSERT = (
+    "INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
+    "ON CONFLICT(run_id) DO NOTHING"
+)
 _WRITE = "REPLACE INTO runs VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _SUM = 8  # bytes of a checksum: against damage by chance, not against forgers
+_encode = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
 
 
 def seal(values: list[Any]) -> bytes:
     """Return the checksum of a row's values."""
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"), default=bytes.hex)
-    return hashlib.blake2b(text.encode(errors="replace"), digest_size=_SUM).digest()
+    return hashlib.blake2b(_encode(values).encode(), digest_size=_SUM).digest()
 
 
 def chain_start(run_id: str) -> bytes:
     """Return the sum that comes before the first row of a run."""
-    return hashlib.blake2b(run_id.encode(), digest_size=_SUM).digest()
+    return hashlib.blake2b(utf8(run_id)[1], digest_size=_SUM).digest()
 
 
 def chained(before: bytes, first: int, body: bytes) -> bytes:
@@ -89,25 +91,30 @@ def _read_row(values: tuple[Any, ...]) -> RunRow:
     return RunRow(key, info, given, source, opened, last, head, owner)
 
 
-def row_of(db: sqlite3.Connection, key: int) -> RunRow:
-    """Return the row with a key. Raises JournalDamaged."""
-    return read_row(db.execute(_BY_KEY, (key,)).fetchone())
+def insert_row(db: sqlite3.Connection, row: RunRow) -> int:
+    """Insert a row and return its key; 0 if there is one with its run id."""
+    cursor = db.execute(_INSERT, _values(row))
+    return cursor.lastrowid or 0 if cursor.rowcount else 0
 
 
-def write_row(db: sqlite3.Connection, row: RunRow) -> int:
-    """Insert a row with key 0, or replace the one with its key; return the key.
+def write_row(db: sqlite3.Connection, row: RunRow) -> None:
+    """Replace the row that has the same key; nobody wishes any more that it be cancelled."""
+    db.execute(_WRITE, _values(row))
 
-    Nobody wishes any more that the run be cancelled.
-    """
+
+def _values(row: RunRow) -> list[Any]:
     info, usage = row.info, row.info.usage
     spent = [
         usage.calls, usage.input_tokens, usage.output_tokens, usage.usd,
         usage.unpriced, usage.estimated,
     ]  # fmt: skip
-    texts = (info.run_id, info.name, info.status, info.reason, info.detail, row.input, row.source)
-    sealed: list[Any] = [utf8(text)[0] for text in (*texts, info.fingerprint)]
-    sealed += [float(info.created), float(info.updated), float(info.active)]
-    sealed += [info.epoch, info.iterations, None if info.score is None else float(info.score)]
-    sealed += [codec.encode(spent), float(row.opened), row.last, row.head]
-    values = [row.key or None, *sealed, seal(sealed), row.owner, 0]
-    return db.execute(_WRITE, values).lastrowid or 0
+    sealed: list[Any] = [
+        info.run_id, info.name, info.status, info.reason, info.detail, row.input, row.source,
+        info.fingerprint, float(info.created), float(info.updated), float(info.active), info.epoch,
+        info.iterations, None if info.score is None else float(info.score), _encode(spent),
+        float(row.opened), row.last, row.head,
+    ]  # fmt: skip
+    for i in _TEXTS:
+        if not sealed[i].isascii():
+            sealed[i] = utf8(sealed[i])[0]
+    return [row.key or None, *sealed, seal(sealed), row.owner, 0]

@@ -1,0 +1,96 @@
+"""`module:function`: looked up without running it, imported when the run begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loopwright.documents.functions import function, looked_up
+from loopwright.errors import ConfigurationError
+
+MODULE = """\
+import os as system
+from json import dumps, loads as read
+raise_me = 1
+if True:
+    def inside(value): ...
+try:
+    def tried(value): ...
+except OSError: ...
+class Kind:
+    def method(value): ...
+async def later(value): ...
+typed: int = 3
+first, second = 1, 2
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "system",
+        "dumps",
+        "read",
+        "raise_me",
+        "inside",
+        "tried",
+        "Kind",
+        "Kind.method",
+        "later",
+        "typed",
+        "second",
+    ],
+)
+def test_a_name_is_found_without_running_the_module(name: str, tmp_path: Path) -> None:
+    """However the module defines it."""
+    (tmp_path / "own.py").write_text(MODULE + "raise SystemExit('it was run')\n")
+    looked_up(f"own:{name}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "",
+        ":",
+        "own",
+        "own:",
+        ":f",
+        "own:f:g",
+        "own f:g",
+        "../own:f",
+        "own:f()",
+        "own..a:f",
+        "a/b:f",
+        "own:1f",
+        "é è:f",
+    ],
+)
+def test_what_is_no_reference_is_refused(reference: str, tmp_path: Path) -> None:
+    """Only package.module:function, in names of Python."""
+    with pytest.raises(
+        ConfigurationError, match=r"names no function; write package\.module:function"
+    ):
+        looked_up(reference, tmp_path)
+
+
+def test_modules_of_two_folders_with_one_name_are_two_modules(tmp_path: Path) -> None:
+    """Each document gets the functions that lie beside it."""
+    for word in ("one", "two"):
+        (tmp_path / word).mkdir()
+        (tmp_path / word / "twins.py").write_text(f"def say(): return {word!r}\n")
+    assert [function("twins:say", tmp_path / word)() for word in ("one", "two", "one")] == [
+        "one",
+        "two",
+        "one",
+    ]
+
+
+@pytest.mark.parametrize(
+    "body", ["raise SystemExit", "raise OSError('no')", "1 / 0", "def f(:", "x = '\0'"]
+)
+def test_a_module_that_cannot_be_imported_is_told(body: str, tmp_path: Path) -> None:
+    """Whatever it does while it loads."""
+    (tmp_path / "bad_module.py").write_text(body)
+    with pytest.raises(ConfigurationError, match="bad_module"):
+        function("bad_module:f", tmp_path)

@@ -1,0 +1,113 @@
+"""What `check` tells before anything runs: facts, bounds, the most calls, and remarks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from documents.corpus import DOCUMENTS, MODULE
+from loopwright import run
+from loopwright.documents import Loaded, Settings, load
+from loopwright.models import Models, ScriptedModel
+
+HEAD = "schema: loopwright/1\nname: x\nmodel: openai:gpt-4o-mini\nsteps:\n"
+
+
+def loaded(folder: Path, text: str, **settings: Any) -> Loaded:
+    """Load a document beside the module of the corpus."""
+    (folder / "steps.py").write_text(MODULE)
+    (folder / "document.yaml").write_text(text)
+    return load(folder / "document.yaml", Settings(**settings))
+
+
+def test_a_plan_names_all_that_would_run(tmp_path: Path) -> None:
+    """Steps in order, models, commands, functions, hosts and environment names."""
+    plan = loaded(tmp_path, DOCUMENTS["every_step"]).plan()
+    names = ["shout", "count", "maybe", "both", "either", "inner", "many", "last"]
+    assert [row["name"] for row in plan["steps"]] == names
+    assert plan["models"] == ["openai:gpt-4o-mini"]
+    assert plan["commands"] == ["wc -w", "false", "echo second"]
+    assert plan["python"] == ["steps:upper"]
+    assert plan["hosts"] == ["api.openai.com"]
+    assert plan["environment"] == ["OPENAI_API_KEY", "LIMIT"]
+    assert plan["bounds"]["timeout"] == 600
+    assert plan["bounds"]["budget"] == {"calls": 200, "tokens": 100000, "usd": 2.5}
+
+
+CALLS = {
+    "a prompt": ("prompt: hi", "- {replies: [no]}", 1),
+    "a loop": ("loop: {execute: {prompt: hi}, max_iterations: 4}", "- {replies: [no]}", 4),
+    "a loop in a loop": (
+        "loop: {execute: {loop: {execute: {prompt: hi}, max_iterations: 3}}, max_iterations: 4}",
+        "- {replies: [no]}", 12,
+    ),
+    "a list": (
+        'each: {items: [1, 2, 3], max_items: 3, execute: {prompt: "{{ loop.current }}"}}',
+        "- {replies: [no]}", 3,
+    ),
+    "a called document": ("workflow: child.yaml", "- {replies: [no]}", 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_most_calls_are_those_of_a_run_that_never_succeeds(name: str, tmp_path: Path) -> None:
+    """The number that the plan gives is the number of calls that such a run makes."""
+    text, replies, expected = CALLS[name]
+    child = (
+        "schema: loopwright/1\nname: child\nsteps: [{name: a, prompt: x}, {name: b, prompt: y}]\n"
+    )
+    (tmp_path / "child.yaml").write_text(child)
+    found = loaded(tmp_path, f"{HEAD}  - {{name: a, {text}}}\n")
+    result = asyncio.run(
+        run(
+            found.step,
+            "go",
+            resources={"models": Models(ScriptedModel(replies)), "model": "openai:gpt-4o-mini"},
+        )
+    )
+    assert (found.plan()["worst_case_calls"], result.usage.calls) == (expected, expected)
+
+
+LINTS = {
+    "a sentence that code can decide": (
+        '{name: a, loop: {execute: {prompt: hi}, until: "It has at most 50 words"}}',
+        "5:52: steps[0].loop.until: code can decide this for nothing and the same way each time; "
+        "put evaluate: {check: {max_words: …}} before the judge",
+    ),
+    "an if that is never true": (
+        "{name: a, set: 1, if: 1 > 2}",
+        "5:27: steps[0].if: this is never true, so the step never runs; compare the output of a step",
+    ),
+    "a judge of another text": (
+        '{name: a, loop: {execute: {steps: [{name: code, set: 1}, {name: review, set: 2}]}, until: "The code is good"}}',
+        "5:95: steps[0].loop.until: this sees the output of 'review', the step that gives a round its output, "
+        "not that of 'code'; name it as output:, or expose it and use loop.steps.code",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINTS)
+def test_what_is_seldom_meant_is_remarked_on(name: str, tmp_path: Path) -> None:
+    """Each remark has its place and its remedy; the document loads all the same."""
+    step, expected = LINTS[name]
+    found = [str(lint) for lint in loaded(tmp_path, f"{HEAD}  - {step}\n").lints()]
+    assert [text.partition("document.yaml:")[2] for text in found] == [expected]
+
+
+def test_a_price_of_no_model_is_remarked_on(tmp_path: Path) -> None:
+    """A price under a name that no prompt uses is a mistake in writing."""
+    text = (
+        HEAD.replace("steps:", "prices: {gpt-4o-mimi: free}\nsteps:")
+        + "  - {name: a, prompt: hi}\n"
+    )
+    found = [lint.message for lint in loaded(tmp_path, text).lints()]
+    assert found == ["no model of this document is 'gpt-4o-mimi'; its price is not used"]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_good_documents_get_no_remarks(name: str, tmp_path: Path) -> None:
+    """Nothing is said of what is meant."""
+    assert loaded(tmp_path, DOCUMENTS[name]).lints() == []

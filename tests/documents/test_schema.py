@@ -1,0 +1,78 @@
+"""The JSON Schema for editors: what it accepts loads, and what it refuses does not.
+
+A schema cannot say, and so accepts: which fields belong to which kind, that there is exactly one kind, names and
+needs of steps, templates and conditions. It refuses one thing that loads: a text written as a number (`version: 1.10`).
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import jsonschema
+import pydantic
+import yaml
+
+from documents.corpus import DOCUMENTS
+from loopwright.documents.native import Document
+from loopwright.documents.schema import export_schema
+
+SCHEMA = jsonschema.Draft202012Validator(export_schema())
+# What the models know beyond the schema: kinds of errors that only they tell.
+BEYOND = {
+    "action", "misplaced", "check", "evaluate", "adapt", "duration", "string_type", "node", "preset",
+    "finite_number", "int_from_float",
+}  # fmt: skip
+VALUES: tuple[Any, ...] = (
+    None, True, 0, 1, -1, 3, 0.5, 1001, "", "text", "two words", [], ["a"], {}, {"a": "b"}, "halt", "best",
+    [{"name": "s", "set": 1}], {"execute": {"set": 1}}, {"max_words": 3}, {"set": 1},
+)  # fmt: skip
+KEYS = (
+    "name", "set", "needs", "timeout", "required", "steps", "parallel", "loop", "max_retries", "on_failure", "keep",
+    "evaluate", "adapt", "until", "unknown", "env", "temperature", "prompt", "at_once", "budget", "output", "version",
+)  # fmt: skip
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Return each container and key in a value."""
+    keys: Any = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    return [pair for key in keys for pair in ((value, key), *places(value[key]))]
+
+
+def changed(source: random.Random, text: str) -> Any:
+    """Return a document with up to three values or keys changed."""
+    value = yaml.safe_load(text)
+    value["version"] = "1"
+    value.setdefault("env", {}).clear()
+    for _ in range(source.randrange(4)):
+        container, key = source.choice(places(value))
+        kind = source.random()
+        if kind < 0.5:
+            container[key] = source.choice(VALUES)
+        elif kind < 0.7 and isinstance(container, dict):
+            container[source.choice(KEYS)] = source.choice(VALUES)
+        elif kind < 0.8:
+            del container[key]
+    return value
+
+
+def test_the_schema_and_the_models_agree() -> None:
+    """On 600 documents: what the schema refuses the models refuse, and what only they refuse is listed."""
+    source = random.Random(4)
+    both = {True: 0, False: 0}
+    for _ in range(600):
+        value = changed(source, source.choice([*DOCUMENTS.values()]))
+        accepted = SCHEMA.is_valid(value)
+        try:
+            Document.model_validate(value)
+            kinds = set()
+        except pydantic.ValidationError as error:
+            kinds = {item["type"] for item in error.errors()}
+        both[accepted] += 1
+        if accepted:
+            assert not kinds or kinds & BEYOND, (kinds, value)
+        else:
+            assert kinds, (next(SCHEMA.iter_errors(value)).message, value)
+    assert min(both.values()) > 100, both
