@@ -25,7 +25,7 @@ check: install
 	$(RUN)/lint-imports
 
 test: check
-	$(RUN)/pytest
+	$(RUN)/pytest -n 2
 
 fix: install
 	$(RUN)/ruff format src tests examples benchmarks

@@ -68,14 +68,27 @@ def _one_run(root: Path) -> Iterator[Row]:
     for synchronous, allowed in (("full", 80e-6), ("normal", 100e-6)):
         pairs = []
         for number in range(7):
-            bare = _bare(root / f"bare-{synchronous}-{number}.db", synchronous, EFFECTS, 1) / EFFECTS
-            ours = _ours(root / f"ours-{synchronous}-{number}.db", synchronous, 1, iterations) / EFFECTS
+            bare = (
+                _bare(root / f"bare-{synchronous}-{number}.db", synchronous, EFFECTS, 1) / EFFECTS
+            )
+            ours = (
+                _ours(root / f"ours-{synchronous}-{number}.db", synchronous, 1, iterations)
+                / EFFECTS
+            )
             pairs.append((bare, ours))
         bare, ours = (sorted(column)[3] for column in zip(*pairs, strict=True))
         over = sorted(o - b for b, o in pairs)[3]
         bound = max(0.3 * bare, allowed) if synchronous == "full" else allowed
-        note = f"bare commit {bare * 1e6:.0f} us, an effect {ours * 1e6:.0f} us, {ours / bare:.2f} x"
-        yield Row(f"an effect, {synchronous.upper()}, over a bare commit", over * 1e6, bound * 1e6, "us", note)
+        note = (
+            f"bare commit {bare * 1e6:.0f} us, an effect {ours * 1e6:.0f} us, {ours / bare:.2f} x"
+        )
+        yield Row(
+            f"an effect, {synchronous.upper()}, over a bare commit",
+            over * 1e6,
+            bound * 1e6,
+            "us",
+            note,
+        )
 
 
 def _many_runs(root: Path) -> Iterator[Row]:
@@ -88,7 +101,9 @@ def _many_runs(root: Path) -> Iterator[Row]:
         ours = effects / _ours(root / f"many-{number}.db", "full", loops, iterations)
         ratios.append(bare / ours)
         notes = f"bare {bare:,.0f} records/s, ours {ours:,.0f} effects/s"
-    yield Row("1,000 runs at once, FULL: bare batch writer to ours", sorted(ratios)[2], 2, note=notes)
+    yield Row(
+        "1,000 runs at once, FULL: bare batch writer to ours", sorted(ratios)[2], 2, note=notes
+    )
 
 
 def _waiting_runs(root: Path) -> Iterator[Row]:
@@ -108,7 +123,8 @@ def _waiting_runs(root: Path) -> Iterator[Row]:
         return time.perf_counter() - start
 
     pairs = [
-        (asyncio.run(unpersisted()), asyncio.run(persisted(root / f"waiting-{n}.db"))) for n in range(5)
+        (asyncio.run(unpersisted()), asyncio.run(persisted(root / f"waiting-{n}.db")))
+        for n in range(5)
     ]
     ratio = sorted(p / u for u, p in pairs)[2]
     note = f"unpersisted {sorted(u for u, _ in pairs)[2]:.2f} s, on SQLite {sorted(p for _, p in pairs)[2]:.2f} s"
@@ -137,8 +153,15 @@ def _bytes(root: Path) -> Iterator[Row]:
 
         size = asyncio.run(main(root / f"bytes-{iterations}.db"))
         produced = 4096 * (2 * iterations - 1)
-        note = f"file {size:,} bytes of {produced:,} produced; a journal with one small run {base:,}"
-        yield Row(f"bytes on disk per byte produced, {iterations} iterations", size / produced, 1.3, note=note)
+        note = (
+            f"file {size:,} bytes of {produced:,} produced; a journal with one small run {base:,}"
+        )
+        yield Row(
+            f"bytes on disk per byte produced, {iterations} iterations",
+            size / produced,
+            1.3,
+            note=note,
+        )
 
 
 def _replay(root: Path) -> Iterator[Row]:

@@ -87,7 +87,9 @@ def _iteration() -> Iterator[Row]:
 
     floor, ours, ratio = by_turns(bare, journaled, rounds=15)
     note = f"bare {floor / ITERATIONS * 1e6:.2f} us, ours {ours / ITERATIONS * 1e6:.1f} us an iteration"
-    yield Row("CPU of an iteration with three effects in a memory journal, to bare", ratio, 10, note=note)
+    yield Row(
+        "CPU of an iteration with three effects in a memory journal, to bare", ratio, 10, note=note
+    )
     _, ours, ratio = by_turns(bare, unkept, rounds=15)
     note = f"ours {ours / ITERATIONS * 1e6:.1f} us"
     yield Row("the same without a journal, to bare", ratio, None, note=note)

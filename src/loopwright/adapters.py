@@ -41,7 +41,7 @@ async def feedback(last: Iteration, ctx: Context) -> Json:
     }
 
 
-async def keep_input(last: Iteration, ctx: Context) -> Json:  # noqa: ARG001
+async def keep_input(last: Iteration, ctx: Context) -> Json:
     """Give every round the loop's input, as without an adapter."""
     return ctx.initial
 

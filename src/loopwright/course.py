@@ -208,7 +208,12 @@ class Course:
         budget is left: the loop has ended, so that is a warning.
         """
         loop, output = self.loop, self._output(stop)
-        bought_out = stop.reason in (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
+        bought_out = stop.reason in (
+            Reason.CANCELLED,
+            Reason.TIMEOUT,
+            Reason.DEADLINE,
+            Reason.BUDGET,
+        )
         best = self.history.best
         if not loop.rejudge or loop.evaluate is None or bought_out or best is None:
             return None
@@ -311,5 +316,3 @@ def _cut_of(entry: Entry) -> Stopped | None:
 
 def _failed(stage: str, error: StepError) -> Failure:
     return Failure(stage, error.kind, str(error), error.path, error.retryable, error.retry_after)
-
-

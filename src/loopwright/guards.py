@@ -8,6 +8,7 @@ notes on stopping (simulated flat runs, 5 % false alarms); the strict rule is th
 from __future__ import annotations
 
 import bisect
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -37,7 +38,7 @@ def drawdown_limit(horizon: int) -> float:
 def strictly_falling(scores: Sequence[float], window: int) -> bool:
     """Whether the last `window` scores each lie below the one before."""
     recent = scores[-window:]
-    return len(recent) == window and all(b < a for a, b in zip(recent, recent[1:], strict=False))
+    return len(recent) == window and all(b < a for a, b in itertools.pairwise(recent))
 
 
 def cycle_period(labels: Sequence[str], longest: int = 4) -> int:

@@ -129,7 +129,9 @@ def run_sync(step: Any, value: Json = None, **options: Any) -> Result:
     except RuntimeError:
         pass
     else:
-        raise ConfigurationError("run_sync cannot be called inside an event loop; use: await run(…)")
+        raise ConfigurationError(
+            "run_sync cannot be called inside an event loop; use: await run(…)"
+        )
     return asyncio.run(run(step, value, **options))
 
 

@@ -268,9 +268,7 @@ class Scope:
         "variables",
     )
 
-    def __init__(
-        self, name: str, initial: Json, parent: Scope | None, path: str = ""
-    ) -> None:
+    def __init__(self, name: str, initial: Json, parent: Scope | None, path: str = "") -> None:
         self.name = name
         self.path = path
         self.talks: dict[str, Any] | None = None  # conversations carried from round to round

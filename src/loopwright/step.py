@@ -145,7 +145,7 @@ async def _threaded(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 def _source_digest(function: Callable[..., Any]) -> str:
     code = getattr(function, "__code__", None)
     if code is None:  # a callable object: what its class does when it is called
-        code = getattr(getattr(type(function), "__call__", None), "__code__", None)
+        code = getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
     name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)!s}"
     if isinstance(function, functools.partial):
         bound = repr((function.args, sorted(function.keywords.items())))

@@ -7,6 +7,7 @@ hold the process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
@@ -39,10 +40,8 @@ async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
             error = raised
         finally:
             _room.release()
-        try:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_hand_over, future, value, error)
-        except RuntimeError:  # the event loop is closed: nobody waits any more
-            pass
 
     threading.Thread(target=work, name=f"loopwright {function!r:.60}", daemon=True).start()
     return await future

@@ -72,7 +72,12 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
     }
     if scope.total:
         stats = {"succeeded": found["succeeded"], "failed": found["failed"]}
-        found |= {"index": scope.number - 1, "count": scope.total, "current": scope.current, "stats": stats}
+        found |= {
+            "index": scope.number - 1,
+            "count": scope.total,
+            "current": scope.current,
+            "stats": stats,
+        }
     return found
 
 
@@ -110,7 +115,10 @@ def _rounds(history: History) -> dict[str, Json]:
 def iteration_variables(item: Iteration | None) -> dict[str, Json]:
     """Return what a template sees of a finished iteration; of none, empty values."""
     if item is None:
-        return {"iteration": 0, "output": "", "score": None, "passed": None, "feedback": "", "error": "", "improvements": []}  # fmt: skip
+        return {
+            "iteration": 0, "output": "", "score": None, "passed": None,
+            "feedback": "", "error": "", "improvements": [],
+        }  # fmt: skip
     found = item.evaluation
     return {
         "iteration": item.number,
@@ -195,4 +203,6 @@ def rendered(part: Filled | Template | Expression, ctx: Context, value: Json) ->
         run = part.render if isinstance(part, Template) else part.evaluate
         return run(variables(ctx, value))
     except TemplateError as error:
-        raise StepError(f"template: {error}", path=ctx.path, kind="template", retryable=False) from error
+        raise StepError(
+            f"template: {error}", path=ctx.path, kind="template", retryable=False
+        ) from error

@@ -95,7 +95,7 @@ async def main(db: str, bill: str, position: str, point: int) -> None:
     for loop in [shown, *shown["loops"].values()]:
         for row in [loop, *loop.get("history", [])]:
             row.pop("seconds", None)  # time is what a crash may change
-    print(json.dumps(shown, sort_keys=True))  # noqa: T201
+    print(json.dumps(shown, sort_keys=True))
 
 
 if __name__ == "__main__":

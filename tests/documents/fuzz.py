@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Hostile documents by the thousand: each loads or is refused with its problems, in a moment.
 
     python tests/documents/fuzz.py --count 10000 --seed 1

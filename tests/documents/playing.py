@@ -43,12 +43,16 @@ def play(found: Loaded, replies: Any = (), value: Any = None, **options: Any) ->
     return run_virtual(run(found.step, value, resources=resources, **options))
 
 
-def crashed_everywhere(found: Loaded, replies: Any, value: Any = None, *, before: bool = False) -> None:
+def crashed_everywhere(
+    found: Loaded, replies: Any, value: Any = None, *, before: bool = False
+) -> None:
     """Check that a run killed at any journal write, and taken up again, ends as one without."""
 
     def live(journal: DyingJournal) -> Result | None:
         resources = scripted(replies)
-        work = run(found.step, value, journal=journal, run_id="r", resources=resources, random=lambda: 0.5)
+        work = run(
+            found.step, value, journal=journal, run_id="r", resources=resources, random=lambda: 0.5
+        )
         try:
             return run_virtual(work)
         except (asyncio.CancelledError, OwnershipLost):

@@ -43,7 +43,10 @@ def combined(*conditions: Any, operator: str = "OR") -> dict[str, Any]:
             combined(CONFIDENCE, LIMIT, TIME, PATIENCE),
             AnyOf((ScoreAtLeast(0.85, 1), MaxIterations(3), Timeout(60.0), NoImprovement(2))),
         ),
-        (combined(CONFIDENCE, LIMIT, operator="AND"), AllOf((ScoreAtLeast(0.85, 1), MaxIterations(3)))),
+        (
+            combined(CONFIDENCE, LIMIT, operator="AND"),
+            AllOf((ScoreAtLeast(0.85, 1), MaxIterations(3))),
+        ),
         (combined(LIMIT), MaxIterations(3)),
         (
             combined(combined(CONFIDENCE, PATIENCE, operator="AND"), LIMIT),
@@ -89,16 +92,24 @@ def test_a_loop_runs_by_its_configuration() -> None:
     scores = iter([0.5, 0.7, 0.9])
     termination = combined(CONFIDENCE, LIMIT, TIME, PATIENCE)
     config = {"name": "interview_analysis_loop", "termination": termination}
-    loop = load_loop(config, lambda value: value, lambda _: {"confidence": next(scores), "feedback": "go on"})
+    loop = load_loop(
+        config, lambda value: value, lambda _: {"confidence": next(scores), "feedback": "go on"}
+    )
     result = run_sync(loop, "the transcript")
     assert loop.name == "interview_analysis_loop"
-    assert (result.status.value, result.iterations, result.best and result.best.score) == ("satisfied", 3, 0.9)
+    assert (result.status.value, result.iterations, result.best and result.best.score) == (
+        "satisfied",
+        3,
+        0.9,
+    )
 
 
 def test_an_and_never_turns_a_limit_off() -> None:
     """Under AND a limit still ends the loop: rounds end at 3 though the confidence is never reached."""
     loop = load_loop(
-        {"name": "both", "termination": combined(CONFIDENCE, LIMIT, operator="AND")}, str, lambda _: 0.1
+        {"name": "both", "termination": combined(CONFIDENCE, LIMIT, operator="AND")},
+        str,
+        lambda _: 0.1,
     )
     result = run_sync(loop, "x")
     assert (result.status.value, result.iterations) == ("exhausted", 3)

@@ -108,18 +108,29 @@ def test_halt_ends_at_the_first_failure(tmp_path: Path, at_once: int, calls: int
 
 
 @pytest.mark.parametrize(
-    ("rate", "reason", "status"), [(0.6, "completed", "satisfied"), (0.7, "success_rate_not_met", "failed")]
+    ("rate", "reason", "status"),
+    [(0.6, "completed", "satisfied"), (0.7, "success_rate_not_met", "failed")],
 )
 def test_the_share_that_must_succeed(tmp_path: Path, rate: float, reason: str, status: str) -> None:
     """With two of three done, a rate of 0.6 is met and one of 0.7 is not."""
-    result = play(each(tmp_path, more=f"{{on_failure: continue, min_success_rate: {rate}}}"[1:-1].replace(", ", "\n      ")), BROKEN_B)
+    result = play(
+        each(
+            tmp_path,
+            more=f"{{on_failure: continue, min_success_rate: {rate}}}"[1:-1].replace(
+                ", ", "\n      "
+            ),
+        ),
+        BROKEN_B,
+    )
     assert (result.loops["walk"].reason, result.status) == (reason, status)
     assert result.loops["walk"].output == ["A", "C"]
 
 
 def test_all_failed_is_failed(tmp_path: Path) -> None:
     """Every item failed: the walk has failed too, also where failures are gone on from."""
-    result = play(each(tmp_path, more="on_failure: continue"), [{"replies": [{"error": "permanent"}]}])
+    result = play(
+        each(tmp_path, more="on_failure: continue"), [{"replies": [{"error": "permanent"}]}]
+    )
     assert (result.status, result.loops["walk"].reason) == ("failed", "all_failed")
 
 
@@ -180,7 +191,8 @@ def test_items_may_come_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), [("no.txt", "cannot be read: No such file"), ("{{ input }}", "leads out of the project")]
+    ("name", "what"),
+    [("no.txt", "cannot be read: No such file"), ("{{ input }}", "leads out of the project")],
 )
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, what: str) -> None:
     """The error says which file and why; it is an error of the walk."""
@@ -190,7 +202,9 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, what: str) -> Non
 
 def test_a_file_outside_is_refused_at_load(tmp_path: Path) -> None:
     """A constant path that leaves the project is a problem of the document."""
-    with pytest.raises(DocumentError, match=r"main.yaml:7:14: .*file:///etc/passwd leads out of the project"):
+    with pytest.raises(
+        DocumentError, match=r"main.yaml:7:14: .*file:///etc/passwd leads out of the project"
+    ):
         each(tmp_path, items='"file:///etc/passwd"')
 
 
@@ -204,7 +218,8 @@ def test_inside_there_is_more_than_the_item(tmp_path: Path) -> None:
     """index from 0, count, and what succeeded before; afterwards the walk is a loop by name."""
     text = (
         EACH.format(items="[a, b]", more="keep: last").replace(
-            "do {{ loop.current }}", "{{ loop.index }}/{{ loop.count }} {{ loop.stats.succeeded }} {{ loop.output }}"
+            "do {{ loop.current }}",
+            "{{ loop.index }}/{{ loop.count }} {{ loop.stats.succeeded }} {{ loop.output }}",
         )
         + '  - {name: end, prompt: "{{ loops.walk.iterations }} {{ loop.name }} {{ loop.outputs }} {{ walk }}"}\n'
     )

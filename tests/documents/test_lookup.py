@@ -34,7 +34,14 @@ def tree(root: Path, **files: str) -> None:
 )
 def test_beside_the_caller_first_then_in_the_root(tmp_path: Path, name: str, found: str) -> None:
     """A file, a stem or a name: in the caller's folder, and if it is not there, in the root."""
-    tree(tmp_path, a_yaml="root", b_yaml="by-name", sub__a_yaml="own", sub__data_json="d", sub__deep__x_yaml="x")
+    tree(
+        tmp_path,
+        a_yaml="root",
+        b_yaml="by-name",
+        sub__a_yaml="own",
+        sub__data_json="d",
+        sub__deep__x_yaml="x",
+    )
     real = tmp_path.resolve()
     assert find(name, [tmp_path / "sub", tmp_path], tmp_path) == real / found
 

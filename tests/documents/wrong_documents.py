@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Wrong documents with all that is said of each, whole: place, path, what, and the nearest name."""
 
 from __future__ import annotations

@@ -119,7 +119,16 @@ def test_an_interrupted_job_matching_goes_on_to_the_same_result(
 ) -> None:
     """After SIGINT in the third round `resume` gives what the uninterrupted run gave."""
     given = json.dumps(_request(0.3))
-    command = [sys.executable, "-m", "loopwright", "run", JOBS / "job_matching.yaml", "--yes", "-i", given]
+    command = [
+        sys.executable,
+        "-m",
+        "loopwright",
+        "run",
+        JOBS / "job_matching.yaml",
+        "--yes",
+        "-i",
+        given,
+    ]
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -151,7 +160,9 @@ def repairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], s
     folder = tmp_path_factory.mktemp("repairs")
     with ThreadPoolExecutor() as pool:
         told = pool.submit(_python, TESTS / "make_tests_pass.py", cwd=folder)
-        return _loopwright("run", TESTS / "make_tests_pass.yaml", "--yes", cwd=folder), told.result()
+        return _loopwright(
+            "run", TESTS / "make_tests_pass.yaml", "--yes", cwd=folder
+        ), told.result()
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ async def judge(fault: Fault, model: ProviderModel) -> tuple[str, str]:
     async with FaultyServer(fault.answer) as server:
         request = question(server.url, timers=TIMERS, **fault.ask)
         try:
-            found: Reply | ModelFault = await asyncio.wait_for(model.complete(request), 5)
+            found: Reply | ModelFault = await asyncio.wait_for(model.complete(request), 60)
         except ModelFault as error:
             found = error
         except Exception as error:  # whatever gets out is what this program looks for

@@ -48,7 +48,13 @@ def test_half_of_the_criteria_must_be_there() -> None:
     weights = preset("moderate", "validation")
     few = {"schema_compliance": {"matches_schema": True, "correct_types": True}}
     assert weighted(few, weights) is None
-    enough = {"schema_compliance": {"matches_schema": "yes", "correct_types": 1, "all_required_fields": "PASSED"}}
+    enough = {
+        "schema_compliance": {
+            "matches_schema": "yes",
+            "correct_types": 1,
+            "all_required_fields": "PASSED",
+        }
+    }
     assert weighted(enough, weights) == (0.6, [
         "constraints.within_bounds", "constraints.valid_relationships", "format.well_formed",
     ])  # fmt: skip
@@ -83,8 +89,10 @@ def test_scoring_is_total(outputs: dict[str, str]) -> None:
 
 OUTPUTS = st.recursive(
     st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["response", "score", "x"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["response", "score", "x"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -154,9 +162,15 @@ def test_decisions_match_keys_by_meaning(output: Any, key: str, same: bool) -> N
 def test_validators_tell_both_scores() -> None:
     """A validator's reply gives the share that holds and its weight, and a word for them."""
     criteria = criteria_of("lenient", "validation")
-    found = criteria.read("matches_schema: true\nall required fields: passed\ncorrect_types = false\nwithin_bounds yes")
+    found = criteria.read(
+        "matches_schema: true\nall required fields: passed\ncorrect_types = false\nwithin_bounds yes"
+    )
     assert found["validation_score"] == 0.5
     assert found["weighted_score"] == 0.58
     assert found["overall_assessment"] == "REJECTED"
-    assert found["dimension_scores"] == {"schema_compliance": 0.6667, "constraints": 0.5, "format": 0.0}
+    assert found["dimension_scores"] == {
+        "schema_compliance": 0.6667,
+        "constraints": 0.5,
+        "format": 0.0,
+    }
     assert criteria.read("{}")["weighted_score"] == 0.0

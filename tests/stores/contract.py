@@ -311,7 +311,7 @@ class JournalContract:
         numbers = itertools.count()
 
         @given(st.lists(plain_entries | round_entries, max_size=6))
-        @settings(max_examples=50)
+        @settings(max_examples=30)
         def comes_back(entries: list[Entry]) -> None:
             asyncio.run(self._compare(journal, f"run-{next(numbers)}", entries))
 

@@ -464,7 +464,7 @@ async def test_a_value_is_stored_once_in_a_run(tmp_path: Path) -> None:
     assert len(query(path, "SELECT id FROM contents")) <= 3  # the input is folded before the run
 
 
-@pytest.mark.parametrize("count", [10, 100])
+@pytest.mark.parametrize("count", [10, 50])
 async def test_a_journal_grows_by_what_is_produced(tmp_path: Path, count: int) -> None:
     """With outputs of 4 KB the file grows by at most 1.3 bytes for each byte produced."""
     path = tmp_path / "runs.db"

@@ -18,7 +18,9 @@ def convert(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A document of any dialect.")],
     into: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Write it, and all that it calls, there."),
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Write it, and all that it calls, there."
+        ),
     ] = None,
 ) -> int:
     """Print the native form of a document, which runs the same; what it calls goes along with --output."""

@@ -74,10 +74,8 @@ def _usage(error: Any) -> str:
 
 def tell(error: BaseException) -> int:
     """Say on stderr what went wrong and return the exit code."""
-    if os.environ.get(DEBUG):
-        text = "".join(traceback.format_exception(error))
-    else:
-        text = told(error) + "\n"
+    shown = bool(os.environ.get(DEBUG))
+    text = "".join(traceback.format_exception(error)) if shown else told(error) + "\n"
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -118,7 +118,9 @@ def ending_text(result: Result, status: str = "") -> str:
         took.append(texts.spent(result.usage))
         if result.judging:
             work, judging = result.usage.less(result.judging), result.judging
-            took.append(f"{texts.cost(work) or 'nothing'} on working and {texts.cost(judging)} on judging")
+            took.append(
+                f"{texts.cost(work) or 'nothing'} on working and {texts.cost(judging)} on judging"
+            )
     best = result.best
     if best is not None and best.score is not None and result.reason is not Reason.CONDITION_MET:
         took.append(f"best was iteration {best.number} with {texts.score(best.score)}")

@@ -117,11 +117,13 @@ class Compiler:
 
     def function(self, path: Path_, reference: str) -> Any:
         """Return the function that a reference names, or None with a problem."""
+
         def find() -> Any:
             functions.looked_up(reference, self.folder)
             if self.project.execute:
                 return functions.function(reference, self.folder)
             return _unimported
+
         return self.attempt(path, find)
 
     # Steps.
@@ -171,9 +173,15 @@ class Compiler:
         return self.attempt(
             path,
             lambda: shell(
-                command, name=name, env=env, stdin=stdin, cwd=cwd, output=spec.output or "text",
-                idempotent=bool(spec.idempotent), allow_exit=tuple(spec.allow_exit),
-            ),  # fmt: skip
+                command,
+                name=name,
+                env=env,
+                stdin=stdin,
+                cwd=cwd,
+                output=spec.output or "text",
+                idempotent=bool(spec.idempotent),
+                allow_exit=tuple(spec.allow_exit),
+            ),
         )
 
     def value(self, path: Path_, text: Any) -> Any:
@@ -187,7 +195,9 @@ class Compiler:
         assert spec.workflow is not None
         given = self.filled((*at, "with"), spec.with_ or {})
         around = {known for known in self.known if known.partition(".")[0] == "loop"}
-        child = self.project.child(self, spec.workflow, path, frozenset({*(spec.with_ or {}), *around}))
+        child = self.project.child(
+            self, spec.workflow, path, frozenset({*(spec.with_ or {}), *around})
+        )
         if child is None:
             return None
         for i, step in enumerate(spec.expose):
@@ -228,9 +238,7 @@ class Compiler:
     def _set(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
         return SetStep(name, self.filled(path, spec.set))
 
-    def steps(
-        self, specs: list[StepSpec], path: Path_, *, ordered: bool = True
-    ) -> dict[str, Any]:
+    def steps(self, specs: list[StepSpec], path: Path_, *, ordered: bool = True) -> dict[str, Any]:
         """Compile named steps; each may use the names of those that come before it."""
         made: dict[str, Any] = {}
         seen: dict[str, int] = {}
@@ -314,7 +322,9 @@ def _order(specs: list[StepSpec]) -> list[int]:
     left = list(range(len(specs)))
     order: list[int] = []
     while left:
-        ready = next((i for i in left if all(n in done or n not in names for n in specs[i].needs)), left[0])
+        ready = next(
+            (i for i in left if all(n in done or n not in names for n in specs[i].needs)), left[0]
+        )
         order.append(ready)
         done.add(specs[ready].name)
         left.remove(ready)

@@ -80,7 +80,9 @@ def load_loop(
         raise ConfigurationError("needs termination, the conditions that end the loop")
     problems: list[str] = []
     until = conditions_at(
-        config["termination"], ("termination",), lambda at, message: problems.append(_placed(at, message))
+        config["termination"],
+        ("termination",),
+        lambda at, message: problems.append(_placed(at, message)),
     )
     if problems:
         raise ConfigurationError("; ".join(problems))
@@ -135,7 +137,10 @@ def _made(kind: str, data: Mapping[str, Any]) -> Condition:
 def _combined(data: Mapping[str, Any], at: Path_, report: Report) -> Condition | None:
     operator, given = data["operator"], data["conditions"]
     if operator not in ("AND", "OR"):
-        report((*at, "operator"), f"{operator!r} is not AND or OR{nearest(str(operator).upper(), ('AND', 'OR'))}")
+        report(
+            (*at, "operator"),
+            f"{operator!r} is not AND or OR{nearest(str(operator).upper(), ('AND', 'OR'))}",
+        )
         return None
     if not isinstance(given, list) or not given:
         report((*at, "conditions"), "the list of conditions is empty; name at least one")

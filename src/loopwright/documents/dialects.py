@@ -30,7 +30,9 @@ def parse(raw: bytes, file: str, project: Project) -> tuple[Source, Document]:
     source = read(raw, file, repeatable=_REPEATABLE)
     value = source.value
     if not isinstance(value, Mapping):
-        raise DocumentError([source.problem((), "a document is a mapping; begin with schema: loopwright/1")])
+        raise DocumentError(
+            [source.problem((), "a document is a mapping; begin with schema: loopwright/1")]
+        )
     front_end = _front_end(value, project)
     if front_end is None and "$schema" not in value and workflow_v2.is_fragment(value):
         message = f"says no dialect; begin with $schema: {workflow_v2.SCHEMA}"
@@ -58,5 +60,7 @@ def _refuse_repeats(source: Source) -> None:
     keys = [stage.key for stage in source.stages]
     for stage in source.stages:
         if keys.count(stage.key) > 1:
-            problem = source.problem((stage.key,), f"{stage.key!r} is given twice; join the lists", key=True)
+            problem = source.problem(
+                (stage.key,), f"{stage.key!r} is given twice; join the lists", key=True
+            )
             raise DocumentError([problem])

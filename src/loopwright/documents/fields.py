@@ -50,9 +50,7 @@ Pause = Annotated[
 Names = Annotated[
     list[str],
     BeforeValidator(one_or_more),
-    WithJsonSchema(
-        {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
-    ),
+    WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
 ]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_. -]{0,63}$")]
 

@@ -32,7 +32,9 @@ def looked_up(reference: str, folder: Path) -> None:
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ConfigurationError(f"{reference!r}: {source.name} cannot be read: {_why(error)}") from error
+        raise ConfigurationError(
+            f"{reference!r}: {source.name} cannot be read: {_why(error)}"
+        ) from error
     names = {n for node in tree.body for n in _defined(node)}
     first = name.split(".")[0]
     if first not in names and "*" not in names:
@@ -54,7 +56,9 @@ def imported(reference: str, folder: Path) -> Any:
         found: Any = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # whatever a user's module does while it loads
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise ConfigurationError(f"{shorten(reference)!r}: importing {module} failed: {why}") from error
+        raise ConfigurationError(
+            f"{shorten(reference)!r}: importing {module} failed: {why}"
+        ) from error
     finally:
         sys.path.remove(str(folder))
     for part in name.split("."):
@@ -87,7 +91,9 @@ def function(reference: str, folder: Path) -> Callable[..., Any]:
     """
     found = imported(reference, folder)
     if not callable(found) and not hasattr(found, "effect"):
-        raise ConfigurationError(f"{reference!r} is of type {type(found).__name__}; name a function")
+        raise ConfigurationError(
+            f"{reference!r} is of type {type(found).__name__}; name a function"
+        )
     return found  # type: ignore[no-any-return]
 
 
@@ -149,9 +155,16 @@ def _defined(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name for alias in node.names}
     if isinstance(node, ast.Assign):
-        return {n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+        return {
+            n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)
+        }
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return {node.target.id}
     if isinstance(node, ast.If | ast.Try | ast.With):
-        return {n for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt) for n in _defined(child)}
+        return {
+            n
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.stmt)
+            for n in _defined(child)
+        }
     return set()

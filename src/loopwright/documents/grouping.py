@@ -40,7 +40,9 @@ def compile_parallel(compiler: Compiler, spec: Action, name: str, path: Path_, a
 def _all(compiler: Compiler, spec: Action, at: Path_) -> bool:
     """Whether a group gives the outputs of all its steps."""
     if spec.output not in (None, "all"):
-        compiler.problem((*at, "output"), f"{spec.output!r} is not all, which is what a group can give")
+        compiler.problem(
+            (*at, "output"), f"{spec.output!r} is not all, which is what a group can give"
+        )
     return bool(spec.output == "all")
 
 

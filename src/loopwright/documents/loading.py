@@ -34,11 +34,13 @@ MAX_NESTING = 8
 class Settings:
     """What the caller of a document decides.
 
-    `sets` are variables by name, `model` overrides `provider:model` of the document, `replies` is a file of scripted
-    replies and `transcript` one that model calls are appended to, `environ` is where keys are looked up, `root` is the
-    folder that nothing leaves (default: the document's own), `execute` imports functions (without it they are only looked
-    up), `providers` are those that models may be of (default: any, for who brings models of his own), `agents` names functions for step types that need an outside backend. `strict` makes problems of what is only
-    noted in foreign documents, `lenient` takes fragments of them and leaves unknown placeholders as they are.
+    `sets` are variables by name, `model` overrides `provider:model` of the document, `replies` is a
+    file of scripted replies and `transcript` one that model calls are appended to, `environ` is where
+    keys are looked up, `allowed_hosts` are hosts that are not public and may be called, `root` is the
+    folder that nothing leaves (default: the document's own), `execute` imports functions (without it
+    they are only looked up), `agents` names functions for step types that need an outside backend.
+    `strict` makes problems of what is only noted in foreign documents, `lenient` takes fragments of
+    them and leaves unknown placeholders as they are.
     """
 
     sets: Mapping[str, str] = field(default_factory=dict)
@@ -120,7 +122,9 @@ class Project:
         """Whether functions are imported."""
         return self.settings.execute
 
-    def inside(self, folder: Path, name: str, compiler: Compiler, path: tuple[str | int, ...]) -> str:
+    def inside(
+        self, folder: Path, name: str, compiler: Compiler, path: tuple[str | int, ...]
+    ) -> str:
         """Return a folder as an absolute path inside the root; outside of it is a problem."""
         found = Path(os.path.realpath(folder / name))
         if not found.is_relative_to(os.path.realpath(self.root)):
@@ -137,7 +141,9 @@ class Project:
             raw = path.read_bytes()
         except OSError as error:
             why = error.strerror or type(error).__name__
-            raise DocumentError([Problem(_shown(path), 0, 0, "", f"cannot be read: {why}")]) from error
+            raise DocumentError(
+                [Problem(_shown(path), 0, 0, "", f"cannot be read: {why}")]
+            ) from error
         source, document = parse(raw, _shown(path), self)
         self.documents[str(path)] = document
         self.sources[str(path)] = source
@@ -179,7 +185,15 @@ class Project:
         inherited: Mapping[str, Any] = MappingProxyType({}),
     ) -> DocumentWorkflow | None:
         """Compile a document; its problems are kept. One that names no model is asked as its caller is."""
-        names = ("model", "models", "temperature", "max_tokens", "model_url", "api_key_env", "call_timeout")
+        names = (
+            "model",
+            "models",
+            "temperature",
+            "max_tokens",
+            "model_url",
+            "api_key_env",
+            "call_timeout",
+        )
         defaults = {name: getattr(document, name) for name in names}
         if document.model is None and document.models is None:
             defaults |= {k: v for k, v in inherited.items() if defaults.get(k) is None}

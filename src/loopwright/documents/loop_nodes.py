@@ -54,7 +54,9 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
             note((name,), f"{name!r} has no effect{nearest(name, ('orchestrator', 'agents'))}")
     name = spec.orchestrator.id
     loop = partial(native_loop, owner=name)
-    agents = Agents(source, {}, Defaults.of(value), project.settings.agents, report, note, loop, problems, {})
+    agents = Agents(
+        source, {}, Defaults.of(value), project.settings.agents, report, note, loop, problems, {}
+    )
     agents.known = definitions(agents, value["agents"], ("agents",))
     queue = in_queue(agents, value["orchestrator"], agents.known, ("orchestrator",))
     agents.around = tuple(name for name, _ in queue)
@@ -69,7 +71,9 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     return _document(source, spec, steps)
 
 
-def _document(source: Source, spec: LoopNodeDocument, steps: list[Native]) -> tuple[Source, Document]:
+def _document(
+    source: Source, spec: LoopNodeDocument, steps: list[Native]
+) -> tuple[Source, Document]:
     native: dict[str, Any] = {"schema": "loopwright/1", "name": spec.orchestrator.id}
     described = source.value.get("description")
     if isinstance(described, str) and described:

@@ -78,7 +78,9 @@ class Agents:
             self.report(at, f"there is no agent {name!r}{nearest(name, self.known)}")
             return None
         if name in around:
-            self.report(at, f"agents lead to each other in a circle: {' -> '.join([*around, name])}")
+            self.report(
+                at, f"agents lead to each other in a circle: {' -> '.join([*around, name])}"
+            )
             return None
         kind = found.raw.get("type")
         if isinstance(kind, str) and kind in self.outside:
@@ -105,7 +107,9 @@ class Agents:
         nested: dict[str, Any] = {}
         for key in ("params", "config"):
             inner = found.raw.get(key)
-            nested |= {k: v for k, v in inner.items() if k in KNOWN} if isinstance(inner, Mapping) else {}
+            nested |= (
+                {k: v for k, v in inner.items() if k in KNOWN} if isinstance(inner, Mapping) else {}
+            )
         try:
             spec: AgentSpec = validated(AgentSpec, {**nested, **found.raw}, self.source, found.at)
         except DocumentError as error:
@@ -117,7 +121,10 @@ class Agents:
     def _refuse(self, kind: str, found: Definition) -> None:
         if kind in MISSING:
             what = f"agents of type {kind} cannot run: {MISSING[kind]}"
-            self.report((*found.at, "type"), f"{what}; a function can: --agent {kind}=package.module:function")
+            self.report(
+                (*found.at, "type"),
+                f"{what}; a function can: --agent {kind}=package.module:function",
+            )
         else:
             hint = nearest(kind, (*TYPES, "loop")) or f"; known are loop, {', '.join(TYPES)}"
             self.report((*found.at, "type"), f"there is no agent of type {kind!r}{hint}")
@@ -154,7 +161,11 @@ class Agents:
         if spec.timeout is not None:
             step |= {"timeout": spec.timeout, "call_timeout": spec.timeout}
         key = "model" if spec.model or not spec.llm_model else "llm_model"
-        places: dict[Path, Path] = {(): at, ("model",): (*at, key), ("system",): (*at, "system_prompt")}
+        places: dict[Path, Path] = {
+            (): at,
+            ("model",): (*at, key),
+            ("system",): (*at, "system_prompt"),
+        }
         return Native(step, places)
 
     def _prompted(self, spec: AgentSpec, at: Path) -> str:
@@ -176,18 +187,24 @@ class Agents:
         if not options:
             self.report(at, "needs options: the answers that there are")
             return None
-        return self._asked(spec, at, self._prompted(spec, at), answer="classification", options=options)
+        return self._asked(
+            spec, at, self._prompted(spec, at), answer="classification", options=options
+        )
 
     def _validator(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
         return self._judged(spec, at, validator(spec), spec.scoring_context or "loop_convergence")
 
     def _planned(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
-        return self._judged(spec, at, plan_validator(spec, self.known), spec.scoring_context or "graphscout")
+        return self._judged(
+            spec, at, plan_validator(spec, self.known), spec.scoring_context or "graphscout"
+        )
 
     def _judged(self, spec: AgentSpec, at: Path, text: str, context: str) -> Native:
         if spec.evaluation_target is not None and spec.evaluation_target not in self.known:
             hint = nearest(spec.evaluation_target, self.known)
-            self.report((*at, "evaluation_target"), f"there is no agent {spec.evaluation_target!r}{hint}")
+            self.report(
+                (*at, "evaluation_target"), f"there is no agent {spec.evaluation_target!r}{hint}"
+            )
         preset = {"level": spec.scoring_preset or "moderate", "context": context}
         made = self._asked(spec, at, text, answer="criteria", preset=preset)
         made.step.setdefault("temperature", 0.1)
@@ -215,7 +232,9 @@ class Agents:
             memory["limit"] = spec.limit
         if writes and spec.metadata:
             memory["metadata"] = spec.metadata
-        return Native({"name": spec.id, "memory": memory}, {(): at, ("memory", "text"): (*at, "prompt")})
+        return Native(
+            {"name": spec.id, "memory": memory}, {(): at, ("memory", "text"): (*at, "prompt")}
+        )
 
     # Agents that lead to others.
 
@@ -229,9 +248,15 @@ class Agents:
             inner = self.steps(targets, (*at, "targets", i), around)
             if not inner:
                 return None
-            branch = inner[0] if len(inner) == 1 else _group(str(inner[0].step["name"]), inner, (*at, "targets", i))
+            branch = (
+                inner[0]
+                if len(inner) == 1
+                else _group(str(inner[0].step["name"]), inner, (*at, "targets", i))
+            )
             if branch.step["name"] in names:
-                branch = Native({**branch.step, "name": f"{branch.step['name']}-{i + 1}"}, branch.places)
+                branch = Native(
+                    {**branch.step, "name": f"{branch.step['name']}-{i + 1}"}, branch.places
+                )
             names.add(branch.step["name"])
             branches.append(branch)
         step = {"name": spec.id, "parallel": [branch.step for branch in branches], "output": "all"}
@@ -263,11 +288,16 @@ class Agents:
 
     def _router(self, spec: AgentSpec, at: Path, around: tuple[str, ...]) -> Native | None:
         if not spec.decision_key or not spec.routing_map:
-            self.report(at, "needs params: decision_key, an agent, and routing_map, from its answers to agents")
+            self.report(
+                at,
+                "needs params: decision_key, an agent, and routing_map, from its answers to agents",
+            )
             return None
         if spec.decision_key not in self.known:
             hint = nearest(spec.decision_key, self.known)
-            self.report((*at, "params", "decision_key"), f"there is no agent {spec.decision_key!r}{hint}")
+            self.report(
+                (*at, "params", "decision_key"), f"there is no agent {spec.decision_key!r}{hint}"
+            )
             return None
         cases: list[Native] = []
         for i, (key, names) in enumerate(spec.routing_map.items(), 1):
@@ -276,7 +306,11 @@ class Agents:
             inner = self.steps(list(names), where, around)
             if inner:
                 case = _group(f"case {i}", inner, where)
-                case.step = {"name": f"case {i}", "if": f"routed({spec.decision_key!r}, {word!r})", **case.step}
+                case.step = {
+                    "name": f"case {i}",
+                    "if": f"routed({spec.decision_key!r}, {word!r})",
+                    **case.step,
+                }
                 cases.append(case)
         if not cases:
             self.report(at, "routing_map leads to no agent")

@@ -83,7 +83,9 @@ class AgentSpec(Open):
     routing_map: dict[Any, Names] | None = None
     children: list[Any] | None = None
     scoring_preset: Literal["strict", "moderate", "lenient"] | None = None
-    scoring_context: Literal["loop_convergence", "quality", "graphscout", "validation"] | None = None
+    scoring_context: Literal["loop_convergence", "quality", "graphscout", "validation"] | None = (
+        None
+    )
     evaluation_target: str | None = None
     custom_prompt: str | None = None
     store_structure: str | None = None
@@ -115,7 +117,9 @@ class CognitiveSpec(Open):
 
     enabled: bool | None = None
     max_length_per_category: int = Field(300, ge=1)
-    extract_patterns: dict[Literal["insights", "improvements", "mistakes"], Names] = Field(default_factory=dict)
+    extract_patterns: dict[Literal["insights", "improvements", "mistakes"], Names] = Field(
+        default_factory=dict
+    )
     agent_priorities: Any = None
 
 

@@ -49,7 +49,10 @@ def _inner(agents: Agents, spec: LoopNodeSpec, at: Path) -> list[Native]:
     scope = replace(agents, known={**agents.known, **own})
     queue = in_queue(scope, workflow.get("orchestrator"), own, (*where, "orchestrator"))
     if not queue:
-        agents.report(where if workflow else at, "internal_workflow has no agents; name some in its orchestrator")
+        agents.report(
+            where if workflow else at,
+            "internal_workflow has no agents; name some in its orchestrator",
+        )
         return []
     scope.around = tuple(name for name, _ in queue)
     natives = [scope.step(name, place, (spec.id,)) for name, place in queue]
@@ -95,14 +98,19 @@ def _strategies(agents: Agents, spec: LoopNodeSpec, at: Path) -> list[dict[str, 
         elif strategy.type == "agent_key" and strategy.agents:
             found.append({"agents": strategy.agents, "key": strategy.key or "response"})
         else:
-            needs = {"pattern": "patterns", "direct_key": "key", "agent_key": "agents"}[strategy.type]
+            needs = {"pattern": "patterns", "direct_key": "key", "agent_key": "agents"}[
+                strategy.type
+            ]
             agents.report(where, f"a strategy of type {strategy.type} needs {needs}")
     if config is not None and config.agreement_fallback:
         what = "no model of embeddings is connected, so agreement is not measured"
         agents.note((*at, "score_extraction_config", "agreement_fallback"), what)
     scored = spec.scoring is not None and spec.scoring.preset
     if not found and not scored:
-        agents.note(at, "names no score_extraction_pattern; a score is looked for behind SCORE:, QUALITY: and the like")
+        agents.note(
+            at,
+            "names no score_extraction_pattern; a score is looked for behind SCORE:, QUALITY: and the like",
+        )
     only_keys = found and not any("patterns" in strategy for strategy in found)
     return [*found, {"patterns": list(BUILT_IN)}] if only_keys and config is None else found
 
@@ -114,9 +122,14 @@ def _lessons(agents: Agents, spec: LoopNodeSpec, at: Path, owner: str) -> dict[s
         where = (*at, "cognitive_extraction")
         notes_on(cognitive, where, agents.note)
         if cognitive.agent_priorities is not None:
-            agents.note((*where, "agent_priorities"), "has no effect: agents are read in the order in which they ran")
+            agents.note(
+                (*where, "agent_priorities"),
+                "has no effect: agents are read in the order in which they ran",
+            )
         if cognitive.enabled is not False and cognitive.extract_patterns:
-            lessons["patterns"] = {str(k): list(v) for k, v in cognitive.extract_patterns.items() if v}
+            lessons["patterns"] = {
+                str(k): list(v) for k, v in cognitive.extract_patterns.items() if v
+            }
             lessons["longest"] = cognitive.max_length_per_category
     if spec.past_loops_metadata is not None:
         lessons["entry"] = spec.past_loops_metadata

@@ -92,5 +92,10 @@ def choose(kind: str, provider: str, model: str, url: str, defaults: Defaults) -
         return Chosen(f"{name}:{model or defaults.model}")
     if openai or name == "openai":
         other = defaults.named or DEFAULT_MODEL
-        return Chosen(f"openai:{other}", f"no model is named for these agents, which ask openai:{other}")
-    return Chosen(f"{name}:{DEFAULT_MODEL}", f"no model of {name} is named for these agents, which ask {DEFAULT_MODEL}")
+        return Chosen(
+            f"openai:{other}", f"no model is named for these agents, which ask openai:{other}"
+        )
+    return Chosen(
+        f"{name}:{DEFAULT_MODEL}",
+        f"no model of {name} is named for these agents, which ask {DEFAULT_MODEL}",
+    )

@@ -37,7 +37,9 @@ def definitions(agents: Agents, given: Any, at: Path) -> dict[str, Definition]:
     return found
 
 
-def in_queue(agents: Agents, given: Any, own: Mapping[str, Definition], at: Path) -> list[tuple[str, Path]]:
+def in_queue(
+    agents: Agents, given: Any, own: Mapping[str, Definition], at: Path
+) -> list[tuple[str, Path]]:
     """Return the names that run, in order, each with its place: as listed, moved later by depends_on."""
     if given is None:
         given = {}
@@ -53,7 +55,9 @@ def in_queue(agents: Agents, given: Any, own: Mapping[str, Definition], at: Path
     key = "agents" if spec.agents is not None else "queue"
     names = spec.agents if spec.agents is not None else spec.queue
     if names is None:
-        agents.note(at, "lists no agents; they run as they are written, without those that others lead to")
+        agents.note(
+            at, "lists no agents; they run as they are written, without those that others lead to"
+        )
         led = {name for each in own.values() for name in _leads_to(each.raw)}
         listed = [(name, (*each.at, "id")) for name, each in own.items() if name not in led]
     else:
@@ -100,7 +104,9 @@ def _sorted(agents: Agents, listed: list[tuple[str, Path]]) -> list[tuple[str, P
     left = list(listed)
     while left:
         done = {name for name, _ in order}
-        ready = next((e for e in left if all(n in done or n not in needs for n in needs[e[0]])), None)
+        ready = next(
+            (e for e in left if all(n in done or n not in needs for n in needs[e[0]])), None
+        )
         if ready is None:
             circle = ", ".join(name for name, _ in left)
             where = (*agents.known[left[0][0]].at, "depends_on")
@@ -118,5 +124,7 @@ def _needs(agents: Agents, name: str) -> list[str]:
     for i, need in enumerate(wanted):
         if need not in agents.known:
             where = (*found.at, "depends_on", i)
-            agents.report(where, f"there is no agent {str(need)!r}{nearest(str(need), agents.known)}")
+            agents.report(
+                where, f"there is no agent {str(need)!r}{nearest(str(need), agents.known)}"
+            )
     return [str(need) for need in wanted]

@@ -21,7 +21,11 @@ def validator(spec: AgentSpec) -> str:
     return (
         f"{said}\n\nThe task:\n{{{{ get_input() }}}}\n\n"
         f"The work, in round {{{{ get_loop_number() }}}}:\n{{{{ to_validate({target}) }}}}\n"
-        "{% if round_before(" + target + ") %}\nThe round before:\n{{ round_before(" + target + ") }}\n"
+        "{% if round_before("
+        + target
+        + ") %}\nThe round before:\n{{ round_before("
+        + target
+        + ") }}\n"
         "{% else %}\nThere is no round before: judge what compares with it by the work alone.\n{% endif %}"
     )
 
@@ -30,7 +34,9 @@ def plan_validator(spec: AgentSpec, known: Iterable[str]) -> str:
     """Return what a plan validator is asked: about the plan of an agent, or all that was said."""
     names = set(known)
     target = repr(spec.evaluation_target or next((p for p in _PLANNERS if p in names), ""))
-    said = (spec.custom_prompt or spec.prompt or "You judge a plan before it is carried out.").strip()
+    said = (
+        spec.custom_prompt or spec.prompt or "You judge a plan before it is carried out."
+    ).strip()
     return f"{said}\n\nThe task:\n{{{{ get_input() }}}}\n\nThe plan:\n{{{{ to_validate({target}) }}}}\n"
 
 

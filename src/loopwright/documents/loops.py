@@ -49,18 +49,29 @@ def compile_loop(
         evaluate = scored(compiler, spec, spec.node, path)
         until = any_of(ScoreAtLeast(spec.node.threshold), until)
     if spec.min_iterations > condition_limit(spec):
-        what = f"min_iterations: {spec.min_iterations} is above the limit of {condition_limit(spec)}"
+        what = (
+            f"min_iterations: {spec.min_iterations} is above the limit of {condition_limit(spec)}"
+        )
         compiler.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
     if execute is None:
         return None
     made = compiler.attempt(
         path,
         lambda: Loop(
-            execute, evaluate, adapt, until, guards, name,
-            on_failure=spec.on_failure, max_retries=spec.max_retries, retry_delay=spec.retry_delay,
-            keep=spec.keep, min_iterations=spec.min_iterations, required=spec.required,
+            execute,
+            evaluate,
+            adapt,
+            until,
+            guards,
+            name,
+            on_failure=spec.on_failure,
+            max_retries=spec.max_retries,
+            retry_delay=spec.retry_delay,
+            keep=spec.keep,
+            min_iterations=spec.min_iterations,
+            required=spec.required,
             rejudge=_rejudge(spec),
-        ),  # fmt: skip
+        ),
     )
     return made if made is None or spec.node is None else as_node(made, spec.node)
 
@@ -139,7 +150,9 @@ def _joined(
     compiler: Compiler, kind: Any, items: list[Any], path: Path_, keys: list[str] | None = None
 ) -> Condition | None:
     if not items:
-        compiler.problem(path, f"{tag_of(kind)}: the list of conditions is empty; name at least one")
+        compiler.problem(
+            path, f"{tag_of(kind)}: the list of conditions is empty; name at least one"
+        )
         return None
     places = [path] * len(items) if keys else [(*path, i) for i in range(len(items))]
     found = [conditions(compiler, item, at) for item, at in zip(items, places, strict=True)]
@@ -149,7 +162,13 @@ def _joined(
 
 def _evaluate(compiler: Compiler, spec: LoopSpec, judges: list[JudgeSpec], path: Path_) -> Any:
     """Compile the evaluators in the order in which they are asked: the deterministic ones first."""
-    given = spec.evaluate if isinstance(spec.evaluate, list) else [spec.evaluate] if spec.evaluate else []
+    given = (
+        spec.evaluate
+        if isinstance(spec.evaluate, list)
+        else [spec.evaluate]
+        if spec.evaluate
+        else []
+    )
     firm: list[Any] = []
     soft: list[Any] = []
     for i, item in enumerate(given):
@@ -210,7 +229,9 @@ def _check(compiler: Compiler, spec: CheckSpec, path: Path_) -> Any:
         else:
             if kind == "command":
                 value = _constant(compiler, value, at)
-                cwd = compiler.project.inside(compiler.folder, spec.cwd or ".", compiler, (*path, "cwd"))
+                cwd = compiler.project.inside(
+                    compiler.folder, spec.cwd or ".", compiler, (*path, "cwd")
+                )
                 env = {k: compiler.value((*path, "env", k), v) for k, v in spec.env.items()}
                 options = {"cwd": cwd, "env": env, "timeout": spec.timeout}
             keyword = {kind.rstrip("_"): value}

@@ -19,6 +19,7 @@ __all__ = [
     "ScoreSpec", "StepSpec", "VoterSpec",
 ]  # fmt: skip
 
+
 class BudgetSpec(Model):
     """What may be spent at most."""
 
@@ -36,57 +37,101 @@ ACTIONS = (
 class Action(Model):
     """Something that runs: exactly one of the ACTIONS."""
 
-    python: str | None = Field(None, description="`package.module:function`; called with the input, or with input and context.")
-    shell: list[str] | str | None = Field(
-        None, description="A command as a list, or a constant script; values go in by `env` and `stdin` only."
+    python: str | None = Field(
+        None,
+        description="`package.module:function`; called with the input, or with input and context.",
     )
-    workflow: str | None = Field(None, description="Another document: its name, or its file relative to this one.")
+    shell: list[str] | str | None = Field(
+        None,
+        description="A command as a list, or a constant script; values go in by `env` and `stdin` only.",
+    )
+    workflow: str | None = Field(
+        None, description="Another document: its name, or its file relative to this one."
+    )
     loop: LoopSpec | None = Field(None, description="A loop.")
     each: EachSpec | None = Field(None, description="The same action on each item of a list.")
-    steps: list[StepSpec] | None = Field(None, description="Steps one after the other, as one.", min_length=1)
-    parallel: list[StepSpec] | None = Field(None, description="Steps at once, on the same input.", min_length=1)
-    fallback: list[StepSpec] | None = Field(None, description="Steps tried in order until one is satisfied.", min_length=1)
-    prompt: str | None = Field(None, description="A template sent to a model; the reply is the output.")
-    consensus: ConsensusSpec | None = Field(None, description="One prompt to several models, which must agree.")
-    memory: MemorySpec | None = Field(None, description="Texts that outlive the run: kept, or found again.")
+    steps: list[StepSpec] | None = Field(
+        None, description="Steps one after the other, as one.", min_length=1
+    )
+    parallel: list[StepSpec] | None = Field(
+        None, description="Steps at once, on the same input.", min_length=1
+    )
+    fallback: list[StepSpec] | None = Field(
+        None, description="Steps tried in order until one is satisfied.", min_length=1
+    )
+    prompt: str | None = Field(
+        None, description="A template sent to a model; the reply is the output."
+    )
+    consensus: ConsensusSpec | None = Field(
+        None, description="One prompt to several models, which must agree."
+    )
+    memory: MemorySpec | None = Field(
+        None, description="Texts that outlive the run: kept, or found again."
+    )
     set: Any = Field(None, description="A value, with templates filled in.")
 
-    input: Any = Field(None, description="The step's input, with templates; default: what comes before it.")
-    with_: dict[str, Any] | None = Field(None, alias="with", description="Variables of the called workflow.")
-    expose: Names = Field(
-        default_factory=list, description="Steps of the called workflow that a loop keeps, as `loop.steps.NAME`."
+    input: Any = Field(
+        None, description="The step's input, with templates; default: what comes before it."
     )
-    env: dict[str, str] = Field(default_factory=dict, description="Environment variables of the command, with templates.")
-    stdin: str | None = Field(None, description="Standard input of the command, a template; default: the input.")
+    with_: dict[str, Any] | None = Field(
+        None, alias="with", description="Variables of the called workflow."
+    )
+    expose: Names = Field(
+        default_factory=list,
+        description="Steps of the called workflow that a loop keeps, as `loop.steps.NAME`.",
+    )
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Environment variables of the command, with templates."
+    )
+    stdin: str | None = Field(
+        None, description="Standard input of the command, a template; default: the input."
+    )
     cwd: str | None = Field(None, description="Folder of the command, inside the project.")
     output: Any = Field(
-        None, description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
-        "parallel: the outputs of all of them by name, those of such groups inside in their place."
+        None,
+        description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
+        "parallel: the outputs of all of them by name, those of such groups inside in their place.",
     )
-    allow_exit: list[int] = Field(default_factory=lambda: [0], description="Exit codes that are no failure.")
-    idempotent: bool | None = Field(None, description="May run again when the process died under it.")
+    allow_exit: list[int] = Field(
+        default_factory=lambda: [0], description="Exit codes that are no failure."
+    )
+    idempotent: bool | None = Field(
+        None, description="May run again when the process died under it."
+    )
 
     model: str | None = Field(None, description="`provider:model` of the prompt.")
-    models: list[str] | None = Field(None, description="Models tried in order when one is not available.", min_length=1)
+    models: list[str] | None = Field(
+        None, description="Models tried in order when one is not available.", min_length=1
+    )
     system: str | None = Field(None, description="System prompt, a template.")
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     model_url: str | None = Field(None, description="Address of an OpenAI-compatible server.")
-    api_key_env: str | None = Field(None, description="The environment variable with the key for `model_url`.")
-    call_timeout: Seconds | None = Field(None, description="How long one call of the model may take.")
-    answer: Literal["text", "json", "binary", "classification", "criteria"] | None = Field(
-        None, description="How the reply of a prompt is read: as text; `json`: an object with `response`, else text; "
-        "`binary`: true or false; `classification`: one of `options`; `criteria`: those of `preset`, each true or false."
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
     )
-    options: list[str] | None = Field(None, min_length=1, description="The answers of `answer: classification`.")
+    call_timeout: Seconds | None = Field(
+        None, description="How long one call of the model may take."
+    )
+    answer: Literal["text", "json", "binary", "classification", "criteria"] | None = Field(
+        None,
+        description="How the reply of a prompt is read: as text; `json`: an object with `response`, else text; "
+        "`binary`: true or false; `classification`: one of `options`; `criteria`: those of `preset`, each true or false.",
+    )
+    options: list[str] | None = Field(
+        None, min_length=1, description="The answers of `answer: classification`."
+    )
     preset: PresetSpec | None = Field(None, description="The criteria of `answer: criteria`.")
     conversation: Literal["fresh", "carried"] | None = Field(
-        None, description="Whether a prompt in a loop sees the rounds before it as one conversation."
+        None,
+        description="Whether a prompt in a loop sees the rounds before it as one conversation.",
     )
 
     timeout: Seconds | None = Field(None, description="Seconds, or text like 30s.")
     on_failure: Literal["halt", "continue", "retry"] | None = None
-    max_retries: int = Field(2, ge=0, le=100, description="Tries after the first, under on_failure: retry.")
+    max_retries: int = Field(
+        2, ge=0, le=100, description="Tries after the first, under on_failure: retry."
+    )
     retry_delay: Pause = Field(0.5, description="Seconds; waits uniform(0, retry_delay * 2^k).")
 
     @property
@@ -124,7 +169,23 @@ _ONLY = {
     "allow_exit": ("shell",),
     "output": ("shell", "prompt", "workflow", "steps", "parallel"),
     "idempotent": ("shell", "python"),
-    **dict.fromkeys(("model", "models", "system", "temperature", "max_tokens", "model_url", "api_key_env", "call_timeout", "conversation", "answer", "options", "preset"), ("prompt",)),
+    **dict.fromkeys(
+        (
+            "model",
+            "models",
+            "system",
+            "temperature",
+            "max_tokens",
+            "model_url",
+            "api_key_env",
+            "call_timeout",
+            "conversation",
+            "answer",
+            "options",
+            "preset",
+        ),
+        ("prompt",),
+    ),
 }
 
 
@@ -133,10 +194,15 @@ class StepSpec(Action):
 
     name: Identifier = Field(description="Its name, and that of its output in templates.")
     needs: Names = Field(default_factory=list, description="Steps that come first.")
-    if_: str | None = Field(None, alias="if", description="An expression; the step is skipped unless it is true.")
-    required: bool = Field(False, description="Whether the workflow ends when this loop is not satisfied.")
+    if_: str | None = Field(
+        None, alias="if", description="An expression; the step is skipped unless it is true."
+    )
+    required: bool = Field(
+        False, description="Whether the workflow ends when this loop is not satisfied."
+    )
     otherwise: Any = Field(
-        None, description="Its output where it has none: skipped, failed and gone on without, or nothing kept."
+        None,
+        description="Its output where it has none: skipped, failed and gone on without, or nothing kept.",
     )
     description: str = ""
 
@@ -145,12 +211,18 @@ class CheckSpec(Model):
     """A deterministic check of an output; all that are given must hold."""
 
     name: str | None = Field(None, description="How feedback calls it.")
-    command: list[str] | str | None = Field(None, description="Passes if it exits with 0; the output comes on stdin.")
+    command: list[str] | str | None = Field(
+        None, description="Passes if it exits with 0; the output comes on stdin."
+    )
     env: dict[str, str] = Field(default_factory=dict)
     cwd: str | None = None
     timeout: Seconds | None = None
-    schema_: dict[str, Any] | None = Field(None, alias="schema", description="A JSON Schema that the output must meet.")
-    python: str | None = Field(None, description="`package.module:function` of the output: True or False, or more.")
+    schema_: dict[str, Any] | None = Field(
+        None, alias="schema", description="A JSON Schema that the output must meet."
+    )
+    python: str | None = Field(
+        None, description="`package.module:function` of the output: True or False, or more."
+    )
     matches: str | None = Field(None, description="A regular expression to be found.")
     not_matches: str | None = Field(None, description="A regular expression not to be found.")
     contains: str | None = None
@@ -158,7 +230,9 @@ class CheckSpec(Model):
     min_words: int | None = Field(None, ge=0)
     max_chars: int | None = Field(None, ge=0)
     min_chars: int | None = Field(None, ge=0)
-    weight: float = Field(1.0, gt=0, allow_inf_nan=False, description="Its share in the score of a checklist.")
+    weight: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="Its share in the score of a checklist."
+    )
 
     @model_validator(mode="after")
     def _something(self) -> CheckSpec:
@@ -184,9 +258,15 @@ class ScoreSpec(Model):
 
     label: str = Field("score", min_length=1, description="The word before the number.")
     scale: list[float] = Field(default_factory=lambda: [0.0, 1.0], min_length=2, max_length=2)
-    pattern: str | None = Field(None, description="A regular expression whose first group is the number.")
-    of: Action | None = Field(None, description="A step whose output holds the score; default: the output itself.")
-    tests: list[str] | str | None = Field(None, description="A test command; the score is the share that passes.")
+    pattern: str | None = Field(
+        None, description="A regular expression whose first group is the number."
+    )
+    of: Action | None = Field(
+        None, description="A step whose output holds the score; default: the output itself."
+    )
+    tests: list[str] | str | None = Field(
+        None, description="A test command; the score is the share that passes."
+    )
     cwd: str | None = None
     timeout: Seconds | None = None
 
@@ -195,23 +275,33 @@ class JudgeSpec(Model):
     """A model that judges an output."""
 
     criterion: str | None = Field(None, description="A sentence that must hold, a template.")
-    criteria: list[str] | dict[str, str] | None = Field(None, description="Sentences judged one by one.")
+    criteria: list[str] | dict[str, str] | None = Field(
+        None, description="Sentences judged one by one."
+    )
     goal: str | None = Field(None, description="What the work is for; default: the loop's input.")
     preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
     model: str | None = None
     models: list[str] | None = None
     model_url: str | None = None
-    api_key_env: str | None = Field(None, description="The environment variable with the key for `model_url`.")
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     call_timeout: Seconds | None = None
     weights: dict[str, float] | None = Field(None, description="Weights over those of the preset.")
-    max_votes: int | None = Field(None, ge=1, le=15, description="Default: as many as the larger lead.")
+    max_votes: int | None = Field(
+        None, ge=1, le=15, description="Default: as many as the larger lead."
+    )
     accept_lead: int = Field(1, ge=1, le=15)
     reject_lead: int = Field(1, ge=1, le=15)
     confirm: bool = Field(False, description="Ask a second time before accepting.")
-    rejudge: int = Field(0, ge=0, le=9, description="Fresh votes on the winner for the reported score.")
-    self_test: bool = Field(False, description="Show it known-bad outputs first, and warn if it accepts one.")
+    rejudge: int = Field(
+        0, ge=0, le=9, description="Fresh votes on the winner for the reported score."
+    )
+    self_test: bool = Field(
+        False, description="Show it known-bad outputs first, and warn if it accepts one."
+    )
     style: Literal["structured", "yes_no"] = "structured"
 
 
@@ -222,7 +312,9 @@ class EvaluateSpec(Model):
     checklist: list[CheckSpec] | None = Field(None, min_length=1)
     score: ScoreSpec | None = None
     judge: JudgeSpec | str | None = None
-    python: str | None = Field(None, description="`package.module:function` that returns a score, a verdict or both.")
+    python: str | None = Field(
+        None, description="`package.module:function` that returns a score, a verdict or both."
+    )
 
     @model_validator(mode="after")
     def _something(self) -> EvaluateSpec:
@@ -243,7 +335,9 @@ class AdaptSpec(Model):
     @model_validator(mode="after")
     def _one(self) -> AdaptSpec:
         if len(self.model_fields_set) != 1:
-            raise PydanticCustomError("adapt", "needs exactly one of python, rotate, set, merge", {})
+            raise PydanticCustomError(
+                "adapt", "needs exactly one of python, rotate, set, merge", {}
+            )
         return self
 
 
@@ -251,19 +345,28 @@ class LoopSpec(Model):
     """Execute, evaluate, adapt, again, until a condition ends it."""
 
     execute: Action = Field(description="Makes an output from an input.")
-    node: NodeSpec | None = Field(None, description="Scores rounds by what agents write, and passes on what they teach.")
-    evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(None, description="Judges an output.")
+    node: NodeSpec | None = Field(
+        None, description="Scores rounds by what agents write, and passes on what they teach."
+    )
+    evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(
+        None, description="Judges an output."
+    )
     adapt: AdaptSpec | Literal["feedback", "keep_input", "use_output"] | None = Field(
         None, description="Makes the next input; default: the input stays."
     )
-    until: Any = Field(None, description="Conditions of which any ends the loop: a list, a tree of any_of and all_of, or a sentence for a judge.")
+    until: Any = Field(
+        None,
+        description="Conditions of which any ends the loop: a list, a tree of any_of and all_of, or a sentence for a judge.",
+    )
     guards: Any = Field(None, description="Conditions asked before each effect too.")
     on_failure: Literal["halt", "continue", "retry"] = "halt"
     max_retries: int = Field(2, ge=0, le=100)
     retry_delay: Pause = 0.5
     keep: Literal["best", "last"] = "best"
     min_iterations: int = Field(1, ge=1, le=1000)
-    max_iterations: int | None = Field(None, ge=1, le=1000, description="The same as the condition of that name.")
+    max_iterations: int | None = Field(
+        None, ge=1, le=1000, description="The same as the condition of that name."
+    )
     required: bool = False
 
 
@@ -276,14 +379,22 @@ class EachSpec(Model):
     )
     execute: Action = Field(description="Makes an output from an item.")
     at_once: int = Field(1, ge=1, le=256, description="How many items at a time.")
-    max_items: int | None = Field(None, ge=1, le=100_000, description="Items beyond are left out, with a warning.")
-    min_success_rate: float = Field(0.0, ge=0, le=1, description="The share of items without which it has failed.")
+    max_items: int | None = Field(
+        None, ge=1, le=100_000, description="Items beyond are left out, with a warning."
+    )
+    min_success_rate: float = Field(
+        0.0, ge=0, le=1, description="The share of items without which it has failed."
+    )
     on_failure: Literal["halt", "continue", "retry"] = "halt"
     max_retries: int = Field(2, ge=0, le=100)
     retry_delay: Pause = 0.5
     item_timeout: Seconds | None = Field(None, description="How long one item may take.")
-    timeout: Seconds | None = Field(None, description="How long all may take; what is done by then is kept.")
-    keep: Literal["all", "last"] = Field("all", description="Its output: the list of outputs, or the last of them.")
+    timeout: Seconds | None = Field(
+        None, description="How long all may take; what is done by then is kept."
+    )
+    keep: Literal["all", "last"] = Field(
+        "all", description="Its output: the list of outputs, or the last of them."
+    )
 
 
 class VoterSpec(Model):
@@ -293,7 +404,9 @@ class VoterSpec(Model):
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     model_url: str | None = None
-    api_key_env: str | None = Field(None, description="The environment variable with the key for `model_url`.")
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
     call_timeout: Seconds | None = None
 
 
@@ -304,7 +417,9 @@ class ConsensusSpec(Model):
     system: str | None = Field(None, description="System prompt, a template.")
     voters: list[VoterSpec] = Field(min_length=2)
     require: Literal["unanimous", "2/3", "majority"] = "majority"
-    allow_failures: bool = Field(True, description="Whether voters that give no answer are left out of the count.")
+    allow_failures: bool = Field(
+        True, description="Whether voters that give no answer are left out of the count."
+    )
 
 
 class PriceSpec(Model):
@@ -317,20 +432,29 @@ class PriceSpec(Model):
 class Document(Model):
     """A workflow: named steps, and what binds them all."""
 
-    schema_: Literal["loopwright/1"] = Field(alias="schema", description="The version of this format.")
+    schema_: Literal["loopwright/1"] = Field(
+        alias="schema", description="The version of this format."
+    )
     name: Identifier
     description: str = ""
     version: str = ""
     templates: Literal["native", "loop_node"] = Field(
-        "native", description="`loop_node`: what is undefined in templates is empty, and the names and functions of "
-        "that dialect are known, such as previous_outputs and get_past_loops()."
+        "native",
+        description="`loop_node`: what is undefined in templates is empty, and the names and functions of "
+        "that dialect are known, such as previous_outputs and get_past_loops().",
     )
     input: Any = Field(None, description="The input when the caller gives none.")
-    env: dict[str, str] = Field(default_factory=dict, description="Constants, as `env.NAME` in templates.")
-    model: str | None = Field(None, description="`provider:model` of prompts and judges that name none.")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Constants, as `env.NAME` in templates."
+    )
+    model: str | None = Field(
+        None, description="`provider:model` of prompts and judges that name none."
+    )
     models: list[str] | None = Field(None, min_length=1)
     model_url: str | None = None
-    api_key_env: str | None = Field(None, description="The environment variable with the key for `model_url`.")
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     call_timeout: Seconds | None = Field(None, description="How long one call of a model may take.")
@@ -339,8 +463,19 @@ class Document(Model):
     timeout: Seconds | None = None
     at_once: int = Field(1, ge=1, le=256, description="How many steps may run at a time.")
     steps: list[StepSpec] = Field(min_length=1)
-    output: str | None = Field(None, description="The step whose output is the workflow's; default: the last.")
+    output: str | None = Field(
+        None, description="The step whose output is the workflow's; default: the last."
+    )
 
 
-for _model in (Action, StepSpec, LoopSpec, EachSpec, ConsensusSpec, ScoreSpec, EvaluateSpec, Document):
+for _model in (
+    Action,
+    StepSpec,
+    LoopSpec,
+    EachSpec,
+    ConsensusSpec,
+    ScoreSpec,
+    EvaluateSpec,
+    Document,
+):
     _model.model_rebuild()

@@ -36,7 +36,9 @@ def plan(loaded: Loaded) -> dict[str, Json]:
     documents = list(loaded.documents.values())
     root = documents[0]
     by_name = {d.name: d for d in documents}
-    found: dict[str, list[str]] = {k: [] for k in ("models", "commands", "python", "hosts", "environment")}
+    found: dict[str, list[str]] = {
+        k: [] for k in ("models", "commands", "python", "hosts", "environment")
+    }
     for document in documents:
         _collect(document, found)
     return {
@@ -45,7 +47,9 @@ def plan(loaded: Loaded) -> dict[str, Json]:
         **{key: list(dict.fromkeys(values)) for key, values in found.items()},
         "documents": [str(name) for name in by_name],
         "bounds": _bounds(loaded, root),
-        "worst_case_calls": sum(_calls(step, loaded, next(iter(loaded.documents))) for step in root.steps),
+        "worst_case_calls": sum(
+            _calls(step, loaded, next(iter(loaded.documents))) for step in root.steps
+        ),
         "notes": [str(note) for note in loaded.notes],
     }
 
@@ -116,7 +120,9 @@ def _bounds(loaded: Loaded, root: Document) -> dict[str, Json]:
 def _calls(action: Action, loaded: Loaded, file: str) -> int:
     """Return the most model calls that an action of a file can make, without those that a fault makes again."""
     tries = action.max_retries + 1 if action.on_failure == "retry" else 1
-    own = 1 if action.prompt is not None else len(action.consensus.voters) if action.consensus else 0
+    own = (
+        1 if action.prompt is not None else len(action.consensus.voters) if action.consensus else 0
+    )
     if action.loop is not None:
         own += _loop_calls(action.loop, loaded, file)
     elif action.each is not None:

@@ -28,7 +28,9 @@ def compile_prompt(compiler: Compiler, spec: Action, name: str, at: Path_) -> Pr
     if reading is None:
         return None
     said = spec.prompt or ""
-    text = compiler.filled((*at, "prompt"), f"{said.rstrip()}\n\n{reading.said}" if reading.said else said)
+    text = compiler.filled(
+        (*at, "prompt"), f"{said.rstrip()}\n\n{reading.said}" if reading.said else said
+    )
     system = compiler.filled((*at, "system"), spec.system or "")
     schema = None
     if isinstance(spec.output, dict):
@@ -54,7 +56,9 @@ def _reading(compiler: Compiler, spec: Action, at: Path_) -> Answer | None:
     """Return how the reply of a prompt is read; None if problems were found."""
     kind = spec.answer or "text"
     if spec.output is not None and kind != "text":
-        compiler.problem((*at, "answer"), f"answer: {kind} and output are two ways to read one reply; keep one")
+        compiler.problem(
+            (*at, "answer"), f"answer: {kind} and output are two ways to read one reply; keep one"
+        )
         return None
     for name, owner in (("options", "classification"), ("preset", "criteria")):
         if getattr(spec, name) is not None and kind != owner:
@@ -77,7 +81,9 @@ def compile_judge(compiler: Compiler, spec: JudgeSpec, at: Path_) -> Judge | Non
         compiler.problem(at, f"a judge needs one of criterion, criteria and preset, and {found}")
         return None
     if spec.weights and not spec.preset:
-        compiler.problem((*at, "weights"), "weights belong to a preset; name one, like quality/moderate")
+        compiler.problem(
+            (*at, "weights"), "weights belong to a preset; name one, like quality/moderate"
+        )
         return None
     question: Question | None = YesNo() if spec.style == "yes_no" else None
     if spec.preset:
@@ -88,11 +94,18 @@ def compile_judge(compiler: Compiler, spec: JudgeSpec, at: Path_) -> Judge | Non
         at, lambda: votes_of(spec.max_votes, spec.accept_lead, spec.reject_lead, spec.confirm)
     )
     temperature = 0.0 if spec.temperature is None else spec.temperature
-    asking = asked(compiler, spec, at, None, temperature=temperature, max_tokens=spec.max_tokens or 512)
+    asking = asked(
+        compiler, spec, at, None, temperature=temperature, max_tokens=spec.max_tokens or 512
+    )
     if asking is None or votes is None or (spec.preset and question is None):
         return None
     return Judge(
-        named, asking=asking, goal=spec.goal or "", votes=votes, question=question, self_test=spec.self_test
+        named,
+        asking=asking,
+        goal=spec.goal or "",
+        votes=votes,
+        question=question,
+        self_test=spec.self_test,
     )
 
 
@@ -104,7 +117,9 @@ def _criteria(compiler: Compiler, spec: JudgeSpec, at: Path_) -> dict[str, Text]
         return {spec.criterion: _criterion(compiler, spec.criterion, (*at, "criterion"))}
     listed = spec.criteria or []
     if isinstance(listed, dict):
-        places: list[tuple[str, str, str | int]] = [(name, text, name) for name, text in listed.items()]
+        places: list[tuple[str, str, str | int]] = [
+            (name, text, name) for name, text in listed.items()
+        ]
     else:
         places = [(text, text, i) for i, text in enumerate(listed)]
     return {name: _criterion(compiler, text, (*at, "criteria", key)) for name, text, key in places}
@@ -126,15 +141,22 @@ def asked(
     defaults = compiler.defaults
     settings = compiler.project.settings
     models = getattr(spec, "models", None) or ([spec.model] if spec.model else None)
-    models = models or defaults.get("models") or ([defaults["model"]] if defaults.get("model") else [])
+    models = (
+        models or defaults.get("models") or ([defaults["model"]] if defaults.get("model") else [])
+    )
     if settings.model:
         models = [settings.model]
     if not models:
-        compiler.problem(at, "no model is named; give model: provider:model here, in the document, or with --model")
+        compiler.problem(
+            at,
+            "no model is named; give model: provider:model here, in the document, or with --model",
+        )
         return None
     for name in models:
         if ":" not in name:
-            compiler.problem((*at, "model"), f"{name!r} is not a model; write provider:model, like openai:gpt-4o")
+            compiler.problem(
+                (*at, "model"), f"{name!r} is not a model; write provider:model, like openai:gpt-4o"
+            )
             return None
         provider = name.partition(":")[0]
         if settings.providers and provider not in settings.providers:

@@ -61,7 +61,9 @@ def _model(settings: Settings) -> Model:
         try:
             text = Path(settings.replies).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"replies: {settings.replies} cannot be read: {error}") from error
+            raise ConfigurationError(
+                f"replies: {settings.replies} cannot be read: {error}"
+            ) from error
         return ScriptedModel(text, file=settings.replies)
     keys = {k: v for k, v in settings.environ.items() if k.endswith(_KEY_MARKS) and v}
     return ProviderModel(keys, allowed=settings.allowed_hosts)

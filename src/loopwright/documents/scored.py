@@ -38,14 +38,20 @@ def scored(compiler: Compiler, spec: LoopSpec, node: NodeSpec, path: Path_) -> S
         weights = found or {}
     low, high = node.scale
     if not low < high:
-        compiler.problem((*at, "scale"), f"{node.scale} is no scale; write two numbers, the lower first")
+        compiler.problem(
+            (*at, "scale"), f"{node.scale} is no scale; write two numbers, the lower first"
+        )
         return None
     scale = (float(low), float(high))
     options: dict[str, Any] = {} if node.strategies is None else {"strategies": _strategies(node)}
     if len(compiler.problems) > before:
         return None
     scorer = Scorer(
-        first=tuple(node.first), weights=weights, fallback=node.fallback_score, scale=scale, **options
+        first=tuple(node.first),
+        weights=weights,
+        fallback=node.fallback_score,
+        scale=scale,
+        **options,
     )
     return ScoreRound(scorer, lessons(node.lessons))
 

@@ -128,7 +128,9 @@ class When(_Around):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         if not rendered(self.condition, ctx, value):
-            return Result(Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} skipped", None, name=self.name)
+            return Result(
+                Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} skipped", None, name=self.name
+            )
         if not self.inner.effect:
             result: Result = await self.inner.run(value, ctx)
             return result
@@ -190,7 +192,9 @@ class Required(_Around):
 class DocumentWorkflow(Workflow):
     """The workflow of a document: a frame of variables of its own, which nothing outside reaches into."""
 
-    def __init__(self, name: str, steps: Mapping[str, Any], *, env: Mapping[str, str], **options: Any):
+    def __init__(
+        self, name: str, steps: Mapping[str, Any], *, env: Mapping[str, str], **options: Any
+    ):
         super().__init__(name, steps, **options)
         self.env = dict(env)
 

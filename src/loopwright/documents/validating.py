@@ -58,7 +58,12 @@ def _as_written(
     for item in error.errors(include_url=False):
         place = _place(item["loc"], value)
         text = source.text((*at, *place)) if item["type"] == "string_type" else None
-        if text is None or not place or isinstance(item["input"], (dict, list)) or item["input"] is None:
+        if (
+            text is None
+            or not place
+            or isinstance(item["input"], (dict, list))
+            or item["input"] is None
+        ):
             continue
         parent = repaired
         for part in place[:-1]:
@@ -73,11 +78,12 @@ def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
     place: list[str | int] = []
     for part in loc:
         if isinstance(value, Mapping) and part in value:
-            place.append(part)
             value = value[part]
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            place.append(part)
             value = value[part]
+        else:
+            continue
+        place.append(part)
     return tuple(place)
 
 
@@ -140,7 +146,9 @@ def _message(
         return f"unknown key {str(place[-1])!r}; {said}"
     if kind == "extra_forbidden":
         names = _names_at(model, place[:-1])
-        return f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(names)}"
+        return (
+            f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(names)}"
+        )
     if kind == "missing":
         return f"needs {str(item['loc'][-1])!r}"
     if "kinds" in item:
@@ -183,9 +191,7 @@ def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]
             if part in (name, field.alias)
             for inner in _models_in(field.annotation)
         ]
-    return list(
-        dict.fromkeys(f.alias or n for kind in kinds for n, f in kind.model_fields.items())
-    )
+    return list(dict.fromkeys(f.alias or n for kind in kinds for n, f in kind.model_fields.items()))
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

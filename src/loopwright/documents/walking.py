@@ -114,7 +114,9 @@ def condition_limit(loop: LoopSpec) -> int:
     limits = [*_limits(loop.until), *_limits(loop.guards)]
     if loop.max_iterations is not None:
         limits.append(loop.max_iterations)
-    return min(limits, default=max(DEFAULT_LIMIT, loop.min_iterations), key=lambda n: min(n, CEILING))
+    return min(
+        limits, default=max(DEFAULT_LIMIT, loop.min_iterations), key=lambda n: min(n, CEILING)
+    )
 
 
 def _limits(tree: Any) -> Iterator[int]:

@@ -76,9 +76,7 @@ CONTEXTS = tuple(_WEIGHTS)
 _TRUE = ("true", "yes", "1", "pass", "passed")
 
 
-def preset(
-    level: str, context: str, custom: Mapping[str, float] | None = None
-) -> dict[str, float]:
+def preset(level: str, context: str, custom: Mapping[str, float] | None = None) -> dict[str, float]:
     """Return the weights of a preset by criterion, with `custom` ones over them, summing to 1.
 
     Raises:
@@ -87,7 +85,9 @@ def preset(
     if level not in LEVELS:
         raise ConfigurationError(f"scoring: unknown preset {level!r}{nearest(level, LEVELS)}")
     if context not in _WEIGHTS:
-        raise ConfigurationError(f"scoring: unknown context {context!r}{nearest(context, CONTEXTS)}")
+        raise ConfigurationError(
+            f"scoring: unknown context {context!r}{nearest(context, CONTEXTS)}"
+        )
     column = LEVELS.index(level)
     weights = {name: row[column] for name, row in _WEIGHTS[context].items()}
     for name, weight in (custom or {}).items():
@@ -96,7 +96,9 @@ def preset(
         weights[name] = weight
     total = sum(weights.values())
     if min(weights.values()) < 0 or not total > 0:
-        raise ConfigurationError("scoring: custom_weights: weights are numbers of at least 0, not all 0")
+        raise ConfigurationError(
+            "scoring: custom_weights: weights are numbers of at least 0, not all 0"
+        )
     return {name: weight / total for name, weight in weights.items()}
 
 

@@ -27,7 +27,9 @@ def get_agent_response(view: View, agent: Any = "") -> str:
     return f"No response found for {name}"
 
 
-def safe_get_response(view: View, agent: Any = "", default: Any = _NO_RESPONSE, previous: Any = None) -> Any:
+def safe_get_response(
+    view: View, agent: Any = "", default: Any = _NO_RESPONSE, previous: Any = None
+) -> Any:
     """Return what an agent said, or a text for when it said nothing."""
     among = view.previous if previous is None else fields(previous)
     return said(among.get(said(agent))) or default
@@ -110,7 +112,11 @@ def get_my_past_memory(view: View, kind: Any = "") -> str:
     found = [m for o in view.agents.values() for m in fields(o).get("memories") or ()]
     if not found:
         return "No past memory available"
-    mine = [said(m["content"]) for m in found if fields(m.get("metadata")).get("agent_type") == said(kind)]
+    mine = [
+        said(m["content"])
+        for m in found
+        if fields(m.get("metadata")).get("agent_type") == said(kind)
+    ]
     return "\n".join(mine[-3:]) or "No past memory for this agent type"
 
 

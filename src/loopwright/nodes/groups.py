@@ -25,7 +25,9 @@ class AgentGroup(Workflow):
     `marked` puts the map under one key, by which groups around it and templates know it for a group.
     """
 
-    def __init__(self, name: str, steps: Mapping[str, Any], *, marked: bool, **options: Any) -> None:
+    def __init__(
+        self, name: str, steps: Mapping[str, Any], *, marked: bool, **options: Any
+    ) -> None:
         super().__init__(name, steps, **options)
         self.marked = marked
 

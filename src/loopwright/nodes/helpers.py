@@ -92,7 +92,11 @@ def round_before(view: View, target: Any = "") -> str:
     outputs = view.latest.output if isinstance(view.latest.output, Mapping) else {}
     agents = agents_in(outputs)
     name = said(target)
-    texts = [reply_text(agents[name])] if name in agents else [f"{k}: {reply_text(o)}" for k, o in agents.items()]
+    texts = (
+        [reply_text(agents[name])]
+        if name in agents
+        else [f"{k}: {reply_text(o)}" for k, o in agents.items()]
+    )
     return "\n".join([*texts, *([f"Its score: {view.score:g}"] if view.score != "" else [])])
 
 

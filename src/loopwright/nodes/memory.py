@@ -123,7 +123,9 @@ class MemoryWrite(_Leaf):
         self.namespace = namespace
         self.text = text
         self.metadata = metadata
-        self.fingerprint = digest_of("memory_write", namespace, repr((text.source, metadata.source)))
+        self.fingerprint = digest_of(
+            "memory_write", namespace, repr((text.source, metadata.source))
+        )
 
     async def act(self, value: Json, ctx: Context) -> dict[str, Json]:
         """Append the text with its metadata."""

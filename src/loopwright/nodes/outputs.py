@@ -68,4 +68,6 @@ def shown(output: Json) -> TemplateValue:
         agents = {name: shown(each) for name, each in agents_in(output[AGENTS]).items()}
         return TemplateValue(text, {**agents, "response": text, "result": agents})
     data = next(objects_in(output), {}) if isinstance(output, str | Mapping) else {}
-    return TemplateValue(text, {"confidence": RAW_CONFIDENCE, "result": text, **data, "response": text})
+    return TemplateValue(
+        text, {"confidence": RAW_CONFIDENCE, "result": text, **data, "response": text}
+    )

@@ -93,7 +93,10 @@ def get_loop_output(view: View, agent: Any = None, previous: Any = None) -> Any:
 def get_debate_evolution(view: View, *_: Any) -> str:
     """Return the scores of past rounds as a sentence."""
     history = view.round.history if view.round is not None else ()
-    told = [f"Round {i.number}: Agreement {_NOTHING if i.score is None else f'{i.score:g}'}" for i in history]
+    told = [
+        f"Round {i.number}: Agreement {_NOTHING if i.score is None else f'{i.score:g}'}"
+        for i in history
+    ]
     return " -> ".join(told) or "First round of debate"
 
 

@@ -90,7 +90,11 @@ class Scorer:
 
     def _readings(self, agents: Mapping[str, Json]) -> Iterator[tuple[str, ScoreReading]]:
         for strategy in self.strategies:
-            order = [a for a in strategy.agents if a in agents] if strategy.agents else self._order(agents)
+            order = (
+                [a for a in strategy.agents if a in agents]
+                if strategy.agents
+                else self._order(agents)
+            )
             for agent in order:
                 yield agent, self._by(strategy, agents[agent])
 
@@ -130,7 +134,9 @@ class Scorer:
                     reading = read_score(str(data.get(key, "")), label=None)
                     if reading.score is not None:
                         failed = data.get("failed_criteria")
-                        return _evaluated(agent, reading.score, list(failed) if isinstance(failed, list) else [])
+                        return _evaluated(
+                            agent, reading.score, list(failed) if isinstance(failed, list) else []
+                        )
         return None
 
 

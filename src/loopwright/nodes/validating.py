@@ -55,9 +55,12 @@ class Criteria:
         share = round(len(passed) / len(self.weights), 4)
         word = "APPROVED" if score >= self.approved else "NEEDS_IMPROVEMENT"
         word = word if score >= self.improvable else "REJECTED"
-        scores = {d: _share([f"{d}.{c}" in passed for c in names]) for d, names in self.dimensions.items()}
+        scores = {
+            d: _share([f"{d}.{c}" in passed for c in names]) for d, names in self.dimensions.items()
+        }
         return {
-            "response": f"{word} (score {score:g})" + (f"; missing: {', '.join(failed)}" if failed else ""),
+            "response": f"{word} (score {score:g})"
+            + (f"; missing: {', '.join(failed)}" if failed else ""),
             "boolean_evaluations": found,
             "validation_score": share,
             "weighted_score": score,
@@ -76,7 +79,9 @@ class Criteria:
         for dimension, names in self.dimensions.items():
             members = data.get(dimension) if data is not None else None
             given: Mapping[str, Any] = members if isinstance(members, Mapping) else flat
-            found[dimension] = {n: _true(given[n]) if n in given else _told(n, plain) for n in names}
+            found[dimension] = {
+                n: _true(given[n]) if n in given else _told(n, plain) for n in names
+            }
         return found
 
 
@@ -90,7 +95,11 @@ def _true(value: object) -> bool:
 
 def _told(name: str, text: str) -> bool:
     words = name.replace("_", r"[_\s-]")
-    found = re.search(rf"{words}\W{{0,12}}(true|false|yes|no|passe?d?|fail(?:ed)?)\b", text[:200_000], re.IGNORECASE)
+    found = re.search(
+        rf"{words}\W{{0,12}}(true|false|yes|no|passe?d?|fail(?:ed)?)\b",
+        text[:200_000],
+        re.IGNORECASE,
+    )
     return found is not None and found[1].lower() in _TRUE
 
 
@@ -100,4 +109,6 @@ def criteria_of(level: str, context: str, custom: Mapping[str, float] | None = N
     Raises:
         ConfigurationError: for an unknown level, context or criterion, with the nearest one.
     """
-    return Criteria(preset(level, context, custom), approved_at(level, context), improvable_at(level, context))
+    return Criteria(
+        preset(level, context, custom), approved_at(level, context), improvable_at(level, context)
+    )

@@ -26,7 +26,9 @@ class View:
     `outputs` are those of a round that is over, for the templates of its entry.
     """
 
-    def __init__(self, ctx: Context, value: Json, outputs: Mapping[str, Json] | None = None) -> None:
+    def __init__(
+        self, ctx: Context, value: Json, outputs: Mapping[str, Json] | None = None
+    ) -> None:
         self.ctx = ctx
         self.value = value
         self.given = outputs
@@ -103,7 +105,9 @@ class View:
         """The entries of past rounds; outside of loops, those of a loop that ended before."""
         if self.round is None:
             ended = [out for out in self.agents.values() if isinstance(out, Mapping)]
-            return next((list(out["past_loops"]) for out in reversed(ended) if "past_loops" in out), [])
+            return next(
+                (list(out["past_loops"]) for out in reversed(ended) if "past_loops" in out), []
+            )
         recalled, most = (self.node.recalled, self.node.most) if self.node else ([], MOST)
         return past_loops(self.round.history, recalled, most)
 
@@ -111,8 +115,14 @@ class View:
     def lessons(self) -> list[Mapping[str, str]]:
         """The lessons of past rounds by category, the newest first."""
         history = self.round.history if self.round is not None else ()
-        found = [note["lessons"] for item in history for note in notes_of(item) if "lessons" in note]
-        recalled = [entry for entry in self.node.recalled if isinstance(entry, Mapping)] if self.node else []
+        found = [
+            note["lessons"] for item in history for note in notes_of(item) if "lessons" in note
+        ]
+        recalled = (
+            [entry for entry in self.node.recalled if isinstance(entry, Mapping)]
+            if self.node
+            else []
+        )
         return [*reversed(found), *reversed(recalled)]
 
     @functools.cached_property

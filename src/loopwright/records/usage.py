@@ -76,7 +76,6 @@ class Usage:
         """Return the usage that `to_json` wrote."""
         return cls(**data) if data else NOTHING
 
-
     def less(self, other: Usage) -> Usage:
         """Return what is left of it without `other`, never below nothing."""
         pairs = zip(self._values(), other._values(), strict=True)

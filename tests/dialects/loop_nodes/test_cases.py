@@ -33,7 +33,9 @@ def test_wrong_documents_say_all_that_is_wrong(case: Case, tmp_path: Path) -> No
     for wanted, problem in itertools.zip_longest(case.problems, found):
         assert wanted is not None, f"one more: {problem}"
         assert problem is not None, f"not found: {wanted}"
-        assert all(part in problem for part in wanted.split(" … ")), f"{problem!r} is not {wanted!r}"
+        assert all(part in problem for part in wanted.split(" … ")), (
+            f"{problem!r} is not {wanted!r}"
+        )
         assert problem.startswith(wanted.partition(" … ")[0]), f"{problem!r} is not {wanted!r}"
 
 

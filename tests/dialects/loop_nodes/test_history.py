@@ -68,13 +68,24 @@ def rounds(folder: Path, scores: list[float]) -> list[list[str]]:
     return [r.prompt.split("\n@@\n") for r in model.asked if "worker" in r.path]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.sampled_from([0.1, 0.25, 0.5, 0.99]), min_size=1, max_size=4))
 def test_each_round_sees_what_the_round_before_gave(tmp_path: Path, before: list[float]) -> None:
     """In round n every history helper tells of n-1 rounds, and of what the last of them gave."""
     told = rounds(tmp_path, [*before, 1.0])
     assert len(told) == len(before) + 1
-    assert told[0][:8] == ["False", "1", "1", "", "0", "0", "No synthesis insights found", "No past loops found"]
+    assert told[0][:8] == [
+        "False",
+        "1",
+        "1",
+        "",
+        "0",
+        "0",
+        "No synthesis insights found",
+        "No past loops found",
+    ]
     for number, seen in enumerate(told[1:], 2):
         score, lesson = before[number - 2], f"number {number - 1} is learnt"
         decided = [f"Loop r{n}: LESSON number {n} is learnt" for n in range(1, number)]

@@ -62,7 +62,9 @@ def test_rounds_of_earlier_runs_are_seen(tmp_path: Path) -> None:
 
 def test_without_persistence_nothing_is_kept(tmp_path: Path) -> None:
     """By default a run leaves no entries behind."""
-    file = written(tmp_path, DOCUMENT.replace("persist_across_runs: true", "persist_across_runs: false"))
+    file = written(
+        tmp_path, DOCUMENT.replace("persist_across_runs: true", "persist_across_runs: false")
+    )
     once(file, "a", "one")
     assert once(file, "b", "two")[1] == ["1:", "2: b-1"]
     assert not (tmp_path / ".loopwright" / "memory").exists()

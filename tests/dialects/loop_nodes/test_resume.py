@@ -62,8 +62,15 @@ def facts(result: Result) -> Any:
     """Return what must not depend on where the process died."""
     data = json.loads(json.dumps(result.to_json()))
     loop = data["loops"]["refine"]
-    entries = [{k: v for k, v in e.items() if k != "timestamp"} for e in data["output"]["past_loops"]]
-    return data["status"], data["output"]["response"], entries, [row["score"] for row in loop["history"]]
+    entries = [
+        {k: v for k, v in e.items() if k != "timestamp"} for e in data["output"]["past_loops"]
+    ]
+    return (
+        data["status"],
+        data["output"]["response"],
+        entries,
+        [row["score"] for row in loop["history"]],
+    )
 
 
 @pytest.mark.parametrize("before", [False, True])

@@ -64,7 +64,10 @@ class Played:
     @property
     def calls(self) -> list[dict[str, Any]]:
         """What makes one call differ from another, without when and by which run it was made."""
-        return [{**request.to_json(), "path": request.path, "whole": request.timeouts.whole} for request in self.asked]
+        return [
+            {**request.to_json(), "path": request.path, "whole": request.timeouts.whole}
+            for request in self.asked
+        ]
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -137,13 +140,19 @@ def matches(call: Request, wanted: Mapping[str, Any]) -> list[str]:
         bad.append(f"path {call.path!r} is not {wanted['path']!r}")
     if "prompt" in wanted and prompt != wanted["prompt"]:
         bad.append(f"prompt {prompt!r} is not {wanted['prompt']!r}")
-    bad += [f"{part!r} is not in {prompt!r}" for part in wanted.get("says", ()) if part not in prompt]
+    bad += [
+        f"{part!r} is not in {prompt!r}" for part in wanted.get("says", ()) if part not in prompt
+    ]
     bad += [f"{part!r} is in {prompt!r}" for part in wanted.get("lacks", ()) if part in prompt]
     found = {
         "model": f"{call.provider}:{call.model}", "temperature": call.temperature,
         "max_tokens": call.max_tokens, "timeout": call.timeouts.whole,
     }  # fmt: skip
-    bad += [f"{k} {v!r} is not {wanted[k]!r}" for k, v in found.items() if k in wanted and v != wanted[k]]
+    bad += [
+        f"{k} {v!r} is not {wanted[k]!r}"
+        for k, v in found.items()
+        if k in wanted and v != wanted[k]
+    ]
     if wanted.get("judge") is not None and (JUDGE in prompt) != wanted["judge"]:
         bad.append("is no judge's question" if wanted["judge"] else "is a judge's question")
     return bad

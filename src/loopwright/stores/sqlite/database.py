@@ -148,27 +148,31 @@ class Database:
     def _write_files(self, batch: Batch) -> None:
         for log, contents in batch.contents:
             try:
-                contents[:] = self._filed(contents)
-            except OSError as error:
-                log.fail(journal_error(error, str(self.files)))
+                contents[:] = self.filed(contents)
+            except JournalUnavailable as error:
+                log.fail(error)
 
-    def _filed(self, contents: list[Content]) -> list[Content]:
+    def filed(self, contents: list[Content]) -> list[Content]:
+        """Return contents without the large ones' bodies, which are made files.
+
+        Raises:
+            JournalUnavailable: if a file cannot be made.
+        """
         kept: list[Content] = []
         for key, digest, size, body in contents:
             if size > FILE and body is not None:
-                write_content(self.files, digest, body.encode())
+                try:
+                    write_content(self.files, digest, body.encode())
+                except OSError as error:
+                    raise journal_error(error, str(self.files)) from error
                 kept.append((key, digest, size, None))
             else:
                 kept.append((key, digest, size, body))
         return kept
 
-    def keep_contents(self, db: sqlite3.Connection, contents: list[Content]) -> None:
-        """Insert contents within a transaction, large ones as files. Raises JournalUnavailable."""
-        try:
-            filed = self._filed(contents)
-        except OSError as error:
-            raise journal_error(error, str(self.files)) from error
-        _insert_many(db, _CONTENT, 4, list(itertools.chain.from_iterable(filed)))
+    def keep_contents(self, db: sqlite3.Connection, contents: Iterable[Content]) -> None:
+        """Insert contents that were `filed`, within a transaction."""
+        _insert_many(db, _CONTENT, 4, list(itertools.chain.from_iterable(contents)))
 
     def _fence(self, db: sqlite3.Connection, batches: Iterable[Batch]) -> None:
         """Find the runs that another owner took since they last wrote."""
@@ -189,14 +193,14 @@ class Database:
 
     def _insert(self, db: sqlite3.Connection, batches: Iterable[Batch]) -> None:
         values: list[Any] = []
-        contents: list[Any] = []
+        contents: list[Content] = []
         for batch in batches:
             values += batch.sound_values()
             for log, rows in batch.contents:
                 if log.failure is None:
-                    contents += itertools.chain.from_iterable(rows)
+                    contents += rows
         if contents:
-            _insert_many(db, _CONTENT, 4, contents)
+            self.keep_contents(db, contents)
         _insert_many(db, _ENTRY, WIDTH, values)
 
     def beat(self) -> None:

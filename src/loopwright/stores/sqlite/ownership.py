@@ -90,9 +90,10 @@ def _create(database: Database, db: sqlite3.Connection, info: RunInfo) -> RunRow
     texts = _folded(info.input, contents), _folded(info.source, contents)
     head, owner = chain_start(info.run_id), database.owner.key
     row = RunRow(0, info, *texts, database.seconds, 0, head, owner)
+    filed = database.filed(contents.take())  # what can be refused comes before what is written
     key = insert_row(db, row)
-    if key:
-        database.keep_contents(db, contents.take())
+    if key and filed:
+        database.keep_contents(db, filed)
     return replace(row, key=key) if key else None
 
 
@@ -111,7 +112,7 @@ def give_back(database: Database, db: sqlite3.Connection, log: SqliteLog, info: 
     if info.source != log.info.source:
         contents = Contents(database.new_content)
         source = _folded(info.source, contents)
-        database.keep_contents(db, contents.take())
+        database.keep_contents(db, database.filed(contents.take()))
     last, head = log.position
     row = replace(log.row, info=info, source=source, last=last, head=head, owner=None)
     write_row(db, row)
