@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from loopwright import (
+    Context,
     Evaluation,
     Failure,
     History,
@@ -22,7 +24,7 @@ from loopwright import (
     run,
     step,
 )
-from loopwright.errors import StepError
+from loopwright.errors import OwnershipLost, StepError
 from loopwright.journal import Entry, MemoryLog, RunInfo
 from loopwright.testing import run_virtual
 
@@ -120,6 +122,12 @@ def inline(function: Callable[..., Any], **options: Any) -> Any:
     return step(function, inline=True, **options)
 
 
+async def spend_one(value: Any, ctx: Context) -> str:
+    """Spend a call and say the same as always."""
+    ctx.spend(Usage(calls=1))
+    return "always the same"
+
+
 async def echo(value: Any) -> Any:
     """Return the input."""
     return value
@@ -186,19 +194,12 @@ class DyingJournal(KeepingJournal):
             other.cancel()
 
 
-def until_done(
-    made: Callable[[], Any], value: Any, journal: DyingJournal, **options: Any
-) -> tuple[Result, int]:
-    """Run, and resume after each death with a new step, until a process survives; count the deaths.
-
-    Each resume dies one append later than the one before, so that it always ends.
-    """
-    deaths = 0
-    while True:
-        try:
-            return play(made(), value, journal=journal, run_id="run", **options), deaths
-        except asyncio.CancelledError:
-            deaths += 1
+def crashed_after(journal: DyingJournal, made: Any, at: int, value: Any = None) -> None:
+    """Run until the process dies at an append, and leave the journal ready for a resume."""
+    journal.at = at
+    with pytest.raises((asyncio.CancelledError, OwnershipLost)):
+        play(made, value, journal=journal, run_id="r")
+    journal.at = 0
 
 
 def kinds(entries: Iterable[Entry]) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Records: what is kept of a run, its way to JSON and back, and what best and last mean."""
+"""Records: usage, reasons and results, and the way of all records to JSON and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from loopwright import (
     Criterion,
     Evaluation,
     Failure,
-    History,
     Iteration,
     Reason,
     Result,
@@ -22,10 +21,10 @@ from loopwright import (
     Stop,
     Usage,
 )
-from loopwright.errors import ConfigurationError, EvaluationError, NotSatisfied
+from loopwright.errors import ConfigurationError, NotSatisfied
 from loopwright.records import NOTHING, as_evaluation
 
-from .support import ERROR, UNDECIDED, examples, history, json_values, scores, texts, usages
+from .support import examples, history, json_values, scores, texts, usages
 
 seconds = st.integers(0, 10**12).map(lambda n: n / 10**6)
 failures = st.builds(
@@ -149,253 +148,6 @@ def test_a_usage_that_cannot_be_is_refused(fields: dict[str, Any], message: str)
     with pytest.raises(ConfigurationError) as caught:
         Usage(**fields)
     assert str(caught.value) == message
-
-
-# Evaluations.
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"feedback": "nul\0", "votes": [(1,)]}, Evaluation(feedback="nul", votes=([1],))),
-        (Evaluation(0.5), Evaluation(0.5)),
-        (None, Evaluation()),
-        (True, Evaluation(passed=True)),
-        (False, Evaluation(passed=False)),
-        (0.25, Evaluation(0.25)),
-        (1, Evaluation(1.0)),
-        (0, Evaluation(0.0)),
-        ({"score": 0.5, "feedback": "more"}, Evaluation(0.5, feedback="more")),
-        ({"confidence": 0.5, "passed": None}, Evaluation(0.5)),
-        ({"undecided": True}, Evaluation(undecided=True)),
-        ({"undecided": "yes"}, Evaluation()),
-        ({"feedback": None, "improvements": None, "criteria": None, "votes": None}, Evaluation()),
-        ({"improvements": ["a", None]}, Evaluation(improvements=("a", ""))),
-        ({"criteria": [{"name": "n", "passed": True, "gap": None}, Criterion("m", False, "g")]},
-         Evaluation(criteria=(Criterion("n", True), Criterion("m", False, "g")))),
-    ],
-)  # fmt: skip
-def test_an_evaluators_answer_is_read(given: Any, expected: Evaluation) -> None:
-    """A score, a verdict, an object or nothing: each shape has one meaning."""
-    assert as_evaluation(given) == expected
-
-
-END = "; return a score from 0 to 1, True or False, or an Evaluation"
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("0.9", "a str is not an evaluation" + END),
-        ([], "a list is not an evaluation" + END),
-        ({"scores": 1}, "unknown field 'scores'; did you mean 'score'?" + END),
-        ({"passed": "NO"}, "passed: 'NO' is not true or false" + END),
-        ({"score": "0.5"}, "score: '0.5' is not a number" + END),
-        ({"score": True}, "score: True is not a number" + END),
-        ({"feedback": 3}, "feedback: 3 is not text" + END),
-        ({"improvements": [3]}, "improvements: 3 is not text" + END),
-        ({"criteria": [{"name": "n"}]},
-         "criteria: {'name': 'n'} needs a name and passed: true or false" + END),
-        (1.5, "score: 1.5 is not a finite number from 0 to 1; divide by the scale you use"),
-        (85, "score: 85 is not a finite number from 0 to 1; divide by the scale you use"),
-        (math.nan, "score: nan is not a finite number from 0 to 1; divide by the scale you use"),
-        (-0.1, "score: -0.1 is not a finite number from 0 to 1; divide by the scale you use"),
-    ],
-)  # fmt: skip
-def test_an_answer_that_cannot_be_read_is_an_evaluation_error(given: Any, message: str) -> None:
-    """The error names the field, and is none that a retry could help."""
-    with pytest.raises(EvaluationError) as caught:
-        as_evaluation(given)
-    assert str(caught.value) == message
-    assert not caught.value.retryable
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"improvements": 3}, {"improvements": "text"}, {"criteria": 3}, {"criteria": {"a": 1}},
-     {"votes": 3}, {3: 4}, {"score": 1 << 2000}, {"votes": True}, {"votes": [{1}]}],
-    ids=str,
-)  # fmt: skip
-def test_a_list_that_is_none_is_an_evaluation_error(given: Any) -> None:
-    """I28: an object of the wrong shape inside is unreadable, not a crash; text is not a list."""
-    with pytest.raises(EvaluationError):
-        as_evaluation(given)
-
-
-atoms = st.none() | st.booleans() | st.integers(-2, 2) | st.floats() | texts | st.just(b"x")
-anything = atoms | st.lists(atoms, max_size=2)
-objects = st.dictionaries(
-    st.sampled_from(
-        ["score", "passed", "feedback", "criteria", "votes", "improvements", "undecided"]
-    ),
-    anything | st.lists(st.fixed_dictionaries({"name": anything, "passed": st.booleans()})),
-    max_size=2,
-)
-
-
-@given(anything | objects)
-def test_reading_an_evaluation_is_total(given: Any) -> None:
-    """I16, I19: whatever an evaluator returns is a score in [0, 1] or an EvaluationError."""
-    try:
-        found = as_evaluation(given)
-    except EvaluationError:
-        return
-    assert found.score is None or (math.isfinite(found.score) and 0 <= found.score <= 1)
-    assert found.passed in (None, True, False)
-    assert as_evaluation(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
-
-
-@pytest.mark.parametrize("zero", [-0.0, {"score": -0.0}, Evaluation(-0.0)])
-def test_minus_zero_becomes_zero(zero: Any) -> None:
-    """I16: -0.0 is stored as 0.0."""
-    score = as_evaluation(zero).score
-    assert score == 0
-    assert math.copysign(1, score) == 1
-
-
-@pytest.mark.parametrize("score", [True, "0.5", math.nan, math.inf, -0.1, 1.1, 10**30])
-def test_an_evaluation_holds_no_score_off_its_scale(score: Any) -> None:
-    """I16: an Evaluation cannot be made with a score that is not a finite number in [0, 1]."""
-    with pytest.raises(EvaluationError, match="is not a finite number from 0 to 1"):
-        Evaluation(score)
-
-
-# Iterations and histories.
-
-
-def test_feedback_is_what_the_next_round_is_told() -> None:
-    """The error of a failed round, else the evaluator's words, else nothing."""
-    failure = Failure("execute", "error", "it broke")
-    assert (
-        Iteration(1, error=failure, evaluation=Evaluation(feedback="fine")).feedback == "it broke"
-    )
-    assert Iteration(1, evaluation=Evaluation(feedback="shorter")).feedback == "shorter"
-    assert Iteration(1).feedback == ""
-
-
-@pytest.mark.parametrize(
-    ("item", "eligible"),
-    [
-        (Iteration(1, output="x"), True),
-        (Iteration(1, output="x", evaluation=Evaluation(0.0)), True),
-        (Iteration(1, output="x", evaluation=Evaluation(undecided=True)), False),
-        (Iteration(1, output="x", error=Failure("evaluate", "error", "")), False),
-        (Iteration(1, output="x", interrupted=True), False),
-        (Iteration(1, output="x", truncated=True), False),
-    ],
-)
-def test_only_whole_and_judged_outputs_are_eligible(item: Iteration, eligible: bool) -> None:
-    """Failed, cut short, truncated and undecided iterations are neither best nor last."""
-    assert item.eligible is eligible
-
-
-BEST = [
-    ([], None, None),
-    ([0.5], 1, 1),
-    ([0.0], 1, 1),
-    ([0.0, 0.0], 1, 2),
-    ([0.5, 0.5, 0.4], 1, 3),
-    ([0.2, 0.9, 0.9, 0.1], 2, 4),
-    ([ERROR], None, None),
-    ([ERROR, 0.0, ERROR], 2, 2),
-    ([UNDECIDED, 0.3, UNDECIDED], 2, 2),
-    ([None, None], 2, 2),
-    ([False, True], 2, 2),
-    ([None, 0.0], 2, 2),
-    ([0.0, None], 1, 2),
-    ([0.4, False, 0.1], 1, 3),
-]
-
-
-@pytest.mark.parametrize(("marks", "best", "last"), BEST, ids=str)
-def test_best_is_the_highest_valid_score_and_last_the_latest_whole_output(
-    marks: list[Any], best: int | None, last: int | None
-) -> None:
-    """I15: the maximum, the earliest on ties; the first valid output is best at score 0 too."""
-    found = history(*marks)
-    assert (found.best and found.best.number) == best
-    assert (found.latest_eligible and found.latest_eligible.number) == last
-
-
-def test_a_history_is_a_sequence() -> None:
-    """Indexing, slicing, iterating and comparing work as for a list of iterations."""
-    found = history(0.1, 0.2, 0.3)
-    assert [item.number for item in found] == [1, 2, 3]
-    assert found[-1].number == 3
-    assert [item.number for item in found[1:]] == [2, 3]
-    assert found[0] in found
-    assert found == History(list(found))
-    assert found != [*found]
-    assert found.last is found[2]
-    assert History().last is None
-    assert repr(found) == "<History of 3 iterations>"
-    with pytest.raises(IndexError, match="iteration 4 of 3"):
-        found[3]
-    with pytest.raises(IndexError):
-        found[-4]
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(found)
-
-
-marks = st.lists(st.sampled_from([0.0, 0.5, 1.0, None, ERROR, UNDECIDED]) | scores, max_size=12)
-
-
-@given(marks)
-def test_each_earlier_history_is_a_prefix_of_each_later_one(given: list[Any]) -> None:
-    """I2: appending never changes a history that someone holds; each view stays what it was."""
-    seen = [History()]
-    for item in history(*given):
-        seen.append(seen[-1].appended(item, 0.0, NOTHING))
-    for count, view in enumerate(seen):
-        alone = history(*given[:count])
-        assert view == alone
-        assert len(view) == count
-        assert view.best == alone.best
-        assert view.scores == alone.scores
-        assert view.recent_scores(2) == alone.scores[-2:]
-        assert (view.failures, view.undecided) == (alone.failures, alone.undecided)
-        assert view.fall == pytest.approx(alone.fall)
-
-
-@given(marks, marks)
-def test_two_continuations_of_one_history_do_not_see_each_other(a: list[Any], b: list[Any]) -> None:
-    """I2: going on twice from the same moment gives two histories, each as if it were alone."""
-    start = history(0.5)
-    first = second = start
-    for item in history(0.5, *a)[1:]:
-        first = first.appended(item, 0.0, NOTHING)
-    for item in history(0.5, *b)[1:]:
-        second = second.appended(item, 0.0, NOTHING)
-    assert first == history(0.5, *a)
-    assert second == history(0.5, *b)
-    assert start == history(0.5)
-
-
-@given(marks)
-def test_failures_and_undecided_count_in_a_row(given: list[Any]) -> None:
-    """I17: an undecided iteration moves its own counter only; a whole one resets both."""
-    found = history(*given)
-    failures = undecided = 0
-    for mark in given:
-        failures = failures + 1 if mark == ERROR else 0
-        undecided = undecided + 1 if mark == UNDECIDED else 0
-    assert (found.failures, found.undecided) == (failures, undecided)
-    whole = [m for m in given if isinstance(m, float)]
-    assert found.scores == whole
-    without = history(*(m for m in given if m != UNDECIDED))
-    assert (found.best and found.best.score) == (without.best and without.best.score)
-
-
-def test_the_same_rounds_are_seen_at_another_moment() -> None:
-    """seen_at changes the clock and the spending, not the iterations."""
-    found = history(0.5).seen_at(elapsed=3.0, usage=Usage(calls=2), now=9.0)
-    assert (found.elapsed, found.usage.calls, found.now, len(found)) == (3.0, 2, 9.0, 1)
-
-
-def test_a_fall_needs_two_scores() -> None:
-    """Without two valid scores there is no mean of two to fall from."""
-    assert history().fall == history(0.5).fall == 0.0
-    assert history(0.9, 0.9, 0.1, 0.1).fall == pytest.approx(0.8)
 
 
 # Reasons.

@@ -30,9 +30,9 @@ from loopwright.errors import OwnershipLost, RunLocked, StepError
 from loopwright.replay import Replay
 from loopwright.testing import VirtualLoop
 
+from .bodies import NONSENSE, marks_of, replaced_best
 from .model import Model, Rules
 from .support import ERROR, UNDECIDED, KeepingJournal
-from .test_invariants import NONSENSE, marks_of, replaced_best
 
 CALL = Usage(calls=1, input_tokens=10)
 

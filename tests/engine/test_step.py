@@ -248,7 +248,6 @@ def test_a_deadline_leaves_a_thread_behind() -> None:
     finally:
         release.set()
     assert result.reason == "timeout"
-    assert result.seconds < 30
 
 
 def test_a_stubborn_coroutine_does_not_hold_the_end_of_the_process() -> None:

@@ -1,0 +1,174 @@
+"""Evaluations: how an evaluator's answer is read, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loopwright import (
+    Criterion,
+    Evaluation,
+    Failure,
+    Iteration,
+    Reason,
+    Stop,
+)
+from loopwright.errors import EvaluationError
+from loopwright.records import as_evaluation
+
+from .support import json_values, scores, texts, usages
+
+seconds = st.integers(0, 10**12).map(lambda n: n / 10**6)
+failures = st.builds(
+    Failure,
+    stage=st.sampled_from(["adapt", "execute", "evaluate"]),
+    kind=texts,
+    message=texts,
+    path=texts,
+    retryable=st.booleans(),
+    retry_after=st.none() | seconds,
+)
+criteria = st.builds(Criterion, name=texts, passed=st.booleans(), gap=texts)
+evaluations = st.builds(
+    Evaluation,
+    score=st.none() | scores,
+    passed=st.none() | st.booleans(),
+    feedback=texts,
+    improvements=st.lists(texts, max_size=3).map(tuple),
+    criteria=st.lists(criteria, max_size=3).map(tuple),
+    votes=st.lists(json_values, max_size=2).map(tuple),
+    undecided=st.booleans(),
+)
+iterations = st.builds(
+    Iteration,
+    number=st.integers(1, 1000),
+    input=json_values,
+    output=json_values,
+    evaluation=st.none() | evaluations,
+    error=st.none() | failures,
+    usage=usages,
+    seconds=seconds,
+    interrupted=st.booleans(),
+    truncated=st.booleans(),
+    steps=st.none() | st.dictionaries(texts, json_values, min_size=1, max_size=2),
+)
+stops = st.builds(
+    Stop,
+    reason=st.sampled_from(Reason),
+    detail=texts,
+    also=st.lists(st.sampled_from(Reason), max_size=3).map(tuple),
+)
+
+
+# Evaluations.
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"feedback": "nul\0", "votes": [(1,)]}, Evaluation(feedback="nul", votes=([1],))),
+        (Evaluation(0.5), Evaluation(0.5)),
+        (None, Evaluation()),
+        (True, Evaluation(passed=True)),
+        (False, Evaluation(passed=False)),
+        (0.25, Evaluation(0.25)),
+        (1, Evaluation(1.0)),
+        (0, Evaluation(0.0)),
+        ({"score": 0.5, "feedback": "more"}, Evaluation(0.5, feedback="more")),
+        ({"confidence": 0.5, "passed": None}, Evaluation(0.5)),
+        ({"undecided": True}, Evaluation(undecided=True)),
+        ({"undecided": "yes"}, Evaluation()),
+        ({"feedback": None, "improvements": None, "criteria": None, "votes": None}, Evaluation()),
+        ({"improvements": ["a", None]}, Evaluation(improvements=("a", ""))),
+        ({"criteria": [{"name": "n", "passed": True, "gap": None}, Criterion("m", False, "g")]},
+         Evaluation(criteria=(Criterion("n", True), Criterion("m", False, "g")))),
+    ],
+)  # fmt: skip
+def test_an_evaluators_answer_is_read(given: Any, expected: Evaluation) -> None:
+    """A score, a verdict, an object or nothing: each shape has one meaning."""
+    assert as_evaluation(given) == expected
+
+
+END = "; return a score from 0 to 1, True or False, or an Evaluation"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("0.9", "a str is not an evaluation" + END),
+        ([], "a list is not an evaluation" + END),
+        ({"scores": 1}, "unknown field 'scores'; did you mean 'score'?" + END),
+        ({"passed": "NO"}, "passed: 'NO' is not true or false" + END),
+        ({"score": "0.5"}, "score: '0.5' is not a number" + END),
+        ({"score": True}, "score: True is not a number" + END),
+        ({"feedback": 3}, "feedback: 3 is not text" + END),
+        ({"improvements": [3]}, "improvements: 3 is not text" + END),
+        ({"criteria": [{"name": "n"}]},
+         "criteria: {'name': 'n'} needs a name and passed: true or false" + END),
+        (1.5, "score: 1.5 is not a finite number from 0 to 1; divide by the scale you use"),
+        (85, "score: 85 is not a finite number from 0 to 1; divide by the scale you use"),
+        (math.nan, "score: nan is not a finite number from 0 to 1; divide by the scale you use"),
+        (-0.1, "score: -0.1 is not a finite number from 0 to 1; divide by the scale you use"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_cannot_be_read_is_an_evaluation_error(given: Any, message: str) -> None:
+    """The error names the field, and is none that a retry could help."""
+    with pytest.raises(EvaluationError) as caught:
+        as_evaluation(given)
+    assert str(caught.value) == message
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"improvements": 3}, {"improvements": "text"}, {"criteria": 3}, {"criteria": {"a": 1}},
+     {"votes": 3}, {3: 4}, {"score": 1 << 2000}, {"votes": True}, {"votes": [{1}]}],
+    ids=str,
+)  # fmt: skip
+def test_a_list_that_is_none_is_an_evaluation_error(given: Any) -> None:
+    """I28: an object of the wrong shape inside is unreadable, not a crash; text is not a list."""
+    with pytest.raises(EvaluationError):
+        as_evaluation(given)
+
+
+atoms = st.none() | st.booleans() | st.integers(-2, 2) | st.floats() | texts | st.just(b"x")
+anything = atoms | st.lists(atoms, max_size=2)
+objects = st.dictionaries(
+    st.sampled_from(
+        ["score", "passed", "feedback", "criteria", "votes", "improvements", "undecided"]
+    ),
+    anything | st.lists(st.fixed_dictionaries({"name": anything, "passed": st.booleans()})),
+    max_size=2,
+)
+
+
+@given(anything | objects)
+def test_reading_an_evaluation_is_total(given: Any) -> None:
+    """I16, I19: whatever an evaluator returns is a score in [0, 1] or an EvaluationError."""
+    try:
+        found = as_evaluation(given)
+    except EvaluationError:
+        return
+    assert found.score is None or (math.isfinite(found.score) and 0 <= found.score <= 1)
+    assert found.passed in (None, True, False)
+    assert as_evaluation(json.loads(json.dumps(found.to_json(), allow_nan=False))) == found
+
+
+@pytest.mark.parametrize("zero", [-0.0, {"score": -0.0}, Evaluation(-0.0)])
+def test_minus_zero_becomes_zero(zero: Any) -> None:
+    """I16: -0.0 is stored as 0.0."""
+    score = as_evaluation(zero).score
+    assert score == 0
+    assert math.copysign(1, score) == 1
+
+
+@pytest.mark.parametrize("score", [True, "0.5", math.nan, math.inf, -0.1, 1.1, 10**30])
+def test_an_evaluation_holds_no_score_off_its_scale(score: Any) -> None:
+    """I16: an Evaluation cannot be made with a score that is not a finite number in [0, 1]."""
+    with pytest.raises(EvaluationError, match="is not a finite number from 0 to 1"):
+        Evaluation(score)
