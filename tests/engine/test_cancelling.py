@@ -295,23 +295,6 @@ def test_a_run_that_keeps_nothing_can_be_cancelled_from_outside() -> None:
     run_virtual(work())
 
 
-def test_a_promise_of_nothing_is_none() -> None:
-    """A step whose worst case is nothing, for this input, needs no room in any account."""
-    made = step(echo, reserve=lambda value: Usage(calls=1) if value == "dear" else None)
-    assert play(made, "cheap", budget=Budget(calls=1)).usage == Usage()
-    assert play(made, "dear", budget=Budget(calls=1)).usage == Usage(calls=1)
-
-
-def test_a_warning_is_given_once() -> None:
-    """The same sentence twice is one warning."""
-
-    async def warns(value: Any, ctx: Context) -> None:
-        ctx.warn("careful")
-        ctx.warn("careful")
-
-    assert play(warns).warnings == ("warns: careful",)
-
-
 def test_a_cancel_that_comes_too_late_changes_nothing() -> None:
     """When the end is being written the run is over; cancelling then neither fails nor reopens it."""
     journal = SlowJournal()

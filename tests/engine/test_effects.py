@@ -202,3 +202,20 @@ def test_a_warning_is_kept_over_a_crash() -> None:
         journal = DyingJournal()
         crashed_after(journal, made, at)
         assert play(made, journal=journal, run_id="r").warnings == whole.warnings
+
+
+def test_a_promise_of_nothing_is_none() -> None:
+    """A step whose worst case is nothing, for this input, needs no room in any account."""
+    made = step(echo, reserve=lambda value: Usage(calls=1) if value == "dear" else None)
+    assert play(made, "cheap", budget=Budget(calls=1)).usage == Usage()
+    assert play(made, "dear", budget=Budget(calls=1)).usage == Usage(calls=1)
+
+
+def test_a_warning_is_given_once() -> None:
+    """The same sentence twice is one warning."""
+
+    async def warns(value: Any, ctx: Context) -> None:
+        ctx.warn("careful")
+        ctx.warn("careful")
+
+    assert play(warns).warnings == ("warns: careful",)

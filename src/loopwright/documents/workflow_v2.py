@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DocumentError, Problem, nearest
+from .limits import MAX_PROBLEMS
 from .native import Document
 from .places import translated
 from .source import Path, Source
@@ -66,6 +67,9 @@ class _Translation:
 
     def report(self, path: Path, message: str) -> None:
         self.problems.append(self.source.problem(path, message))
+        if len(self.problems) == MAX_PROBLEMS:
+            last = f"looking for problems ends after {MAX_PROBLEMS}"
+            raise DocumentError([*self.problems, Problem(self.source.file, 0, 0, "", last)])
 
     def note(self, path: Path, message: str) -> None:
         self.notes.append(self.source.problem(path, message))
@@ -77,7 +81,7 @@ class _Translation:
         names = self._names()
         self._tools(spec.execution, ("execution",))
         translator = Translator(self.source, names, spec.execution, self.report, self.note)
-        elements = [self._element(translator, at) for at in written_order(self.source)]
+        elements = [self._element(translator, at, item) for at, item in self._items()]
         order = self._ordered([e for e in elements if e is not None])
         self._settle(order)
         native, places = self._document(order)
@@ -129,8 +133,9 @@ class _Translation:
 
     # Steps and loops.
 
-    def _element(self, translator: Translator, at: Path) -> Element | None:
-        item = dict(self._items())[at]
+    def _element(
+        self, translator: Translator, at: Path, item: StepV2 | LoopV2
+    ) -> Element | None:
         if item.name is None:
             return None
         if isinstance(item, LoopV2):

@@ -6,6 +6,7 @@ what its texts refer to. Nothing is left to chance.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,17 +58,23 @@ def in_order(elements: Sequence[Element]) -> list[Element]:
         Circle: if some need each other.
     """
     names = {element.name for element in elements}
-    done: set[str] = set()
-    left = list(elements)
-    order: list[Element] = []
-    while left:
-        ready = next((e for e in left if all(n in done or n not in names for n in e.needs)), None)
-        if ready is None:
-            raise Circle(_circle(left))
-        order.append(ready)
-        done.add(ready.name)
-        left.remove(ready)
-    return order
+    missing = [sum(name in names for name in element.needs) for element in elements]
+    waiting: dict[str, list[int]] = {name: [] for name in names}
+    for i, element in enumerate(elements):
+        for name in element.needs:
+            waiting.get(name, []).append(i)
+    ready = [i for i, count in enumerate(missing) if not count]  # ascending, and so a heap
+    order: list[int] = []
+    while ready:
+        chosen = heapq.heappop(ready)
+        order.append(chosen)
+        for i in waiting[elements[chosen].name]:
+            missing[i] -= 1
+            if not missing[i]:
+                heapq.heappush(ready, i)
+    if len(order) < len(elements):
+        raise Circle(_circle([element for i, element in enumerate(elements) if missing[i]]))
+    return [elements[i] for i in order]
 
 
 def _circle(left: Sequence[Element]) -> list[str]:
