@@ -10,7 +10,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -182,20 +182,38 @@ def _python(module: str, attribute: str, given: Given, root: str) -> PythonStep:
     budget = Budget(usd=given.max_usd) if given.max_usd is not None else None
     told = {"model": given.model, "model_url": given.model_url, "replies": given.replies}
     source |= {key: value for key, value in told.items() if value}
-    return PythonStep(made.name, made, source, budget, resources=_models(given))
+    return PythonStep(made.name, made, source, budget, resources=_Models(given))
 
 
-def _models(given: Given) -> Mapping[str, Any]:
-    """Return the models of a step of Python; whoever has no prompts does not ask them."""
-    from ..documents import Settings
-    from ..documents.resources import models_alone
+class _Models(Mapping[str, Any]):
+    """The models of a step of Python, made when a prompt first asks: who has none pays nothing."""
 
-    return models_alone(
-        Settings(
-            model=given.model, model_url=given.model_url, replies=given.replies,
-            transcript=given.transcript, environ=os.environ,
-        )
-    )  # fmt: skip
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._made: Mapping[str, Any] | None = None
+
+    def _found(self) -> Mapping[str, Any]:
+        if self._made is None:
+            from ..documents import Settings
+            from ..documents.resources import models_alone
+
+            given = self._given
+            self._made = models_alone(
+                Settings(
+                    model=given.model, model_url=given.model_url, replies=given.replies,
+                    transcript=given.transcript, environ=os.environ,
+                )
+            )  # fmt: skip
+        return self._made
+
+    def __getitem__(self, name: str) -> Any:
+        return self._found()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return 1  # some: how many is not worth loading them for
 
 
 def _imported(module: str, root: str) -> Any:
