@@ -77,7 +77,9 @@ def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
     """Return the part of a location that is in the value: pydantic adds the names of union members."""
     place: list[str | int] = []
     for part in loc:
-        if (isinstance(value, Mapping) and part in value) or (isinstance(value, list) and isinstance(part, int) and part < len(value)):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value = value[part]
         else:
             continue
