@@ -135,28 +135,31 @@ class Course:
         if self.account.capped:
             self.account.admit()
 
-    async def round(self) -> Stopped | None:
-        """Run and record one round; return the guard that cut it short, if one did."""
-        loop, run, account = self.loop, self.run, self.account
+    def _begin(self) -> float:
+        """Number a new round and return when it began, which may be before a crash."""
+        run, account = self.run, self.account
         number = len(self.history) + 1
         self.scope.number, self.scope.parts = number, None
-        # What a replay holds of this round was spent in it, whatever is replayed and when.
-        replay = run.replay
-        ctx = self.ctx  # private to the course: every step gets a child of it
-        ctx.path = f"{self.path}/{number}"
-        began: float | None = None
-        if replay is not None:
-            account.round, began = replay.spent(ctx.path), replay.began(ctx.path)
-        else:
+        # The context is private to the course: every step gets a child of it.
+        self.ctx.path = path = f"{self.path}/{number}"
+        if run.replay is None:
             account.round = NOTHING
-        began = run.now() if began is None else began
+            return run.now()
+        # What a replay holds of this round was spent in it, whatever is replayed and when.
+        account.round = run.replay.spent(path)
+        began = run.replay.began(path)
+        return run.now() if began is None else began
+
+    async def round(self) -> Stopped | None:
+        """Run and record one round; return the guard that cut it short, if one did."""
+        loop, run, ctx = self.loop, self.run, self.ctx
+        began = self._begin()
         output: Json = None
         evaluation = failure = cut = None
         stage = "adapt"
         try:
-            if number > 1 and loop.adapt is not None:
-                last = self.history.last
-                given = await ctx.call("adapt", loop.adapt, last, token="round")
+            if self.scope.number > 1 and loop.adapt is not None:
+                given = await ctx.call("adapt", loop.adapt, self.history.last, token="round")
                 self.current = given if type(given) is not Evaluation else given.to_json()
             self.scope.current = self.current
             stage = "execute"
@@ -174,16 +177,9 @@ class Course:
             failure = Failure(stage, "interrupted", cut.stop.detail, ctx.path)
         now = run.now()
         record = Iteration(
-            number,
-            self.current,
-            output,
-            evaluation,
-            failure,
-            account.round,
-            now - began,
-            cut is not None,
-            steps=self.scope.parts,
-        )
+            self.scope.number, self.current, output, evaluation, failure, self.account.round,
+            now - began, cut is not None, steps=self.scope.parts,
+        )  # fmt: skip
         self._commit(record, now, cut)
         if loop.on_iteration is not None:
             await self._tell(loop.on_iteration, record)

@@ -33,8 +33,7 @@ GRACE = 0.5  # seconds that a cancelled call gets to clean up before it is left 
 
 async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -> Json:
     """Perform an effect under the journal's protocol, or hand back what is on record."""
-    run, gate = ctx.run, ctx.gate
-    append = run.append
+    run, gate, append = ctx.run, ctx.gate, ctx.run.append
     started = Entry("started", path, 0.0)
     if run.keeps:
         started.fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
@@ -58,10 +57,8 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
     inner = ctx.within(path) if step.wants_context else None
     finished = Entry("finished", path, began)
     try:
-        if gate is None:
-            output = await step.act(value, inner)
-        else:
-            output = await _within(ctx, functools.partial(step.act, value, inner))
+        work = functools.partial(step.act, value, inner)
+        output = await (work() if gate is None else _within(ctx, work))
         finished.value = output = codec.normalise(output, what="output")
     except BaseException as error:
         _broken(error, ctx, inner, started, finished)

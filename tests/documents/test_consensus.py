@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from documents.playing import crashed_everywhere, loaded, play
 from loopwright.documents.consensus import VERDICTS, votes_of
+from loopwright.errors import DocumentError
 
 GATE = """\
   - name: gate
@@ -124,3 +125,11 @@ def test_a_crash_anywhere_changes_nothing(tmp_path: Path) -> None:
     """I35: killed at every journal write and taken up again, the result is the same."""
     replies = voters("keep", {"error": "permanent"}, "keep")
     crashed_everywhere(loaded(tmp_path, GATE.format(more="")), replies)
+
+
+def test_a_voter_without_a_model_is_a_problem(tmp_path: Path) -> None:
+    """A voter has a model of its own, or that of the document."""
+    text = "schema: loopwright/1\nname: main\nsteps:\n" + GATE.format(more="")
+    files = {"main.yaml": text.replace('{model: "gemini:m"}', "{temperature: 0}")}
+    with pytest.raises(DocumentError, match=r"voters\[2\]: no model is named"):
+        loaded(tmp_path, files)

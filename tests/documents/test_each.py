@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from documents.playing import crashed_everywhere, loaded, play, scripted
+from loopwright import MemoryJournal, run
 from loopwright.documents.items import inside, items_of
 from loopwright.errors import DocumentError, StepError
+from loopwright.testing import run_virtual
 
 EACH = """\
   - name: walk
@@ -19,6 +22,16 @@ EACH = """\
       items: {items}
       execute: {{prompt: "do {{{{ loop.current }}}}", timeout: 50s}}
       {more}
+"""
+OUTER = """\
+  - name: outer
+    loop:
+      guards: {{timeout: 9.5}}
+      max_iterations: 5
+      execute:
+        steps:
+          - name: walk
+            each: {{items: [a, b, c], at_once: {at_once}, execute: {{prompt: "do {{{{ loop.current }}}}"}}}}
 """
 THREE = [
     {"prompt": "do a", "replies": [{"text": "A", "after": 9}]},
@@ -226,9 +239,6 @@ def test_inside_there_is_more_than_the_item(tmp_path: Path) -> None:
     models = scripted([{"replies": ["x", "y", "z"]}])["models"]
     seen: list[str] = []
     models.transcript = lambda record: seen.append(record["messages"][0]["content"])
-    from loopwright import run
-    from loopwright.testing import run_virtual
-
     run_virtual(run(loaded(tmp_path, text).step, resources={"models": models}))
     assert seen == ["0/2 0 ", "1/2 1 x", '2 walk ["x", "y"] y']
 
@@ -239,3 +249,48 @@ def test_a_crash_anywhere_changes_nothing(tmp_path: Path, at_once: int, before: 
     """I35: killed at every journal write and taken up again, the result is that of a run without."""
     more = f"at_once: {at_once}\n      on_failure: continue"
     crashed_everywhere(each(tmp_path, more=more), BROKEN_B, before=before)
+
+
+def test_a_finished_walk_is_returned_and_not_done_again(tmp_path: Path) -> None:
+    """I40: asked for again it calls nothing and gives the same."""
+    journal = MemoryJournal()
+    found = each(tmp_path, more="keep: last")
+    first = play(found, THREE, journal=journal, run_id="r")
+    again = play(found, [{"replies": [{"error": "permanent"}]}], journal=journal, run_id="r")
+    assert again.to_json() == first.to_json()
+    assert again.loops["walk"].output == "C"
+
+
+def test_a_file_of_items_has_a_most(tmp_path: Path) -> None:
+    """A file beyond five million bytes is refused, not read."""
+    (tmp_path / "list.txt").write_bytes(b"x" * 5_000_001)
+    result = play(each(tmp_path, items='"file://list.txt"'))
+    assert "file://list.txt has more than 5,000,000 bytes; split it" in result.detail
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_an_outer_loop_binds_what_is_inside(tmp_path: Path, at_once: int) -> None:
+    """The time of a loop around it cuts the walk off, which shows how far it came."""
+    result = play(
+        loaded(tmp_path, OUTER.format(at_once=at_once)), [{"replies": [{"text": "x", "after": 4}]}]
+    )
+    assert (result.status, result.loops["outer"].reason) == ("exhausted", "timeout")
+    assert result.seconds == pytest.approx(9.5)
+    assert result.loops["outer"].history[-1].interrupted
+
+
+def test_a_cancelled_walk_says_how_far_it_came(tmp_path: Path) -> None:
+    """A run that is cancelled ends as cancelled, with the items that were done on record."""
+    journal = MemoryJournal()
+    found = each(tmp_path)
+
+    async def cancelled() -> Any:
+        work = asyncio.ensure_future(
+            run(found.step, None, journal=journal, run_id="r", resources=scripted(THREE))
+        )
+        await asyncio.sleep(9.5)
+        await journal.cancel("r")
+        return await work
+
+    result = run_virtual(cancelled())
+    assert (result.status, result.loops["walk"].output) == ("cancelled", ["A"])

@@ -36,7 +36,9 @@ def asked(folder: Path, files: Any, replies: Any = (), value: Any = "in") -> lis
         ("  - {name: a, set: null, otherwise: ''}", ""),
     ],
 )  # fmt: skip
-def test_otherwise_is_the_output_where_there_is_none(tmp_path: Path, steps: str, output: Any) -> None:
+def test_otherwise_is_the_output_where_there_is_none(
+    tmp_path: Path, steps: str, output: Any
+) -> None:
     """A skipped step, or one that gives null, has the output that it says; others keep theirs."""
     assert play(loaded(tmp_path, steps + "\n"), [{"replies": ["x"]}]).output == output
 
@@ -49,11 +51,15 @@ def test_otherwise_stands_in_for_a_failure_that_is_gone_on_from(tmp_path: Path) 
     assert len(result.warnings) == 1
 
 
-@pytest.mark.parametrize("around", ["", ", otherwise: ''", ", on_failure: continue", ", timeout: 60s", ", if: 'true'"])
+@pytest.mark.parametrize(
+    "around", ["", ", otherwise: ''", ", on_failure: continue", ", timeout: 60s", ", if: 'true'"]
+)
 def test_what_is_required_ends_the_workflow(tmp_path: Path, around: str) -> None:
     """A required loop that is not satisfied ends the workflow as exhausted, whatever is around it."""
     steps = (
-        "  - {name: a, loop: {execute: {prompt: x}, max_iterations: 1}, required: true" + around + "}\n"
+        "  - {name: a, loop: {execute: {prompt: x}, max_iterations: 1}, required: true"
+        + around
+        + "}\n"
         "  - {name: b, prompt: y}\n"
     )
     result = play(loaded(tmp_path, steps))
@@ -63,7 +69,8 @@ def test_what_is_required_ends_the_workflow(tmp_path: Path, around: str) -> None
 def test_what_the_caller_gives_is_there_by_name(tmp_path: Path) -> None:
     """Keys that are no names are members of given; an own step stands before a variable."""
     files = {
-        "main.yaml": HEAD + "  - {name: c, workflow: child, with: {a: A, b: B, 'x y': Z, value: V}}\n",
+        "main.yaml": HEAD
+        + "  - {name: c, workflow: child, with: {a: A, b: B, 'x y': Z, value: V}}\n",
         "child.yaml": CHILD
         + "  - {name: b, prompt: 'b of {{ b }}'}\n"
         + "  - {name: d, prompt: '{{ a }} {{ b }} {{ given[\"x y\"] }} {{ given.value }} {{ given.b }}'}\n",
@@ -118,7 +125,8 @@ def test_a_called_workflow_sees_the_loop_that_calls_it(tmp_path: Path) -> None:
         "main.yaml": HEAD
         + "  - {name: before, prompt: b}\n"
         + "  - {name: l, loop: {execute: {workflow: child}, max_iterations: 2}}\n",
-        "child.yaml": CHILD + "  - {name: d, prompt: '{{ loop.iteration }} {{ loop.output }} {{ steps }}'}\n",
+        "child.yaml": CHILD
+        + "  - {name: d, prompt: '{{ loop.iteration }} {{ loop.output }} {{ steps }}'}\n",
     }
     assert asked(tmp_path, files, [{"replies": ["B", "x", "y"]}]) == ["b", "1  {}", "2 x {}"]
 
@@ -127,7 +135,9 @@ def test_a_failed_round_leaves_the_outputs_alone(tmp_path: Path) -> None:
     """I27: loop.output is that of the last round that did not fail; last is the round itself."""
     prompt = "{{ loop.output }}|{{ loop.last.error }}|{{ loop.outputs | length }}|{{ loop.failed }}"
     steps = f"  - {{name: l, loop: {{execute: {{prompt: '{prompt}'}}, on_failure: continue, max_iterations: 3}}}}\n"
-    said = asked(tmp_path, steps, [{"replies": ["one", {"error": "permanent", "message": "no"}, "x"]}])
+    said = asked(
+        tmp_path, steps, [{"replies": ["one", {"error": "permanent", "message": "no"}, "x"]}]
+    )
     assert said[0] == "||0|0"
     assert said[1] == "one||1|0"
     assert said[2].startswith("one|") and said[2].endswith("no|1|1")
@@ -142,7 +152,11 @@ def test_steps_of_a_round_are_kept_if_asked_for(tmp_path: Path) -> None:
         + "  - {name: end, prompt: '{{ loops.l.steps.write }} {{ l }}'}\n",
         "child.yaml": TWO.replace("W{{ loop.iteration }}", "[{{ code }}]"),
     }
-    replies = [{"step": "*/write", "replies": ["w1", "w2"]}, {"step": "*/review", "replies": ["r1", "r2"]}, {"replies": ["x"]}]
+    replies = [
+        {"step": "*/write", "replies": ["w1", "w2"]},
+        {"step": "*/review", "replies": ["r1", "r2"]},
+        {"replies": ["x"]},
+    ]
     assert asked(tmp_path, files, replies) == ["[]", "R", "[w1]", "R", "w2 r2"]
     result = play(loaded(tmp_path, files), replies)
     assert [item.steps for item in result.loops["l"].history] == [{"write": "w1"}, {"write": "w2"}]
@@ -172,7 +186,9 @@ def test_a_step_that_is_not_there_cannot_be_exposed(tmp_path: Path) -> None:
         "main.yaml": HEAD + "  - {name: c, workflow: child, expose: [writ]}\n",
         "child.yaml": TWO.replace("{{ loop.iteration }}", ""),
     }
-    with pytest.raises(DocumentError, match=r"expose\[0\]: child has no step 'writ'; did you mean 'write'\?"):
+    with pytest.raises(
+        DocumentError, match=r"expose\[0\]: child has no step 'writ'; did you mean 'write'\?"
+    ):
         loaded(tmp_path, files)
 
 
@@ -192,7 +208,10 @@ def test_a_criterion_may_be_a_template(tmp_path: Path) -> None:
 def test_a_call_has_its_own_time(tmp_path: Path) -> None:
     """call_timeout cuts one call off, which is tried again; timeout is for the whole step."""
     late = [{"replies": [{"text": "late", "after": 60}, "in time"]}]
-    assert play(loaded(tmp_path, "  - {name: a, prompt: x, call_timeout: 5s}\n"), late).output == "in time"
+    assert (
+        play(loaded(tmp_path, "  - {name: a, prompt: x, call_timeout: 5s}\n"), late).output
+        == "in time"
+    )
     result = play(loaded(tmp_path, "  - {name: a, prompt: x, timeout: 5s}\n"), late)
     assert (result.status, result.usage.calls) == ("failed", 1)
 
@@ -208,7 +227,9 @@ def test_a_child_without_a_model_is_asked_as_its_caller_is(tmp_path: Path) -> No
     found = loaded(tmp_path, files)
     resources = scripted([{"replies": ["x"]}])
     rows: list[Any] = []
-    resources["models"].transcript = lambda r: rows.append((r["provider"], r["model"], r["temperature"]))
+    resources["models"].transcript = lambda r: rows.append(
+        (r["provider"], r["model"], r["temperature"])
+    )
     run_virtual(run(found.step, "in", resources=resources))
     assert rows == [("openai", "gpt-4o", 0.5), ("ollama", "q", None)]
 

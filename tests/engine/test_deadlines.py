@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from loopwright import (
     Budget,
+    Condition,
     Context,
+    History,
     Loop,
     MaxIterations,
     Reason,
+    Stop,
     Timeout,
     Usage,
+    Workflow,
     parallel,
     step,
 )
@@ -132,3 +137,35 @@ def test_a_clock_that_disagrees_with_the_timer_still_names_the_right_loop() -> N
     result = play(outer, clock=Early())
     assert (result.reason, result.detail) == (Reason.TIMEOUT, "5 s used")
     assert result.loops["inner"].detail == "5 s used"
+
+
+def test_a_turn_that_was_not_taken_is_given_back() -> None:
+    """I34: what was promised to a call that then may not begin is free for the next one."""
+
+    async def hold(value: Any, ctx: Context) -> str:
+        await asyncio.sleep(5)
+        return "held"
+
+    async def cheap(value: Any, ctx: Context) -> str:
+        return "cheap"
+
+    @dataclass(frozen=True)
+    class Late(Condition):
+        def check(self, history: History) -> Stop | None:
+            return Stop(Reason.TIMEOUT, "late") if history.elapsed >= 3 else None
+
+    late = Script(["x"])
+    inner = Loop(step(late, name="late", reserve=Usage(calls=2)), name="inner", guards=Late())
+    made = Workflow(
+        "w",
+        {
+            "hold": step(hold, reserve=Usage(calls=2)),
+            "inner": inner,
+            "after": step(cheap, reserve=Usage(calls=2)),
+        },
+        needs={"after": ["hold", "inner"]},
+        at_once=2,
+    )
+    result = play(made, budget=Budget(calls=2))
+    assert result.steps["after"] == "cheap"
+    assert (late.calls, result.loops["inner"].detail) == ([], "late")

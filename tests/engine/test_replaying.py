@@ -15,11 +15,12 @@ from loopwright import (
     MaxIterations,
     Reason,
     Status,
+    Timeout,
     Usage,
     Workflow,
     step,
 )
-from loopwright.errors import ReplayMismatch
+from loopwright.errors import OwnershipLost, ReplayMismatch
 
 from .support import (
     DyingJournal,
@@ -212,3 +213,38 @@ def test_two_calls_of_one_name_are_refused() -> None:
         "twice/vote: the name 'vote' was used by an earlier call of this step; "
         "give each call a name of its own"
     )
+
+
+def test_a_wait_for_budget_counts_for_the_loop_and_not_for_the_call() -> None:
+    """I42: a loop began when it asked for its first call, also when it is resumed; the call later."""
+
+    async def hold(value: Any, ctx: Context) -> str:
+        await asyncio.sleep(10)
+        return "held"
+
+    def made() -> Workflow:
+        slow = step(Script(["x"], seconds=20), name="slow", reserve=Usage(calls=1))
+        inner = Loop(slow, name="inner", until=Timeout(15))
+        held = step(hold, reserve=Usage(calls=2))
+        return Workflow("w", {"hold": held, "inner": inner}, at_once=2)
+
+    journal = DyingJournal(3)
+    with pytest.raises((asyncio.CancelledError, OwnershipLost)):
+        play(made(), journal=journal, run_id="r", budget=Budget(calls=2))
+    started = entries_of(journal, "r")[2]
+    assert (started.path, started.at, started.seconds) == ("w/inner/1/execute", 0, 10)
+    journal.at = 0
+    result = play(made(), journal=journal, run_id="r", budget=Budget(calls=2))
+    assert result.loops["inner"].reason is Reason.TIMEOUT
+    assert result.seconds == pytest.approx(15)
+    quick = Workflow(
+        "w",
+        {"hold": step(hold, reserve=Usage(calls=2)), "b": step(echo, reserve=Usage(calls=1))},
+        at_once=2,
+    )
+    whole = DyingJournal()
+    play(quick, journal=whole, run_id="r", budget=Budget(calls=2))
+    finished = next(
+        e for e in entries_of(whole, "r") if e.kind == "finished" and e.path.endswith("b")
+    )
+    assert (finished.at, finished.seconds) == (10, 0)

@@ -187,3 +187,16 @@ def test_entries_tell_the_whole_story_of_a_run() -> None:
         entries = entries_of(journal, "r")
         ends = [number for number, e in enumerate(entries) if e.kind == "ended" and not e.path]
         assert ends == [len(entries) - 1], kind
+
+
+def test_a_run_that_keeps_nothing_can_be_cancelled_from_outside() -> None:
+    """Without a journal there is nothing to resume; the cancellation is the caller's to see."""
+
+    async def work() -> None:
+        task = asyncio.ensure_future(run(Loop(Script(["x"], seconds=9))))
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run_virtual(work())

@@ -139,7 +139,7 @@ class When(_Around):
 
 @dataclass(frozen=True)
 class Tolerant(_Around):
-    """A step whose failure is a warning and an output of null."""
+    """A step whose failure is a warning; its output is what a failed loop has kept, else null."""
 
     name: str
     inner: Any
@@ -150,10 +150,18 @@ class Tolerant(_Around):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         try:
-            return await in_place(ctx, "try", self.inner, value)
+            if self.inner.effect:
+                return await ctx.outcome("try", self.inner, value)
+            result: Result = await self.inner.run(value, ctx)
         except StepError as error:
-            ctx.run.warn(f"{error.path or ctx.path}: {error}; the workflow goes on without it")
-            return Result(Status.SATISFIED, Reason.COMPLETED, str(error), None, name=self.name)
+            return self._gone_on(error.path or ctx.path, str(error), None, ctx)
+        if result.status is Status.FAILED:
+            return self._gone_on(ctx.path, result.detail, result.output, ctx)
+        return result
+
+    def _gone_on(self, path: str, detail: str, output: Json, ctx: Context) -> Result:
+        ctx.run.warn(f"{path}: {detail}; the workflow goes on without it")
+        return Result(Status.SATISFIED, Reason.COMPLETED, detail, output, name=self.name)
 
 
 @dataclass(frozen=True)

@@ -133,9 +133,7 @@ class _Translation:
 
     # Steps and loops.
 
-    def _element(
-        self, translator: Translator, at: Path, item: StepV2 | LoopV2
-    ) -> Element | None:
+    def _element(self, translator: Translator, at: Path, item: StepV2 | LoopV2) -> Element | None:
         if item.name is None:
             return None
         if isinstance(item, LoopV2):

@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 from ..interpolation import placeholders
+from .scalars import shorten
 from .workflow_v2_names import Place, Rewriter, UnknownPlaceholder, quoted
 
 __all__ = ["condition"]
@@ -70,7 +71,7 @@ def _split(text: str, spans: list[tuple[int, int]]) -> tuple[str, str, str] | No
         return None
     if len(signs) > 1 or signs[0][0] not in ("==", "!="):
         raise UnknownPlaceholder(
-            f"{text!r} is more than this dialect compares; "
+            f"{shorten(text)!r} is more than this dialect compares; "
             'write {{NAME}} == "VALUE", or != for the opposite'
         )
     return text[: signs[0].start()].strip(), signs[0][0], text[signs[0].end() :].strip()
@@ -81,7 +82,7 @@ def _named(side: str, rewriter: Rewriter, place: Place, *, or_word: bool) -> _Si
     if _QUOTATION.fullmatch(side):
         return _Side(side[1:-1], written=True)
     if not _WORD.fullmatch(side):
-        raise UnknownPlaceholder(f"{side!r} is neither a name nor a quoted text")
+        raise UnknownPlaceholder(f"{shorten(side)!r} is neither a name nor a quoted text")
     if side.isdigit():
         return _Side(side, written=True)
     if not or_word:

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ..errors import nearest
 from ..interpolation import placeholders
@@ -26,6 +27,9 @@ OF_LISTS = {
     "current": "loop.current", "item": "loop.current",
     "stats.succeeded": "loop.stats.succeeded", "stats.failed": "loop.stats.failed",
 }  # fmt: skip
+MOST_CHARS = 200  # of a name
+MOST_NAMES = 500  # among which a nearest one is looked for
+MOST_LISTED = 20  # in a message
 _OWN = frozenset(
     {"input", "value", "steps", "loops", "loop", "env", "given", "workflow", "strategy"}
 )
@@ -123,6 +127,8 @@ class Rewriter:
         Raises:
             UnknownPlaceholder: if it cannot name anything.
         """
+        if len(name) > MOST_CHARS:
+            raise UnknownPlaceholder(_no_name(name))
         found = self.own(name, place)
         if found is None and name.startswith("step."):
             found = self.own(name.removeprefix("step."), place)
@@ -162,7 +168,7 @@ class Rewriter:
 
     def _dotted(self, name: str, place: Place) -> str | None:
         """Return `<loop>.iterations`, `<loop>.<step of its child>`, `<step>.result`."""
-        for end in range(len(name) - 1, 0, -1):
+        for end in range(min(len(name), MOST_CHARS) - 1, 0, -1):
             base, rest = name[:end], name[end + 1 :]
             if name[end] != "." or not rest:
                 continue
@@ -211,26 +217,29 @@ class Rewriter:
         """Refuse what cannot be a variable of the caller's either."""
         base, _, rest = name.partition(".")
         if not _PLAIN.fullmatch(name):
-            shown = name if len(name) <= 60 else name[:57] + "..."
-            raise UnknownPlaceholder(
-                f"{shown!r} is not a name; placeholders of this dialect are plain names, "
-                "without filters or calls"
-            )
+            raise UnknownPlaceholder(_no_name(name))
         if base == "env" and rest:
             raise UnknownPlaceholder(_no_field("env", rest, sorted(self.names.env)))
         if rest and base in ("input", "loop", "step", "workflow", "execution"):
             whole = " {{input}} is the whole input;" if base == "input" else ""
-            known = sorted({*self.names.steps, *self.names.loops, "input"})
+            known = sorted({*self.names.steps, *self.names.loops, "input"})[:MOST_LISTED]
             raise UnknownPlaceholder(
                 f"nothing supplies {name!r};{whole} known here: {', '.join(known)}"
             )
 
 
-def _no_field(of: str, part: str, known: Iterable[str]) -> str:
-    known = list(known)
+def _no_name(name: str) -> str:
+    shown = name if len(name) <= 60 else name[:57] + "..."
     return (
-        f"{of} has no {part!r}{nearest(part, known) or '; it has ' + (', '.join(known) or 'none')}"
+        f"{shown!r} is not a name; placeholders of this dialect are plain names, "
+        "without filters or calls"
     )
+
+
+def _no_field(of: str, part: str, known: Iterable[str]) -> str:
+    some = list(islice(known, MOST_NAMES))
+    listed = f"; it has {', '.join(some) or 'none'}" if len(some) < MOST_LISTED else ""
+    return f"{of} has no {part!r}{nearest(part, some) or listed}"
 
 
 def _literal(text: str, pattern: re.Pattern[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ..errors import nearest
@@ -11,7 +12,7 @@ from .source import Path, Source
 from .workflow_v2_conditions import condition
 from .workflow_v2_fields import Asked, ConsensusV2, Execution, LoopV2, StepV2
 from .workflow_v2_loops import asking, native_loop
-from .workflow_v2_names import Names, Place, Rewriter, UnknownPlaceholder
+from .workflow_v2_names import MOST_NAMES, Names, Place, Rewriter, UnknownPlaceholder
 from .workflow_v2_order import Element
 
 __all__ = ["CALL_TIMEOUT", "Translator"]
@@ -73,14 +74,14 @@ class Translator:
 
     def _needs(self, element: Element, needs: list[str], at: Path) -> None:
         for i, name in enumerate(needs):
-            known = {*self.names.steps, *self.names.loops} - {element.name}
             if name == element.name:
                 self.report((*at, "needs", i), f"{name!r} cannot need itself")
-            elif name not in known:
-                hint = nearest(name, known)
+            elif name not in self.names.steps and name not in self.names.loops:
+                others = islice((*self.names.steps, *self.names.loops), MOST_NAMES)
+                hint = nearest(name, sorted(set(others) - {element.name}))
                 self.report((*at, "needs", i), f"there is no step or loop {name!r}{hint}")
-        others = (name for name in needs if name != element.name)
-        element.needs = {**dict.fromkeys(others), **element.needs}
+        written = (name for name in needs if name != element.name)
+        element.needs = {**dict.fromkeys(written), **element.needs}
 
     # Texts.
 

@@ -91,3 +91,14 @@ def test_the_native_form_is_one_that_people_can_read(tmp_path: Path) -> None:
         "      {{ env.TONE }}: {{ refine }} after {{ loop.iteration }}\n"
         '      {{ "{%" }} x %}\n'
     )
+
+
+def test_looking_for_problems_has_an_end(tmp_path: Path) -> None:
+    """After a hundred problems it says that it stops, and does not look on."""
+    file = tmp_path / "main.yaml"
+    steps = "".join(f"  - {{name: s{i}, run: x, needs: [t{i}]}}\n" for i in range(300))
+    file.write_text(HEAD + "}\nsteps:\n" + steps)
+    with pytest.raises(DocumentError) as caught:
+        load(file)
+    assert len(caught.value.problems) == 101
+    assert "looking for problems ends after 100" in str(caught.value)

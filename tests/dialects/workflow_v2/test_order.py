@@ -13,7 +13,8 @@ from loopwright.documents.workflow_v2_order import Circle, Element, in_order, wr
 def elements(needs: list[list[int]]) -> list[Element]:
     """Return elements named by their number, each needing others by number."""
     return [
-        Element(str(i), ("steps", i), needs=dict.fromkeys(map(str, of))) for i, of in enumerate(needs)
+        Element(str(i), ("steps", i), needs=dict.fromkeys(map(str, of)))
+        for i, of in enumerate(needs)
     ]
 
 

@@ -65,7 +65,7 @@ class SqliteJournal:
         self._clocks = clocks or Clocks()
         self._on_point = on_point
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
-        self._reader: Reader | None = None
+        self._readers: list[Reader] = []  # one, once something was read
         self._reading = threading.Lock()
         self._renew_writer()
 
@@ -73,7 +73,7 @@ class SqliteJournal:
         database = Database(self.path, self._synchronous, self._clocks, self._on_point)
         self._database = database
         self._writer = Writer(database)
-        self._finalizer = weakref.finalize(self, self._writer.stop_soon)
+        self._finalizer = weakref.finalize(self, _let_go, self._writer, self._readers)
 
     async def __aenter__(self) -> SqliteJournal:
         return self
@@ -211,9 +211,8 @@ class SqliteJournal:
 
     def _close_reader(self) -> None:
         with self._reading:
-            reader, self._reader = self._reader, None
-            if reader is not None:
-                reader.close()
+            while self._readers:
+                self._readers.pop().close()
 
     def _expect(self, run_id: str) -> None:
         if not expect_journal(self.path):
@@ -234,9 +233,9 @@ class SqliteJournal:
         with self._reading:
             try:
                 with as_damage(str(self.path)):
-                    if self._reader is None:
-                        self._reader = self._connect()
-                    return work(self._reader)
+                    if not self._readers:
+                        self._readers.append(self._connect())
+                    return work(self._readers[0])
             except (sqlite3.Error, OSError) as error:
                 raise journal_error(error, str(self.path)) from error
 
@@ -246,6 +245,12 @@ class SqliteJournal:
             db.close()
             raise _Outdated
         return Reader(db, self._database.files)
+
+
+def _let_go(writer: Writer, readers: list[Reader]) -> None:
+    writer.stop_soon()
+    for reader in readers:
+        reader.close()
 
 
 class _Outdated(Exception):
