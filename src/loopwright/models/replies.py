@@ -24,6 +24,9 @@ from .protocol import ToolCall
 
 __all__ = ["ERRORS", "Rule", "Scripted", "read_rules"]
 
+# A script is its user's own, and a search that a busy machine delays must not change what it answers.
+SCRIPT_SECONDS = 5.0
+
 MAX_CHARS = 4_000_000
 MAX_DEPTH = 32
 MAX_NODES = 200_000
@@ -166,7 +169,7 @@ class _Reader:
         if text is None:
             return None
         try:
-            return compile_pattern(str(text))
+            return compile_pattern(str(text), timeout=SCRIPT_SECONDS)
         except ConfigurationError as error:
             self._problem((*place, "prompt"), str(error))
             return None
