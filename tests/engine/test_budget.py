@@ -176,6 +176,30 @@ def test_a_call_inside_a_call_goes_before_those_who_wait_for_it() -> None:
     assert done == ["inner", "large"]
 
 
+def test_who_comes_later_does_not_go_before_a_call_inside_a_call() -> None:
+    """Rule 3: small calls that keep coming cannot starve a call whose effect holds a promise."""
+    account = Ledger(Budget(tokens=100)).accounts[0]
+    done: list[str] = []
+
+    async def one(path: str, worst: int) -> None:
+        await account.reserve(path, Usage(1, worst))
+        done.append(path)
+        account.settle(path, Usage(1, 1))
+
+    async def work() -> None:
+        await account.reserve("effect", Usage(1, 50))
+        await account.reserve("other", Usage(1, 40))
+        waiting = [asyncio.ensure_future(one("effect/inner", 30))]
+        await asyncio.sleep(1)
+        waiting.append(asyncio.ensure_future(one("small", 5)))
+        await asyncio.sleep(1)
+        account.settle("other", Usage())
+        await asyncio.gather(*waiting)
+
+    run_virtual(work())
+    assert done == ["effect/inner", "small"]
+
+
 def test_what_an_enclosing_call_holds_is_not_waited_for() -> None:
     """A call inside an effect is refused if only that effect's own promise is in its way."""
     account = Ledger(Budget(tokens=100)).accounts[0]

@@ -1,4 +1,4 @@
-"""Ending a run: by a person, from outside, from inside."""
+"""Ending a run: by a person who asks for it, or by cancelling its task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from loopwright import (
     Budget,
-    Context,
     Iteration,
     Loop,
     MaxIterations,
@@ -214,80 +213,6 @@ def test_a_cancel_while_the_store_writes_still_ends_as_cancelled(seconds: float)
     assert heard == [(n, n) for n in range(1, result.iterations + 1)]
 
 
-def test_a_step_may_end_the_run_it_is_in() -> None:
-    """I6: without a journal too, nothing is begun after a cancel and what is in flight is cut."""
-    never = Script(["x"])
-
-    async def ends(value: Any, ctx: Context) -> str:
-        await asyncio.sleep(1)
-        ctx.run.cancel("enough")
-        return "x"
-
-    after = play(Workflow("w", {"ends": ends, "never": never}))
-    assert (after.status, after.detail, never.calls) == (Status.CANCELLED, "enough", [])
-    slow = Script(["x"], seconds=60)
-    beside = play(parallel(step(ends, name="ends"), step(slow, name="slow")))
-    assert (beside.status, beside.seconds) == (Status.CANCELLED, 1)
-
-
-@pytest.mark.parametrize("later", [0, 1])
-def test_a_loop_that_keeps_nothing_can_be_ended_from_inside(later: float) -> None:
-    """I6: the stages of a loop without a journal are not begun after a cancel, and are cut by one."""
-    execute = Script(["x"], seconds=2)
-
-    async def adapt(last: Any, ctx: Context) -> str:
-        if later:
-            asyncio.get_running_loop().call_later(later, ctx.run.cancel)
-        else:
-            ctx.run.cancel()
-        return "next"
-
-    result = play(Loop(execute, adapt=adapt, until=MaxIterations(9)))
-    assert (result.status, result.iterations) == (Status.CANCELLED, 2)
-    assert (len(execute.calls), result.seconds) == (1 + later, 2 + later)
-
-
-def test_asking_twice_to_end_a_run_ends_it_once() -> None:
-    """The first cancel counts, with its reason; one after the end is nothing."""
-    held: list[Any] = []
-
-    async def ends(value: Any, ctx: Context) -> None:
-        held.append(ctx.run)
-        ctx.run.cancel("first")
-        ctx.run.cancel("second")
-
-    assert play(ends).status is Status.SATISFIED  # it was over when it was asked to end
-    assert play(Workflow("w", {"ends": ends, "never": echo})).detail == "first"
-
-    async def keeps(value: Any, ctx: Context) -> str:
-        held.append(ctx.run)
-        return "x"
-
-    result = play(keeps)
-    held[-1].cancel()
-    assert result.status is Status.SATISFIED
-
-
-def test_a_turn_that_comes_with_a_cancel_is_not_taken() -> None:
-    """I6: whoever waits for budget when the run is cancelled makes no call, in any interleaving."""
-
-    async def ends(value: Any, ctx: Context) -> str:
-        await asyncio.sleep(1)
-        ctx.run.cancel()
-        return "x"
-
-    for seed in range(20):
-        second = Script(["x"])
-        made = Workflow(
-            "w", {"ends": step(ends, name="ends", reserve=Usage(2)),
-                  "late": Workflow("late", {"pause": Script(["x"], seconds=0.5), "call": step(
-                      second, name="second", reserve=Usage(1))}, needs={"call": ["pause"]})},
-            at_once=2,
-        )  # fmt: skip
-        result = play(made, seed=seed, budget=Budget(calls=2))
-        assert (result.status, second.calls) == (Status.CANCELLED, [])
-
-
 def test_a_cancel_that_comes_too_late_changes_nothing() -> None:
     """When the end is being written the run is over; cancelling then neither fails nor reopens it."""
     journal = SlowJournal()
@@ -329,12 +254,30 @@ def test_time_spent_in_a_pause_that_was_interrupted_counts() -> None:
     journal = MemoryJournal()
     loop = Loop(retrying(Script([StepError("no")]), delay=100), name="l", guards=Timeout(10))
 
-    async def work() -> Result:
+    async def work() -> tuple[Result, float]:
         task = asyncio.ensure_future(run(loop, journal=journal, run_id="r", random=lambda: 1.0))
         await asyncio.sleep(8)
         task.cancel()
         await asyncio.wait([task])
-        return await resume(loop, "r", journal=journal, random=lambda: 1.0)
+        result = await resume(loop, "r", journal=journal, random=lambda: 1.0)
+        return result, asyncio.get_running_loop().time()
 
-    result = run_virtual(work())
+    result, alive = run_virtual(work())
     assert (result.reason, result.seconds) == (Reason.TIMEOUT, pytest.approx(10))
+    assert alive == pytest.approx(10)
+
+
+def test_who_is_cancelled_twice_is_cancelled() -> None:
+    """A cancel of the run does not use up a cancellation of the task that awaits it."""
+    journal = MemoryJournal()
+
+    async def work() -> bool:
+        loop = Loop(Script(["x"], seconds=9), name="l")
+        task = asyncio.ensure_future(run(loop, journal=journal, run_id="r"))
+        await asyncio.sleep(1)
+        await journal.cancel("r")
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert run_virtual(work())

@@ -1020,7 +1020,7 @@ async def test_batches_are_cut_between_runs(tmp_path: Path) -> None:
         logs = await asyncio.gather(*(made.open(info(f"run-{i:04}")) for i in range(520)))
         await asyncio.gather(*(record(log, rounds(1, log.info.run_id)) for log in logs))
         await asyncio.gather(*(log.close(log.info) for log in logs))
-        for log in (logs[0], logs[127], logs[128], logs[519]):
+        for log in (logs[0], logs[511], logs[512], logs[519]):
             name = log.info.run_id
             assert shown(await made.entries(name)) == shown(rounds_seen(rounds(1, name)))
 

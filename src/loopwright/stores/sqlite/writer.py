@@ -26,7 +26,7 @@ from .owners import BEAT
 __all__ = ["Order", "Writer"]
 
 T = TypeVar("T")
-TRANSACTION_ROWS = 512
+TRANSACTION_ROWS = 4096  # a slow disk makes for large transactions, a quick one for small ones
 
 
 class Order(Generic[T]):
