@@ -16,14 +16,15 @@ from ..errors import ConfigurationError, Problem, nearest
 from ..nodes import node_expression, node_fill
 from ..step import FunctionStep
 from ..templates import TemplateError, compile_expression
-from ..tools.shell import shell
-from ..variables import FIXED, Filled, fill, needed, rendered
+from ..variables import FIXED, Filled, fill, needed
 from . import functions
+from .commands import compile_command
 from .consensus import compile_consensus
 from .each import compile_each
 from .grouping import compile_memory, compile_parallel, compile_steps
 from .loops import compile_loop
 from .native import Action, Document, StepSpec
+from .ordering import holds_loops, needs_of, running_order
 from .prompting import compile_prompt
 from .source import Source
 from .steps import (
@@ -153,43 +154,7 @@ class Compiler:
         return self.attempt(path, lambda: FunctionStep(found, name=name, idempotent=idempotent))
 
     def _shell(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
-        command = spec.shell or []
-        texts = [command] if isinstance(command, str) else list(command)
-        for i, text in enumerate(texts):
-            if "{{" in text or "{%" in text:
-                place = path if isinstance(command, str) else (*path, i)
-                self.problem(
-                    place,
-                    "a template inside command text would let a value become a command; "
-                    "pass values by env or stdin",
-                )
-                return None
-        env = {k: self.value((*at, "env", k), v) for k, v in spec.env.items()}
-        stdin = None if spec.stdin is None else self.value((*at, "stdin"), spec.stdin)
-        cwd = self.project.inside(self.folder, spec.cwd or ".", self, (*at, "cwd"))
-        if spec.output not in (None, "text", "json", "result"):
-            self.problem((*at, "output"), f"{spec.output!r} is none of text, json, result")
-            return None
-        return self.attempt(
-            path,
-            lambda: shell(
-                command,
-                name=name,
-                env=env,
-                stdin=stdin,
-                cwd=cwd,
-                output=spec.output or "text",
-                idempotent=bool(spec.idempotent),
-                allow_exit=tuple(spec.allow_exit),
-            ),
-        )
-
-    def value(self, path: Path_, text: Any) -> Any:
-        """Compile a templated value to a function of (value, ctx), as commands take them."""
-        found = self.filled(path, text)
-        if not found.names and found.source == text and "{" not in str(text):
-            return text
-        return _Value(found)
+        return compile_command(self, spec, name, path, at)
 
     def _workflow(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
         assert spec.workflow is not None
@@ -242,7 +207,7 @@ class Compiler:
         """Compile named steps; each may use the names of those that come before it."""
         made: dict[str, Any] = {}
         seen: dict[str, int] = {}
-        order = _order(specs) if ordered else list(range(len(specs)))
+        order = running_order(specs) if ordered else list(range(len(specs)))
         names = {spec.name for spec in specs}
         compiler = self
         for i in order:
@@ -264,7 +229,7 @@ class Compiler:
                     step = Required(spec.name, step)
                 made[spec.name] = step
             if ordered:
-                compiler = compiler.knowing([spec.name, *(["loop"] if _loops(spec) else [])])
+                compiler = compiler.knowing([spec.name, *(["loop"] if holds_loops(spec) else [])])
         return {spec.name: made[spec.name] for spec in specs if spec.name in made}
 
     def _later(self, names: set[str], spec: StepSpec, here: Path_) -> None:
@@ -287,62 +252,9 @@ class Compiler:
         self.names((*here, "if"), needed(found))
         return When(spec.name, step, found, text)
 
-    def needs(self, specs: list[StepSpec], path: Path_) -> dict[str, list[str]]:
-        """Return what each step needs, without what was already reported."""
-        names = {spec.name for spec in specs}
-        return {spec.name: [n for n in spec.needs if n in names] for spec in specs}
-
-
-class _Value:
-    """A templated value of a command: called with (value, ctx)."""
-
-    def __init__(self, part: Filled) -> None:
-        self.part = part
-        self.source = part.source
-
-    def __call__(self, value: Any, ctx: Any) -> Any:
-        return rendered(self.part, ctx, value)
-
 
 def _unimported(value: Any) -> Any:
     raise AssertionError("a document loaded for checking is not run")
-
-
-def _loops(spec: Action) -> bool:
-    """Whether a loop may have ended where a step has: itself, or one of those that it runs at once or in turn."""
-    if spec.loop is not None or spec.each is not None:
-        return True
-    return any(_loops(inner) for inner in (*(spec.parallel or ()), *(spec.fallback or ())))
-
-
-def _order(specs: list[StepSpec]) -> list[int]:
-    """Return the order in which steps can run: as written, moved later by needs; a circle stays as written."""
-    done: set[str] = set()
-    names = {spec.name for spec in specs}
-    left = list(range(len(specs)))
-    order: list[int] = []
-    while left:
-        ready = next(
-            (i for i in left if all(n in done or n not in names for n in specs[i].needs)), left[0]
-        )
-        order.append(ready)
-        done.add(specs[ready].name)
-        left.remove(ready)
-    return order
-
-
-def _needs(document: Document, compiler: Compiler) -> dict[str, list[str]]:
-    """Return what each step needs; of several at once, also the steps before it whose output it names."""
-    needs = compiler.needs(document.steps, ("steps",))
-    if document.at_once == 1:
-        return needs
-    before: list[str] = []
-    for i in _order(document.steps):
-        name = document.steps[i].name
-        used = frozenset().union(*(n for path, n in compiler.used if path[:2] == ("steps", i)))
-        needs[name] += [other for other in before if other in used and other not in needs[name]]
-        before.append(name)
-    return needs
 
 
 def compile_document(
@@ -364,7 +276,7 @@ def compile_document(
             document.name,
             made,
             env=document.env,
-            needs=_needs(document, inner),
+            needs=needs_of(document, inner.used),
             at_once=document.at_once,
             output=document.output or "",
         ),

@@ -28,7 +28,7 @@ from ..evaluators.text import normalise_reply
 from ..prompts import Prompt
 from ..records import Reason, Result, Status
 from ..step import digest_of
-from .native import ConsensusSpec
+from .native_models import ConsensusSpec
 from .prompting import asked
 
 if TYPE_CHECKING:

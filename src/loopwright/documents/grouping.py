@@ -8,6 +8,7 @@ from ..composites import parallel
 from ..nodes import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite
 from ..workflow import Workflow
 from .native import Action, StepSpec
+from .ordering import given_needs
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
@@ -21,7 +22,7 @@ def compile_steps(compiler: Compiler, spec: Action, name: str, path: Path_, at: 
     made = compiler.steps(specs, path)
     if not made:
         return None
-    needs = compiler.needs(specs, path)
+    needs = given_needs(specs)
     if not _all(compiler, spec, at):
         return compiler.attempt(path, lambda: Workflow(name, made, needs=needs))
     marked = isinstance(spec, StepSpec)

@@ -20,9 +20,11 @@ from ..evaluators.score import score
 from ..loop import Loop, any_of
 from ..nodes import LoopNode
 from ..step import FunctionStep, as_step
+from .commands import command_value
 from .controller_json import conditions_at, is_controller_json
 from .fields import duration
-from .native import AdaptSpec, CheckSpec, EvaluateSpec, JudgeSpec, LoopSpec, ScoreSpec
+from .native import EvaluateSpec, LoopSpec, ScoreSpec
+from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
 from .scored import as_node, scored
 from .steps import SetStep
 from .walking import condition_limit, evaluators
@@ -232,7 +234,9 @@ def _check(compiler: Compiler, spec: CheckSpec, path: Path_) -> Any:
                 cwd = compiler.project.inside(
                     compiler.folder, spec.cwd or ".", compiler, (*path, "cwd")
                 )
-                env = {k: compiler.value((*path, "env", k), v) for k, v in spec.env.items()}
+                env = {
+                    k: command_value(compiler, (*path, "env", k), v) for k, v in spec.env.items()
+                }
                 options = {"cwd": cwd, "env": env, "timeout": spec.timeout}
             keyword = {kind.rstrip("_"): value}
             made = compiler.attempt(at, partial(check, name=spec.name or "", **keyword, **options))

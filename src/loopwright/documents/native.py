@@ -12,20 +12,20 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from .fields import Identifier, Model, Names, Pause, Seconds
-from .native_nodes import MemorySpec, NodeSpec, PresetSpec
+from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
+from .native_models import BudgetSpec, ConsensusSpec, PriceSpec, PromptFields
+from .native_nodes import MemorySpec, NodeSpec
 
 __all__ = [
-    "ACTIONS", "Action", "BudgetSpec", "CheckSpec", "ConsensusSpec", "Document", "EachSpec", "LoopSpec",
-    "ScoreSpec", "StepSpec", "VoterSpec",
-]  # fmt: skip
-
-
-class BudgetSpec(Model):
-    """What may be spent at most."""
-
-    calls: int | None = Field(None, ge=1, description="Model calls.")
-    tokens: int | None = Field(None, ge=1, description="Input and output tokens together.")
-    usd: float | None = Field(None, gt=0, description="US dollars.")
+    "ACTIONS",
+    "Action",
+    "Document",
+    "EachSpec",
+    "EvaluateSpec",
+    "LoopSpec",
+    "ScoreSpec",
+    "StepSpec",
+]
 
 
 ACTIONS = (
@@ -34,7 +34,22 @@ ACTIONS = (
 )  # fmt: skip
 
 
-class Action(Model):
+class CommandFields(Model):
+    """What a command is given."""
+
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Environment variables of the command, with templates."
+    )
+    stdin: str | None = Field(
+        None, description="Standard input of the command, a template; default: the input."
+    )
+    cwd: str | None = Field(None, description="Folder of the command, inside the project.")
+    allow_exit: list[int] = Field(
+        default_factory=lambda: [0], description="Exit codes that are no failure."
+    )
+
+
+class Action(CommandFields, PromptFields):
     """Something that runs: exactly one of the ACTIONS."""
 
     python: str | None = Field(
@@ -80,51 +95,13 @@ class Action(Model):
         default_factory=list,
         description="Steps of the called workflow that a loop keeps, as `loop.steps.NAME`.",
     )
-    env: dict[str, str] = Field(
-        default_factory=dict, description="Environment variables of the command, with templates."
-    )
-    stdin: str | None = Field(
-        None, description="Standard input of the command, a template; default: the input."
-    )
-    cwd: str | None = Field(None, description="Folder of the command, inside the project.")
     output: Any = Field(
         None,
         description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
         "parallel: the outputs of all of them by name, those of such groups inside in their place.",
     )
-    allow_exit: list[int] = Field(
-        default_factory=lambda: [0], description="Exit codes that are no failure."
-    )
     idempotent: bool | None = Field(
         None, description="May run again when the process died under it."
-    )
-
-    model: str | None = Field(None, description="`provider:model` of the prompt.")
-    models: list[str] | None = Field(
-        None, description="Models tried in order when one is not available.", min_length=1
-    )
-    system: str | None = Field(None, description="System prompt, a template.")
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1)
-    model_url: str | None = Field(None, description="Address of an OpenAI-compatible server.")
-    api_key_env: str | None = Field(
-        None, description="The environment variable with the key for `model_url`."
-    )
-    call_timeout: Seconds | None = Field(
-        None, description="How long one call of the model may take."
-    )
-    answer: Literal["text", "json", "binary", "classification", "criteria"] | None = Field(
-        None,
-        description="How the reply of a prompt is read: as text; `json`: an object with `response`, else text; "
-        "`binary`: true or false; `classification`: one of `options`; `criteria`: those of `preset`, each true or false.",
-    )
-    options: list[str] | None = Field(
-        None, min_length=1, description="The answers of `answer: classification`."
-    )
-    preset: PresetSpec | None = Field(None, description="The criteria of `answer: criteria`.")
-    conversation: Literal["fresh", "carried"] | None = Field(
-        None,
-        description="Whether a prompt in a loop sees the rounds before it as one conversation.",
     )
 
     timeout: Seconds | None = Field(None, description="Seconds, or text like 30s.")
@@ -163,29 +140,10 @@ class Action(Model):
 _ONLY = {
     "with_": ("workflow",),
     "expose": ("workflow",),
-    "env": ("shell",),
-    "stdin": ("shell",),
-    "cwd": ("shell",),
-    "allow_exit": ("shell",),
     "output": ("shell", "prompt", "workflow", "steps", "parallel"),
     "idempotent": ("shell", "python"),
-    **dict.fromkeys(
-        (
-            "model",
-            "models",
-            "system",
-            "temperature",
-            "max_tokens",
-            "model_url",
-            "api_key_env",
-            "call_timeout",
-            "conversation",
-            "answer",
-            "options",
-            "preset",
-        ),
-        ("prompt",),
-    ),
+    **dict.fromkeys(CommandFields.model_fields, ("shell",)),
+    **dict.fromkeys(PromptFields.model_fields, ("prompt",)),
 }
 
 
@@ -207,52 +165,6 @@ class StepSpec(Action):
     description: str = ""
 
 
-class CheckSpec(Model):
-    """A deterministic check of an output; all that are given must hold."""
-
-    name: str | None = Field(None, description="How feedback calls it.")
-    command: list[str] | str | None = Field(
-        None, description="Passes if it exits with 0; the output comes on stdin."
-    )
-    env: dict[str, str] = Field(default_factory=dict)
-    cwd: str | None = None
-    timeout: Seconds | None = None
-    schema_: dict[str, Any] | None = Field(
-        None, alias="schema", description="A JSON Schema that the output must meet."
-    )
-    python: str | None = Field(
-        None, description="`package.module:function` of the output: True or False, or more."
-    )
-    matches: str | None = Field(None, description="A regular expression to be found.")
-    not_matches: str | None = Field(None, description="A regular expression not to be found.")
-    contains: str | None = None
-    max_words: int | None = Field(None, ge=0)
-    min_words: int | None = Field(None, ge=0)
-    max_chars: int | None = Field(None, ge=0)
-    min_chars: int | None = Field(None, ge=0)
-    weight: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="Its share in the score of a checklist."
-    )
-
-    @model_validator(mode="after")
-    def _something(self) -> CheckSpec:
-        if not self.tests:
-            kinds = ", ".join(kind.rstrip("_") for kind in CHECKS)
-            raise PydanticCustomError("check", "needs one of {kinds}", {"kinds": kinds})
-        return self
-
-    @property
-    def tests(self) -> list[str]:
-        """Which checks it names."""
-        return [name for name in CHECKS if getattr(self, name) is not None]
-
-
-CHECKS = (
-    "command", "schema_", "python", "matches", "not_matches", "contains",
-    "max_words", "min_words", "max_chars", "min_chars",
-)  # fmt: skip
-
-
 class ScoreSpec(Model):
     """A score read out of text: `number`, `number/den` or `number%` after a label."""
 
@@ -271,40 +183,6 @@ class ScoreSpec(Model):
     timeout: Seconds | None = None
 
 
-class JudgeSpec(Model):
-    """A model that judges an output."""
-
-    criterion: str | None = Field(None, description="A sentence that must hold, a template.")
-    criteria: list[str] | dict[str, str] | None = Field(
-        None, description="Sentences judged one by one."
-    )
-    goal: str | None = Field(None, description="What the work is for; default: the loop's input.")
-    preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
-    model: str | None = None
-    models: list[str] | None = None
-    model_url: str | None = None
-    api_key_env: str | None = Field(
-        None, description="The environment variable with the key for `model_url`."
-    )
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1)
-    call_timeout: Seconds | None = None
-    weights: dict[str, float] | None = Field(None, description="Weights over those of the preset.")
-    max_votes: int | None = Field(
-        None, ge=1, le=15, description="Default: as many as the larger lead."
-    )
-    accept_lead: int = Field(1, ge=1, le=15)
-    reject_lead: int = Field(1, ge=1, le=15)
-    confirm: bool = Field(False, description="Ask a second time before accepting.")
-    rejudge: int = Field(
-        0, ge=0, le=9, description="Fresh votes on the winner for the reported score."
-    )
-    self_test: bool = Field(
-        False, description="Show it known-bad outputs first, and warn if it accepts one."
-    )
-    style: Literal["structured", "yes_no"] = "structured"
-
-
 class EvaluateSpec(Model):
     """How an output is judged; of several, the deterministic ones come first and cannot be overruled."""
 
@@ -321,23 +199,6 @@ class EvaluateSpec(Model):
         if not self.model_fields_set:
             kinds = "check, checklist, score, judge, python"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
-        return self
-
-
-class AdaptSpec(Model):
-    """How the next input is made: exactly one of these."""
-
-    python: str | None = Field(None, description="`package.module:function` of the last iteration.")
-    rotate: list[Any] | None = Field(None, min_length=1, description="Strategies, tried in order.")
-    set: Any = Field(None, description="The next input, with templates.")
-    merge: dict[str, Any] | None = Field(None, description="Fields that change in the first input.")
-
-    @model_validator(mode="after")
-    def _one(self) -> AdaptSpec:
-        if len(self.model_fields_set) != 1:
-            raise PydanticCustomError(
-                "adapt", "needs exactly one of python, rotate, set, merge", {}
-            )
         return self
 
 
@@ -395,38 +256,6 @@ class EachSpec(Model):
     keep: Literal["all", "last"] = Field(
         "all", description="Its output: the list of outputs, or the last of them."
     )
-
-
-class VoterSpec(Model):
-    """One of the models that must agree."""
-
-    model: str | None = Field(None, description="`provider:model`.")
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1)
-    model_url: str | None = None
-    api_key_env: str | None = Field(
-        None, description="The environment variable with the key for `model_url`."
-    )
-    call_timeout: Seconds | None = None
-
-
-class ConsensusSpec(Model):
-    """One prompt to several models; its output is the answer on which enough of them agree."""
-
-    prompt: str = Field(description="A template.")
-    system: str | None = Field(None, description="System prompt, a template.")
-    voters: list[VoterSpec] = Field(min_length=2)
-    require: Literal["unanimous", "2/3", "majority"] = "majority"
-    allow_failures: bool = Field(
-        True, description="Whether voters that give no answer are left out of the count."
-    )
-
-
-class PriceSpec(Model):
-    """What a model costs, in US dollars per million tokens."""
-
-    input: float = Field(ge=0, allow_inf_nan=False)
-    output: float = Field(ge=0, allow_inf_nan=False)
 
 
 class Document(Model):

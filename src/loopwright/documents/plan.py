@@ -13,7 +13,8 @@ from ..evaluators.votes import votes_of
 from ..loop import DEFAULT_LIMIT
 from ..models.endpoints import PROVIDERS
 from .each import MOST_ITEMS
-from .native import Action, Document, JudgeSpec, LoopSpec, StepSpec
+from .native import Action, Document, LoopSpec, StepSpec
+from .native_judging import JudgeSpec
 from .walking import (
     commands_in,
     condition_limit,

@@ -13,7 +13,9 @@ from ..nodes.answers import Answer, answer
 from ..nodes.validating import criteria_of
 from ..prompts import Asking, Prompt, Text
 from ..step import digest_of
-from .native import Action, JudgeSpec, VoterSpec
+from .native import Action
+from .native_judging import JudgeSpec
+from .native_models import VoterSpec
 from .native_nodes import PresetSpec
 
 if TYPE_CHECKING:

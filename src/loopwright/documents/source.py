@@ -4,15 +4,13 @@
 2. Reading follows the parser's events and keeps its own stack, so that no depth can overflow the C
    stack, limits hold before anything is built, and a wrong part does not hide the next one.
 3. Each node keeps its source text, because `version: 1.0` is a text if its field says so.
-4. Nodes form a tree in which an alias shares its anchor's node; the plain values share nothing.
-5. JSON is YAML in flow style and takes the same path.
+4. JSON is YAML in flow style and takes the same path.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -23,104 +21,9 @@ from loopwright.errors import DocumentError, Problem, nearest
 from . import limits
 from .limits import Place
 from .scalars import CORE, Scalar, resolve, short_tag, shorten
+from .tree import Child, Node, Path, Source, Stage, plain, written
 
-__all__ = ["Source", "Stage", "read"]
-
-_NAME = re.compile(r"[^\W\d][\w$-]*|\$\w+")
-
-LONGEST_MESSAGE = 600  # characters, whatever a document holds that a message quotes
-
-Path = tuple[str | int, ...]
-
-
-class Stage(NamedTuple):
-    """One block of a repeatable key: its items are `value[key][start:end]`."""
-
-    key: str
-    start: int
-    end: int
-
-
-@dataclass(eq=False, slots=True)
-class _Node:
-    value: Scalar = None
-    text: str | None = None
-    quoted: bool = False
-    children: list[_Child] | dict[str, _Child] | None = None
-    size: int = 1
-    characters: int = 0
-    height: int = 0
-
-
-class _Child(NamedTuple):
-    node: _Node
-    place: Place
-    key_place: Place
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Source:
-    """A document as it was written: its plain values, and the place and text of each.
-
-    `value` holds dict, list, str, int, float, bool and None only; keys are text. `notes` are
-    remarks that refuse nothing, such as joined keys. `stages` are the blocks of the repeatable
-    keys, in document order. Paths are tuples of keys and indices: `("loops", 0, "until")`.
-    """
-
-    file: str
-    value: Any
-    notes: tuple[Problem, ...]
-    stages: tuple[Stage, ...]
-    _root: _Child = field(repr=False)
-
-    def position(self, path: Path, *, key: bool = False) -> Place:
-        """Return line and column, from 1, of a value, or of its key.
-
-        A path that leads nowhere has the position of the last part that exists.
-        """
-        child = self._find(path)[0]
-        return child.key_place if key else child.place
-
-    def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
-        """Return a problem at a value, or at its key, with the path as people write it."""
-        place = self.position(path, key=key)
-        return Problem(self.file, *place, _written(path), shorten(message, LONGEST_MESSAGE))
-
-    def text(self, path: Path) -> str | None:
-        """Return a scalar's text as written, without quotes: `1.10`, `yes`, `2026-01-07`, `012`.
-
-        A null has the text it was written with, which is empty for a value left out. A list, a
-        mapping and a path that leads nowhere have none.
-        """
-        child, found = self._find(path)
-        return child.node.text if found else None
-
-    def _find(self, path: Path) -> tuple[_Child, bool]:
-        child = self._root
-        for part in path:
-            below = _below(child.node, part)
-            if below is None:
-                return child, False
-            child = below
-        return child, True
-
-
-def _below(node: _Node, part: str | int) -> _Child | None:
-    if isinstance(node.children, dict):
-        return node.children.get(str(part))
-    if isinstance(node.children, list) and isinstance(part, int) and 0 <= part < len(node.children):
-        return node.children[part]
-    return None
-
-
-def _written(path: Path) -> str:
-    """Return `loops[0].until` for `("loops", 0, "until")`; a key that is no name is quoted."""
-    parts = ""
-    for part in path:
-        shown = part if isinstance(part, int) else shorten(part)
-        named = isinstance(part, str) and _NAME.fullmatch(part)
-        parts += f".{shown}" if named else f"[{shown!r}]"
-    return parts.removeprefix(".")
+__all__ = ["Path", "Source", "Stage", "read"]
 
 
 def read(text: str | bytes, file: str, *, repeatable: frozenset[str] = frozenset()) -> Source:
@@ -142,7 +45,7 @@ class _Key(NamedTuple):
 class _Frame:
     """A list or mapping that is still open, the totals before it, and the key that waits."""
 
-    node: _Node
+    node: Node
     place: Place
     size: int
     characters: int
@@ -161,9 +64,9 @@ class _Reader:
         self.notes: list[Problem] = []
         self.stages: list[Stage] = []
         self.frames: list[_Frame] = []
-        self.anchors: dict[str, _Node] = {}
+        self.anchors: dict[str, Node] = {}
         self.joined: set[str] = set()
-        self.root: _Child | None = None
+        self.root: Child | None = None
         self.size = self.characters = 0
 
     def read(self) -> Source:
@@ -186,14 +89,14 @@ class _Reader:
             raise DocumentError(self.problems) from error
         if self.problems:
             raise DocumentError(self.problems)
-        value = _plain(self.root.node) if self.root else None
+        value = plain(self.root.node) if self.root else None
         if self.root is None or value is None:
             self._stop((1, 1), "the document is empty; write at least one 'key: value'")
         return Source(self.file, value, tuple(self.notes), tuple(self.stages), self.root)
 
     def _report(self, place: Place, message: str, path: Path | None = None) -> None:
-        written = _written(self._path() if path is None else path)
-        self.problems.append(Problem(self.file, *place, written, message))
+        shown = written(self._path() if path is None else path)
+        self.problems.append(Problem(self.file, *place, shown, message))
         if len(self.problems) == limits.MAX_PROBLEMS:
             message = f"reading ends after {limits.MAX_PROBLEMS} problems"
             self.problems.append(Problem(self.file, *place, "", message))
@@ -225,7 +128,7 @@ class _Reader:
         except ValueError as error:
             if not (bare and self._expects_key()):
                 self._report(place, str(error))
-        node = _Node(value, event.value, not bare, characters=len(event.value))
+        node = Node(value, event.value, not bare, characters=len(event.value))
         if event.anchor is not None:
             self.anchors[event.anchor] = node
         self._add(node, place)
@@ -239,7 +142,7 @@ class _Reader:
         sequence = isinstance(event, yaml.SequenceStartEvent)
         if event.tag not in (None, "!", CORE + ("seq" if sequence else "map")):
             self._report(place, f"tag {short_tag(event.tag)} is not allowed here; remove it")
-        node = _Node(children=[] if sequence else {})
+        node = Node(children=[] if sequence else {})
         if event.anchor is not None:
             self.anchors[event.anchor] = node
         self.frames.append(_Frame(node, place, self.size, self.characters))
@@ -262,7 +165,7 @@ class _Reader:
         elif any(frame.node is node for frame in self.frames):
             self._report(place, f"alias *{shorten(name)} contains itself; write the value out")
             node = None
-        node = node or _Node()
+        node = node or Node()
         self._check_depth(node.height, place)
         self._add(node, place, expanded=True)
 
@@ -272,27 +175,27 @@ class _Reader:
                 place, f"the document nests more than {limits.MAX_DEPTH} levels deep; flatten it"
             )
 
-    def _add(self, node: _Node, place: Place, *, expanded: bool = False) -> None:
+    def _add(self, node: Node, place: Place, *, expanded: bool = False) -> None:
         """Take a finished node: as the root, an item, a key, or the value of the key before."""
         self.size += node.size if expanded else 1
         self.characters += node.characters if expanded else len(node.text or "")
         if self.size > limits.MAX_NODES or self.characters > limits.MAX_CHARACTERS:
             self._stop(place, limits.TOO_LARGE)
         if not self.frames:
-            self.root = _Child(node, place, place)
+            self.root = Child(node, place, place)
             return
         frame = self.frames[-1]
         frame.node.height = max(frame.node.height, node.height)
         if isinstance(frame.node.children, list):
-            frame.node.children.append(_Child(node, place, place))
+            frame.node.children.append(Child(node, place, place))
         elif frame.key is None:
             frame.key = self._key(node, place, frame)
         else:
             key, frame.key = frame.key, None
             if key.text is not None:
-                self._insert(key.text, _Child(node, place, key.place), frame.node)
+                self._insert(key.text, Child(node, place, key.place), frame.node)
 
-    def _key(self, node: _Node, place: Place, frame: _Frame) -> _Key:
+    def _key(self, node: Node, place: Place, frame: _Frame) -> _Key:
         if node.children is not None:
             row, column = frame.place
             if place == (row, column + 1) and self.lines[row - 1][column - 1 :].startswith("{{"):
@@ -305,8 +208,8 @@ class _Reader:
             self._report(place, "a key is missing before this ':'")
         return _Key(node.text, place)
 
-    def _insert(self, key: str, child: _Child, parent: _Node) -> None:
-        children = cast("dict[str, _Child]", parent.children)
+    def _insert(self, key: str, child: Child, parent: Node) -> None:
+        children = cast("dict[str, Child]", parent.children)
         before, repeatable = children.get(key), len(self.frames) == 1 and key in self.repeatable
         if before is None:
             children[key] = child
@@ -319,7 +222,7 @@ class _Reader:
             message = f"key {shorten(key)!r} on line {again} is already set on line {first}"
             self._report(child.key_place, f"{message}; remove one", (*self._path(), key))
 
-    def _join(self, key: str, before: _Child, child: _Child) -> _Child:
+    def _join(self, key: str, before: Child, child: Child) -> Child:
         items, more = _items(before.node), _items(child.node)
         first, again = before.key_place[0], child.key_place[0]
         if items is None or more is None:
@@ -330,7 +233,7 @@ class _Reader:
             # The first block may carry an anchor, whose aliases must not see what is joined to it.
             self.joined.add(key)
             items = list(items)
-            before = before._replace(node=_Node(children=items))
+            before = before._replace(node=Node(children=items))
         self.stages.append(Stage(key, len(items), len(items) + len(more)))
         message = f"key {key!r} on line {again} adds a block to the list of line {first}"
         self.notes.append(Problem(self.file, *child.key_place, key, message))
@@ -338,16 +241,8 @@ class _Reader:
         return before
 
 
-def _items(node: _Node) -> list[_Child] | None:
+def _items(node: Node) -> list[Child] | None:
     """Return the children of a list; a value left out is an empty list, anything else is none."""
     if isinstance(node.children, list):
         return node.children
     return [] if node.value is None and node.children is None else None
-
-
-def _plain(node: _Node) -> Any:
-    if isinstance(node.children, list):
-        return [_plain(child.node) for child in node.children]
-    if isinstance(node.children, dict):
-        return {key: _plain(child.node) for key, child in node.children.items()}
-    return node.value

@@ -8,7 +8,8 @@ from typing import Any
 from ..conditions import CEILING
 from ..loop import DEFAULT_LIMIT
 from .fields import Model
-from .native import Action, Document, EvaluateSpec, JudgeSpec, LoopSpec
+from .native import Action, Document, EvaluateSpec, LoopSpec
+from .native_judging import JudgeSpec
 
 __all__ = [
     "commands_in", "condition_limit", "evaluators", "functions_in", "inner_actions", "models_in",

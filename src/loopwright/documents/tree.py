@@ -1,0 +1,126 @@
+"""A document that was read: its values as a tree, each with its place and its text.
+
+Nodes form a tree in which an alias shares its anchor's node; the plain values share nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from loopwright.errors import Problem
+
+from .limits import Place
+from .scalars import Scalar, shorten
+
+__all__ = ["Child", "Node", "Path", "Source", "Stage", "plain", "written"]
+
+_NAME = re.compile(r"[^\W\d][\w$-]*|\$\w+")
+
+LONGEST_MESSAGE = 600  # characters, whatever a document holds that a message quotes
+
+Path = tuple[str | int, ...]
+
+
+class Stage(NamedTuple):
+    """One block of a repeatable key: its items are `value[key][start:end]`."""
+
+    key: str
+    start: int
+    end: int
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A value with the text it was written as, its children, and how much is below it."""
+
+    value: Scalar = None
+    text: str | None = None
+    quoted: bool = False
+    children: list[Child] | dict[str, Child] | None = None
+    size: int = 1
+    characters: int = 0
+    height: int = 0
+
+
+class Child(NamedTuple):
+    """A node where it stands."""
+
+    node: Node
+    place: Place
+    key_place: Place
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Source:
+    """A document as it was written: its plain values, and the place and text of each.
+
+    `value` holds dict, list, str, int, float, bool and None only; keys are text. `notes` are
+    remarks that refuse nothing, such as joined keys. `stages` are the blocks of the repeatable
+    keys, in document order. Paths are tuples of keys and indices: `("loops", 0, "until")`.
+    """
+
+    file: str
+    value: Any
+    notes: tuple[Problem, ...]
+    stages: tuple[Stage, ...]
+    _root: Child = field(repr=False)
+
+    def position(self, path: Path, *, key: bool = False) -> Place:
+        """Return line and column, from 1, of a value, or of its key.
+
+        A path that leads nowhere has the position of the last part that exists.
+        """
+        child = self._find(path)[0]
+        return child.key_place if key else child.place
+
+    def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
+        """Return a problem at a value, or at its key, with the path as people write it."""
+        place = self.position(path, key=key)
+        return Problem(self.file, *place, written(path), shorten(message, LONGEST_MESSAGE))
+
+    def text(self, path: Path) -> str | None:
+        """Return a scalar's text as written, without quotes: `1.10`, `yes`, `2026-01-07`, `012`.
+
+        A null has the text it was written with, which is empty for a value left out. A list, a
+        mapping and a path that leads nowhere have none.
+        """
+        child, found = self._find(path)
+        return child.node.text if found else None
+
+    def _find(self, path: Path) -> tuple[Child, bool]:
+        child = self._root
+        for part in path:
+            below = _below(child.node, part)
+            if below is None:
+                return child, False
+            child = below
+        return child, True
+
+
+def _below(node: Node, part: str | int) -> Child | None:
+    if isinstance(node.children, dict):
+        return node.children.get(str(part))
+    if isinstance(node.children, list) and isinstance(part, int) and 0 <= part < len(node.children):
+        return node.children[part]
+    return None
+
+
+def written(path: Path) -> str:
+    """Return `loops[0].until` for `("loops", 0, "until")`; a key that is no name is quoted."""
+    parts = ""
+    for part in path:
+        shown = part if isinstance(part, int) else shorten(part)
+        named = isinstance(part, str) and _NAME.fullmatch(part)
+        parts += f".{shown}" if named else f"[{shown!r}]"
+    return parts.removeprefix(".")
+
+
+def plain(node: Node) -> Any:
+    """Return the plain values of a node, which share nothing."""
+    if isinstance(node.children, list):
+        return [plain(child.node) for child in node.children]
+    if isinstance(node.children, dict):
+        return {key: plain(child.node) for key, child in node.children.items()}
+    return node.value
