@@ -1,0 +1,238 @@
+"""A tool: what a model or a step may call by name with arguments, and how one call of it is made.
+
+Rules:
+
+1. A call is one effect in the journal: its arguments, its output or its error, its time.
+2. What goes wrong with a call is a value, `{"error": {"kind", "message"}}`: the model or the step
+   decides what follows. Only the end of the run itself (a deadline, a cancel) goes on up.
+3. A tool that is not idempotent and was in flight when the process died is not called again: the
+   run suspends as `needs_attention`.
+4. A tool with `approve` acts only on a person's answer, and never on arguments nobody has seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .. import codec
+from ..codec import Json
+from ..context import Context
+from ..errors import ConfigurationError, StepError
+from ..models import structured
+from ..models.protocol import Tool as Described
+from ..step import digest_of
+from .results import HARD_LIMIT, kept, shown
+
+__all__ = ["Tool", "ToolSet", "call_tool", "error_of", "message_of"]
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes as a tool's name
+SHOWN_ARGUMENTS = 2_000  # characters in the question that an approval asks
+ASKED = "approval"  # what the question is called under the call's own name
+
+
+class Tool:
+    """What may be called by name with arguments; a subclass says in `invoke` what it does.
+
+    Args:
+        name: 1 to 64 letters, digits, - and _.
+        description: what it does and when to call it, for the model.
+        schema: the JSON Schema of its arguments, an object.
+        idempotent: whether a call may run twice if the process dies under it.
+        approve: whether a person must agree to each call first.
+        timeout: seconds that one call may take; None for no limit but the loop's own.
+        limit: bytes of output that are read at most.
+
+    Raises:
+        ConfigurationError: for a name, schema or limit that could not mean anything.
+    """
+
+    effect = True
+    required = False
+    reserve = None
+    wants_context = True
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        schema: Mapping[str, Json] | None = None,
+        idempotent: bool = False,
+        approve: bool = False,
+        timeout: float | None = 60.0,
+        limit: int = HARD_LIMIT,
+    ) -> None:
+        if not NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"tool: name: {name!r} cannot be called; use 1 to 64 letters, digits, - and _"
+            )
+        self.name = name
+        self.description = description
+        self.schema: Mapping[str, Json] = schema or {"type": "object", "properties": {}}
+        self.idempotent = idempotent
+        self.approve = approve
+        self.timeout = timeout
+        if timeout is not None:
+            self.timeout = codec.number(f"tool {name}: timeout", timeout, least=0, above=True)
+        self.limit = codec.whole(f"tool {name}: limit", limit, least=1)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what the tool is: its name, its schema and what makes its kind."""
+        return digest_of("tool", self.name, codec.canonical(dict(self.schema)), self.meaning())
+
+    def meaning(self) -> str:
+        """Return what else makes this tool differ from another of the same name."""
+        return ""
+
+    def renamed(self, name: str) -> Tool:
+        """Return the same tool under another name; what it does stays the same."""
+        made = copy.copy(self)
+        made.name = name[:64]
+        return made
+
+    def described(self) -> Described:
+        """Return it as a model is told of it."""
+        return Described(self.name, self.description, self.schema)
+
+    def problem_with(self, arguments: Json) -> str:
+        """Return what is wrong with arguments, in one sentence, or ""."""
+        try:
+            return structured.problem_with(arguments, self.schema)
+        except ConfigurationError as error:
+            return str(error)
+
+    async def invoke(self, arguments: dict[str, Json], ctx: Context) -> Any:
+        """Do it, with arguments that meet the schema; what it raises becomes an error as data."""
+        raise NotImplementedError
+
+    async def act(self, value: Json, ctx: Context) -> Json:
+        """Be a step of its own: call it with `value` as arguments and return its output.
+
+        Raises:
+            StepError: of the kind that the call's error has.
+        """
+        if problem := self.problem_with(value):
+            raise StepError(f"{self.name}: {problem}", kind="invalid_arguments", retryable=False)
+        found = await outcome(self, value, ctx)
+        if (error := found.get("error")) is not None:
+            raise StepError(f"{self.name}: {error['message']}", kind=error["kind"])
+        return found["output"]
+
+
+class ToolSet(Protocol):
+    """Several tools that are found when a run first needs them, like those of an MCP server."""
+
+    name: str
+
+    async def tools(self, ctx: Context) -> Sequence[Tool]:
+        """Return the tools.
+
+        Raises:
+            StepError: if they cannot be found.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of a tool, as the effect that the journal has; its output is how it ended."""
+
+    tool: Tool
+
+    effect = True
+    required = False
+    reserve = None
+    wants_context = True
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    @property
+    def idempotent(self) -> bool:
+        return self.tool.idempotent
+
+    @property
+    def fingerprint(self) -> str:
+        return self.tool.fingerprint
+
+    async def act(self, value: Json, ctx: Context) -> Json:
+        return await outcome(self.tool, value, ctx)
+
+
+async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dict[str, Json]:
+    """Call a tool once, as the effect `name` inside this step.
+
+    Returns `{"tool", "arguments", "output"}`, or `"error": {"kind", "message"}` in place of
+    `output`; `"omitted": {"bytes", "sha256"}` beside an output of which only the ends are kept.
+
+    Raises:
+        Suspended: while a person has not agreed to it, or it was in flight at a crash.
+    """
+    told: dict[str, Json] = {"tool": tool.name, "arguments": arguments}
+    if problem := tool.problem_with(arguments):
+        return {**told, **error_of("invalid_arguments", f"{tool.name}: {problem}")}
+    if tool.approve:
+        answer = _asked(ctx, name, tool, arguments)
+        if answer.get("approve") is not True:
+            reason = str(answer.get("reason") or "no reason was given")
+            return {**told, **error_of("denied", f"a person did not allow this call: {reason}")}
+        if "arguments" in answer:
+            arguments = told["arguments"] = answer["arguments"]
+            if problem := tool.problem_with(arguments):
+                why = f"{tool.name}: the arguments as a person changed them: {problem}"
+                return {**told, **error_of("invalid_arguments", why)}
+    return {**told, **(await ctx.call(name, _Call(tool), arguments))}
+
+
+def _asked(ctx: Context, name: str, tool: Tool, arguments: Json) -> Mapping[str, Json]:
+    """Return a person's answer; anything but a clear yes is a no with that as its reason."""
+    shown_arguments = shown(codec.encode(arguments), SHOWN_ARGUMENTS)
+    question = f"call {tool.name} with {shown_arguments}?"
+    request = {"kind": "tool", "tool": tool.name, "arguments": arguments, "question": question}
+    waits = f"{ctx.below(name)}: waits for a person to approve: {question}"
+    answer = ctx.ask(f"{name}/{ASKED}", request, waits)
+    if answer is True:
+        return {"approve": True}
+    if isinstance(answer, Mapping):
+        return answer
+    return {"approve": False, "reason": answer if isinstance(answer, str) else ""}
+
+
+async def outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Any]:
+    """Make a call and return how it ended; nothing that the tool does is raised."""
+    try:
+        async with asyncio.timeout(tool.timeout) as limit:
+            output = codec.normalise(await tool.invoke(codec.copied(arguments), ctx), what="output")
+        inline, omitted = kept(output, tool.limit)
+    except StepError as error:
+        return error_of(error.kind, str(error))
+    except TimeoutError as error:
+        if limit.expired():
+            return error_of("timeout", f"it took longer than {tool.timeout:g} s and was given up")
+        return error_of("TimeoutError", str(error) or "TimeoutError")
+    except Exception as error:  # a tool of the user's: whatever it raises is told
+        said = " ".join(str(error).split())[:2000]
+        name = type(error).__name__
+        return error_of(name, f"{name}: {said}" if said else name)
+    return {"output": inline, **({"omitted": omitted} if omitted else {})}
+
+
+def error_of(kind: str, message: str) -> dict[str, Any]:
+    """Return an error as data."""
+    return {"error": {"kind": kind, "message": codec.normalise(message)}}
+
+
+def message_of(told: Mapping[str, Json]) -> str:
+    """Return what a model is shown of a call: its output, or its error as JSON."""
+    if "error" in told:
+        return shown(codec.encode({"error": told["error"]}))
+    return shown(told["output"])
