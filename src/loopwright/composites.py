@@ -11,16 +11,17 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from . import codec
 from .codec import Json
 from .context import Context
-from .errors import ConfigurationError, StepError, StepTimeout, Stopped
+from .errors import ConfigurationError, StepError, StepTimeout, Stopped, Suspended
 from .journal import Entry
 from .records import Reason, Result, Status, Stop
 from .runtime import Gate
 from .step import as_step, digest_of
+from .together import gather
 
 __all__ = [
     "Composite",
@@ -164,6 +165,8 @@ class _Parallel(_Parts):
                     return None
                 try:
                     return await attempt(ctx, name, part, value)
+                except Suspended:  # the others need not wait for its answer
+                    raise
                 except BaseException:
                     broken.append(name)
                     raise
@@ -171,26 +174,6 @@ class _Parallel(_Parts):
         ended = await gather([branch(name, part) for name, part in self.parts])
         output = {n: r.output for (n, _), r in zip(self.parts, ended, strict=True)}
         return self._end(output, ended, ctx)
-
-
-async def gather(work: list[Any]) -> list[Any]:
-    """Run coroutines at once and return their values in order; the first error cancels the others.
-
-    Of several errors the one of the earliest branch is raised, so that a replay raises the same.
-    """
-    tasks = [asyncio.ensure_future(item) for item in work]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-    finally:
-        unfinished = [task for task in tasks if not task.done()]
-        for task in unfinished:
-            task.cancel()
-        if unfinished:
-            await asyncio.wait(unfinished)
-    broken = [task for task in tasks if not task.cancelled() and task.exception() is not None]
-    if broken:
-        raise cast("BaseException", broken[0].exception())
-    return [task.result() for task in tasks]
 
 
 def parallel(*steps: Any, name: str = "parallel", at_once: int = 16) -> Any:

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from .budget import Account
 from .codec import Json, copied
 from .effects import perform, unrecorded
-from .errors import StepError, Suspended
-from .records import NOTHING, History, Iteration, Reason, Result, Status, Stop, Usage
+from .errors import StepError
+from .records import NOTHING, History, Iteration, Reason, Result, Status, Usage
 from .runtime import Gate, Run, Scope
 
 __all__ = ["Context", "Step"]
@@ -131,17 +131,15 @@ class Context:
         """Return a person's answer to a question of this step, or suspend the run until there is one.
 
         `name` is what the question is called in the journal, `request` what the answerer is shown,
-        `detail` the sentence by which the run explains that it waits. Answers are given with
-        `loopwright approve`, and survive restarts.
+        `detail` the sentence by which the run explains that it waits. Its `kind` says which answers
+        fit (see `approvals`; any do without one). Answers are given with `loopwright approve`, and
+        survive restarts. A function that asks begins again from its start when it is answered: what
+        it did before it asked should be calls of its own.
 
         Raises:
             Suspended: as long as nobody answered.
         """
-        path = self.below(name)
-        replay = self.run.replay
-        if replay is not None and path in replay.answers:
-            return replay.answers[path]
-        raise Suspended(Stop(Reason.APPROVAL, detail), path=path, request=dict(request))
+        return self.run.ask(self.below(name), request, detail)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, but not past the nearest deadline.

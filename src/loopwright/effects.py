@@ -20,7 +20,7 @@ from . import codec
 from .codec import Json
 from .errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
 from .journal import Entry
-from .records import NOTHING, Failure, Reason, Stop, Usage
+from .records import NOTHING, Failure, Reason, Usage
 
 if TYPE_CHECKING:
     from .context import Context
@@ -43,8 +43,9 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
         gate.ask(run)
     if run.cancelled is not None:
         raise Stopped("", run.cancelled)
-    if run.replay is not None and path in run.replay.doubts:
-        _doubt(run, path, step)
+    doubtful = run.replay is not None and path in run.replay.doubts
+    if doubtful and (said := _doubt(run, path, step)) is not None:
+        return _settled_by(run, said, started)
     began = started.at = run.now()
     if step.reserve is not None:
         await _promise(ctx, step, value, started)
@@ -135,8 +136,10 @@ def _broken(
         finished.error = _failure(error, started.path)
         return
     # At the larger of what was seen and what was promised: nobody knows what a cut call cost.
+    # One that left to ask a person is no such call: it spent what it said.
     seen = inner.spent if inner is not None else NOTHING
-    _cut(ctx, started, seen.most(started.reserved), error)
+    asks = isinstance(error, Suspended)
+    _cut(ctx, started, seen if asks else seen.most(started.reserved), error)
     if isinstance(error, asyncio.CancelledError) and ctx.run.cancelled is not None:
         raise Stopped("", ctx.run.cancelled) from None
     raise error
@@ -156,11 +159,13 @@ def _cut(ctx: Context, started: Entry, usage: Usage, error: BaseException) -> No
     if isinstance(error, JournalError | OwnershipLost):
         return  # there is nothing to write to
     seconds = ctx.run.now() - started.at
+    asks = {"asks": error.path} if isinstance(error, Suspended) else None
     ctx.run.append(
         Entry(
             "cut",
             started.path,
             started.at,
+            asks,
             fingerprint=started.fingerprint,
             usage=usage,
             seconds=seconds,
@@ -220,15 +225,38 @@ def _refuse_change(run: Run, known: Entry, fingerprint: str) -> None:
     )
 
 
-def _doubt(run: Run, path: str, step: Any) -> None:
-    answer = run.replay.answers.get(path) if run.replay else None
-    if step.idempotent or run.in_doubt == "rerun" or answer == "rerun":
-        return
+def _doubt(run: Run, path: str, step: Any) -> Json:
+    """Return None if an effect in doubt may run again, else how a person settled it.
+
+    Raises:
+        Suspended: until a person says which of the two.
+    """
+    if step.idempotent or run.in_doubt == "rerun":
+        return None
     detail = (
         f"{path} was in flight when the process died and may have acted; "
         "say whether to run it again, or mark the step idempotent"
     )
-    raise Suspended(Stop(Reason.NEEDS_ATTENTION, detail), path=path)
+    request = {"kind": "doubt", "step": step.name}
+    said = run.ask(path, request, detail, Reason.NEEDS_ATTENTION)
+    return None if said == "rerun" else said
+
+
+def _settled_by(run: Run, said: Json, started: Entry) -> Json:
+    """Record the outcome that a person gave an effect in doubt; it counts as what it promised."""
+    assert run.replay is not None
+    path, doubt = started.path, run.replay.doubts[started.path]
+    finished = Entry("finished", path, run.now(), fingerprint=started.fingerprint)
+    finished.usage = doubt.reserved
+    if isinstance(said, dict):
+        finished.value = said["output"]
+    else:
+        told = "it was in flight when the process died, and a person said that it failed"
+        finished.error = Failure("", "in_doubt", told, path, retryable=False)
+    run.append(finished)
+    if finished.error is not None:
+        raise _raised(finished.error)
+    return finished.value
 
 
 async def _within(ctx: Context, work: Callable[[], Awaitable[Any]]) -> Json:

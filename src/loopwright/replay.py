@@ -16,7 +16,7 @@ class Replay:
 
     `finished` holds effects with an outcome, `doubts` intents without one (their call may have been
     made and billed), `rounds` the iterations of each loop, `ended` how loops ended, `answers` what
-    people answered, `warnings` what was warned of.
+    people answered, `asked` what they were asked, `warnings` what was warned of.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -25,6 +25,7 @@ class Replay:
         self.rounds: dict[str, list[Entry]] = {}
         self.ended: dict[str, Json] = {}
         self.answers: dict[str, Json] = {}
+        self.asked: dict[str, Entry] = {}
         self.warnings: list[str] = []
         self.active = 0.0
         self.judging = NOTHING  # the part of what was spent that went into judging
@@ -43,6 +44,8 @@ class Replay:
         if kind == "started":
             if path in self.doubts:  # tried again after an earlier crash: both may have been billed
                 self._spend(path, self.doubts[path].reserved)
+                self.answers.pop(path, None)  # it was about the attempt before
+                self.asked.pop(path, None)
             self.doubts[path] = entry
             for above in _ancestors(path):
                 self._began.setdefault(above, entry.at)
@@ -52,11 +55,16 @@ class Replay:
             self._spend(path, entry.usage)
         elif kind == "cut":  # settled, but what it did to the world is not known
             self._spend(path, entry.usage)
-            self.doubts[path] = entry
+            if entry.value is None:
+                self.doubts[path] = entry
+            else:  # it left of itself, to ask: its next attempt begins anew
+                self.doubts.pop(path, None)
         elif kind == "iteration":
             self.rounds.setdefault(path, []).append(entry)
         elif kind == "ended":
             self.ended[path] = entry.value
+        elif kind == "asked":
+            self.asked[path] = entry
         elif kind == "answered":
             self.answers[path] = entry.value
         elif kind == "warned":

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from .budget import Account
 from .codec import Json
 from .conditions import Condition
-from .errors import Stopped
+from .errors import Stopped, Suspended
 from .journal import Entry, RunLog
 from .records import NOTHING, History, Iteration, Reason, Result, Stop
 from .replay import Replay
@@ -168,6 +168,18 @@ class Run:
             self.warnings += (sentence,)
             if not self.silent:  # a resumed run warns of what its earlier life warned of
                 self.append(Entry("warned", "", self.now(), value=sentence))
+
+    def ask(
+        self, path: str, request: Mapping[str, Json], detail: str, reason: Reason = Reason.APPROVAL
+    ) -> Json:
+        """Return the answer that is on record at a path, or record the question and raise Suspended."""
+        replay = self.replay
+        if replay is not None and path in replay.answers:
+            return replay.answers[path]
+        if not self.silent and (replay is None or path not in replay.asked):
+            told = {"request": dict(request), "detail": detail, "since": self.clock.wall()}
+            self.append(Entry("asked", path, self.now(), value=told))
+        raise Suspended(Stop(reason, detail), path=path, request=dict(request))
 
     def cancel(self, detail: str = "cancelled by a person") -> None:
         """End the run as cancelled; the call in flight is cancelled with it."""

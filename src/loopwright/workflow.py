@@ -11,10 +11,11 @@ from . import codec
 from .codec import Json
 from .composites import Composite, Unsatisfied, attempt
 from .context import Context
-from .errors import ConfigurationError, nearest
+from .errors import ConfigurationError, Suspended, nearest
 from .records import Result, Status
 from .runtime import Scope
 from .step import as_step, digest_of
+from .together import question_of
 
 __all__ = ["Workflow"]
 
@@ -106,9 +107,12 @@ class Workflow(Composite):
     async def _drive(self, ctx: Context, value: Json, ended: dict[str, Result]) -> None:
         waiting = list(self.order)
         flying: dict[asyncio.Task[Result], str] = {}
+        asks: dict[str, Suspended] = {}
         try:
             while waiting or flying:
                 ready = [k for k in waiting if all(n in ended for n in self.needs[k])]
+                if asks and not ready and not flying:
+                    break  # all that is left needs what waits for a person
                 if self.at_once == 1:
                     key = ready[0]
                     waiting.remove(key)
@@ -121,12 +125,18 @@ class Workflow(Composite):
                 # What is done is kept before a failure of the same moment ends the workflow.
                 done = sorted(ready_now, key=lambda t: (_broken(t), self.order.index(flying[t])))
                 for task in done:
-                    self._keep(ctx, flying.pop(task), task.result(), ended)
+                    key = flying.pop(task)
+                    if (asked := question_of(task)) is None:
+                        self._keep(ctx, key, task.result(), ended)
+                    else:
+                        asks[key] = asked
         finally:
             for task in flying:
                 task.cancel()
             if flying:
                 await asyncio.wait(flying)
+        if asks:
+            raise min(asks.items(), key=lambda item: self.order.index(item[0]))[1]
 
     async def _one(
         self, ctx: Context, key: str, value: Json, ended: Mapping[str, Result]

@@ -21,11 +21,12 @@ from ..budget import Account
 from ..codec import Json
 from ..composites import Composite, limited, retrying
 from ..context import Context
-from ..errors import StepError, Stopped
+from ..errors import StepError, Stopped, Suspended
 from ..journal import Entry
 from ..records import NOTHING, Failure, History, Iteration, Reason, Result, Stop
 from ..runtime import Gate, Scope
 from ..step import digest_of
+from ..together import question_of
 from ..variables import OF_ITEMS
 from .items import FILE, Items, inside
 from .native import EachSpec
@@ -150,6 +151,7 @@ class _Walk:
         left = self._left(items)
         flying: dict[asyncio.Task[Iteration], int] = {}
         done: dict[int, Iteration] = {}
+        asks: dict[int, Suspended] = {}
         order = [number for number, _ in left]
         try:
             while (left or flying) and not self._over():
@@ -159,7 +161,11 @@ class _Walk:
                     flying[asyncio.ensure_future(work)] = number
                 ended, _ = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
                 for task in sorted(ended, key=lambda task: flying[task]):
-                    done[flying.pop(task)] = task.result()
+                    number = flying.pop(task)
+                    if (asked := question_of(task)) is None:
+                        done[number] = task.result()
+                    else:  # the other items need not wait for its answer
+                        asks[number] = asked
                 while order and order[0] in done:
                     self._commit(done.pop(order.pop(0)))
         finally:
@@ -171,6 +177,8 @@ class _Walk:
                 _ = task.cancelled() or task.exception()  # seen: it ended while being cancelled
             for number in sorted(done):
                 self._commit(done[number])
+        if asks and self.cut is None:
+            raise asks[min(asks)]
 
     async def _one(self, number: int, item: Json, total: int, seen: History) -> Iteration:
         """Do one item and return its record; its error is part of it."""
