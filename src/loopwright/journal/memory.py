@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from .. import codec
 from ..errors import OwnershipLost, RunLocked
+from ..memory import InMemory
 from ..records import Iteration
 from .entries import Entry, set_aside, surviving
 from .protocol import Rewind, RunInfo, missing_run
@@ -77,10 +78,12 @@ class MemoryJournal:
     """A journal that lives as long as its process: the default, and the fake for tests.
 
     `crash()` drops every owner as a dying process would, so that runs can be resumed in tests.
+    `memory` is what its runs remember from one to the next.
     """
 
     def __init__(self) -> None:
         self._runs: dict[str, _MemoryRun] = {}
+        self.memory = InMemory()
 
     def crash(self) -> None:
         """Let go of every run at once, as if the process had died."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Self
 from urllib.parse import parse_qsl
 
 from ..errors import ConfigurationError, nearest
 from ..journal import Journal, MemoryJournal
+from ..memory import MemoryEntry
 
-__all__ = ["open_journal"]
+__all__ = ["open_journal", "open_memory"]
 
 _SCHEMES = ("memory", "sqlite")
 
@@ -37,6 +40,50 @@ def open_journal(url: str) -> Journal:
             )
         return MemoryJournal()
     return _sqlite(url, rest)
+
+
+def open_memory(url: str) -> OpenMemory:
+    """Return the memory in the store that a URL names; see `open_journal` for the URLs.
+
+    It is a context manager, or close it. A run that has a journal uses the memory in it without
+    being told.
+
+    Raises:
+        ConfigurationError: as for `open_journal`.
+    """
+    return OpenMemory(open_journal(url))
+
+
+class OpenMemory:
+    """The memory of a store that was opened for nothing else, and is closed with it."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def append(self, *entries: MemoryEntry) -> list[int]:
+        numbers: list[int] = await self._store.memory.append(*entries)
+        return numbers
+
+    async def entries(
+        self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
+    ) -> list[MemoryEntry]:
+        found: list[MemoryEntry] = await self._store.memory.entries(
+            space, kinds=kinds, after=after, latest=latest
+        )
+        return found
+
+    async def spaces(self) -> dict[str, int]:
+        found: dict[str, int] = await self._store.memory.spaces()
+        return found
+
+    async def close(self) -> None:
+        await self._store.close()
 
 
 def _sqlite(url: str, rest: str) -> Journal:

@@ -12,9 +12,11 @@ How it keeps its promises:
    sealed; contents match their digests. Nothing is used before it is checked (`rows`, `reader`).
 4. One owner writes a run: its epoch is compared in the transaction of every write (`database`).
    Leases only say when it may be taken without asking (`owners`, `ownership`).
+5. Memories are in tables of their own, and share the writer's transactions (`memories`).
 """
 
 from .journal import SqliteJournal
+from .memories import SqliteMemory
 from .owners import Clocks
 
-__all__ = ["Clocks", "SqliteJournal"]
+__all__ = ["Clocks", "SqliteJournal", "SqliteMemory"]

@@ -20,6 +20,7 @@ from .database import Database, OnPoint
 from .encoding import Contents
 from .faults import as_damage, journal_error
 from .log import Lane, SqliteLog
+from .memories import SqliteMemory
 from .owners import Clocks
 from .ownership import Taken, ask_to_cancel, give_back, leave_run, rewind_row, running, take
 from .reader import Reader, Recorded
@@ -41,7 +42,7 @@ class SqliteJournal:
     `on_point(position, n)` is called by the writing thread around the n-th transaction, at
     `before`, `in_txn` and `after`, so that a test can end the process there.
 
-    The file is made when the first run is opened. Use it as an async context manager, or close it.
+    `memory` is the memory in the same file. The file is made when the first run is opened. Use it as an async context manager, or close it.
 
     Raises:
         ConfigurationError: if `synchronous` is neither word.
@@ -74,6 +75,11 @@ class SqliteJournal:
         self._database = database
         self._writer = Writer(database)
         self._finalizer = weakref.finalize(self, _let_go, self._writer, self._readers)
+
+    @property
+    def memory(self) -> SqliteMemory:
+        """The memory in the same file, which is written with what the journal writes."""
+        return SqliteMemory(self.path, self._order)
 
     async def __aenter__(self) -> SqliteJournal:
         return self
@@ -213,6 +219,10 @@ class SqliteJournal:
         with self._reading:
             while self._readers:
                 self._readers.pop().close()
+
+    async def _order(self, order: Order[T]) -> T:
+        """Do something in a transaction of the writer."""
+        return await self._writer.perform(order)
 
     def _expect(self, run_id: str) -> None:
         if not expect_journal(self.path):

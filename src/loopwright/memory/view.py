@@ -1,0 +1,197 @@
+"""What is known of a space: its entries folded in the order in which they were appended.
+
+Formulas, all of them of this package:
+
+- reinforced: confidence c becomes c + (1 - c) * strength; relevance is 1 again
+- contradicted: c becomes c * (1 - strength); below 0.1 a fact is doubted and no longer recalled
+- decayed: relevance r becomes r * 2 ** (-t / half_life), t seconds since it was last touched, which
+  is when it was appended, reinforced, contradicted or last decayed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..codec import Json
+from .entries import MemoryEntry, origin
+from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
+
+__all__ = ["CONTRADICTION", "REINFORCEMENT", "View", "view_of"]
+
+REINFORCEMENT = 0.2
+CONTRADICTION = 0.4  # one contradiction takes back what two or three confirmations gave
+
+
+@dataclass
+class View:
+    """What is known of a space.
+
+    `working` holds the working memory of each run by its id, "" for what no run set; `episodes`
+    and `facts` are by id, `notes` by the origin of their key. `unreadable` counts entries that are
+    damaged or not of a shape that is known here.
+    """
+
+    working: dict[str, dict[str, Json]] = field(default_factory=dict)
+    episodes: dict[int, Episode] = field(default_factory=dict)
+    facts: dict[str, Fact] = field(default_factory=dict)
+    notes: dict[str, Note] = field(default_factory=dict)
+    unreadable: int = 0
+    origins: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def live_episodes(self) -> list[Episode]:
+        """The episodes that are recalled, in order."""
+        return [item for item in self.episodes.values() if not item.retired]
+
+    @property
+    def live_facts(self) -> list[Fact]:
+        """The facts that are recalled, in the order in which they were first remembered."""
+        return [item for item in self.facts.values() if item.status == "active"]
+
+    def success_rate(self, action: str = "") -> SuccessRate:
+        """Return how the episodes of an action ended, retired ones included; "" is all of them."""
+        found = [e.outcome for e in self.episodes.values() if not action or e.action == action]
+        return SuccessRate(*(found.count(word) for word in ("success", "partial", "failure")))
+
+
+def view_of(entries: Iterable[MemoryEntry]) -> View:
+    """Return what entries of one space tell; an entry that cannot be read is counted, not raised."""
+    view = View()
+    for item in entries:
+        fold = _FOLDS.get(item.kind)
+        try:
+            if fold is None:
+                raise ValueError(item.kind)
+            fold(view, item, item.value)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            view.unreadable += 1
+    return view
+
+
+def _set(view: View, item: MemoryEntry, value: Any) -> None:
+    view.working.setdefault(item.run, {})[value["name"]] = value["value"]
+
+
+def _deleted(view: View, item: MemoryEntry, value: Any) -> None:
+    view.working.get(item.run, {}).pop(value["name"], None)
+
+
+def _cleared(view: View, item: MemoryEntry, _: Any) -> None:
+    view.working.pop(item.run, None)
+
+
+def _episode(view: View, item: MemoryEntry, value: Any) -> None:
+    made = Episode(
+        item.seq,
+        str(value["action"]),
+        str(value["outcome"]),
+        item.at,
+        str(value.get("description", "")),
+        value.get("score"),
+        str(value.get("feedback", "")),
+        tuple(value.get("tried", ())),
+        value.get("context"),
+        item.run,
+        touched=item.at,
+    )
+    if item.key:  # what a rewound run did instead stands in the place of what it did at first
+        view.episodes.pop(view.origins.pop(origin(item.key), 0), None)
+        view.origins[origin(item.key)] = item.seq
+    view.episodes[item.seq] = made
+
+
+def _feedback(view: View, item: MemoryEntry, value: Any) -> None:
+    known = view.episodes[value["episode"]]
+    said = Feedback(str(value["text"]), value.get("rating"), item.at)
+    view.episodes[known.id] = replace(known, said=(*known.said, said))
+
+
+def _fact(view: View, item: MemoryEntry, value: Any) -> None:
+    text, category = str(value["text"]), str(value.get("category", ""))
+    known = view.facts.get(fact_id(text, category))
+    if known is not None and known.status != "superseded":
+        _reinforced(view, item, {"fact": known.id, "strength": REINFORCEMENT})
+        return
+    made = Fact(
+        fact_id(text, category), text, category, float(value.get("confidence", 0.5)), item.at,
+        item.at, sources=tuple(value.get("sources", ())),
+    )  # fmt: skip
+    view.facts[made.id] = made
+
+
+def _reinforced(view: View, item: MemoryEntry, value: Any) -> None:
+    known = view.facts[value["fact"]]
+    confidence = known.confidence + (1 - known.confidence) * float(value["strength"])
+    view.facts[known.id] = replace(
+        known, confidence=confidence, relevance=1.0, touched=item.at,
+        reinforced=known.reinforced + 1, retired=False,
+    )  # fmt: skip
+
+
+def _contradicted(view: View, item: MemoryEntry, value: Any) -> None:
+    known = view.facts[value["fact"]]
+    reasons = [str(value["reason"])] if value.get("reason") else []
+    view.facts[known.id] = replace(
+        known, confidence=known.confidence * (1 - float(value["strength"])), touched=item.at,
+        contradicted=known.contradicted + 1, contradictions=(*known.contradictions, *reasons),
+    )  # fmt: skip
+
+
+def _superseded(view: View, item: MemoryEntry, value: Any) -> None:
+    known = view.facts[value["fact"]]
+    new = value["by"]
+    by = fact_id(str(new["text"]), str(new.get("category", "")))
+    if by == known.id:  # the same words: there is nothing to supersede
+        return
+    view.facts[known.id] = replace(known, superseded_by=by, touched=item.at)
+    _fact(view, item, new)
+
+
+def _decayed(view: View, item: MemoryEntry, value: Any) -> None:
+    half_life = float(value["half_life"])
+    for table in (view.facts, view.episodes):
+        _fade(table, item.at, half_life)
+
+
+def _fade(table: dict[Any, Any], at: float, half_life: float) -> None:
+    for key, known in table.items():
+        age = max(0.0, at - known.touched)
+        relevance = known.relevance * 2.0 ** (-age / half_life)
+        table[key] = replace(known, relevance=relevance, touched=max(at, known.touched))
+
+
+def _consolidated(view: View, item: MemoryEntry, value: Any) -> None:
+    for number in value["episodes"]:
+        if number in view.episodes:
+            view.episodes[number] = replace(view.episodes[number], consolidated=True)
+    new = {**value["fact"], "sources": value["episodes"]}
+    former = view.facts.get(value.get("supersedes", ""))
+    if former is None:
+        _fact(view, item, new)
+    else:
+        _superseded(view, item, {"fact": former.id, "by": new})
+
+
+def _cleaned(view: View, item: MemoryEntry, value: Any) -> None:
+    least, before = float(value["relevance"]), float(value["before"])
+    for name, fact in view.facts.items():
+        if fact.relevance * fact.confidence < least:
+            view.facts[name] = replace(fact, retired=True)
+    for number, episode in view.episodes.items():
+        if episode.at < before and (episode.consolidated or episode.relevance < least):
+            view.episodes[number] = replace(episode, retired=True)
+
+
+def _note(view: View, item: MemoryEntry, value: Any) -> None:
+    place = origin(item.key) or str(item.seq)
+    view.notes[place] = Note(item.seq, value, item.at, item.run)
+
+
+_FOLDS: Mapping[str, Callable[[View, MemoryEntry, Any], None]] = {
+    "set": _set, "deleted": _deleted, "cleared": _cleared, "episode": _episode,
+    "feedback": _feedback, "fact": _fact, "reinforced": _reinforced,
+    "contradicted": _contradicted, "superseded": _superseded, "decayed": _decayed,
+    "consolidated": _consolidated, "cleaned": _cleaned, "note": _note,
+}  # fmt: skip

@@ -1,0 +1,176 @@
+"""Memories in the file of an SqliteJournal, in tables of their own, written by its one writer.
+
+::
+
+    memories        a row per entry, never changed and never deleted; `sum` is its checksum
+    memory_format   the version of these tables, apart from that of the journal's
+
+Appends of any number of runs that wait at the same time share a transaction, with each other and
+with what the journal writes. A key is there once per space, by a unique index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ... import codec
+from ...errors import JournalUnavailable
+from ...memory import MemoryEntry
+from .encoding import utf8
+from .faults import as_damage, journal_error
+from .schema import connect_reader, expect_journal
+from .writer import Order
+
+__all__ = ["SqliteMemory"]
+
+VERSION = 1
+_SUM = 8  # bytes of a checksum: against damage by chance, not against forgers
+_MEMORIES = (
+    "CREATE TABLE memories(id INTEGER PRIMARY KEY,space TEXT NOT NULL,kind TEXT NOT NULL,"
+    "at REAL NOT NULL,run TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL,sum BLOB NOT NULL)"
+    "STRICT"
+)
+_TABLES = (
+    _MEMORIES,
+    "CREATE INDEX memories_by_space ON memories(space,id)",
+    "CREATE UNIQUE INDEX memories_by_key ON memories(space,key)WHERE key<>''",
+    "CREATE TABLE memory_format(version INTEGER NOT NULL)STRICT",
+    f"INSERT INTO memory_format VALUES({VERSION})",
+)
+_FORMAT = "SELECT count(*) FROM sqlite_schema WHERE name='memory_format'"
+_APPEND = (
+    "INSERT INTO memories(space,kind,at,run,key,value,sum) VALUES(?,?,?,?,?,?,?) "
+    "ON CONFLICT DO NOTHING"
+)
+_KNOWN = "SELECT id FROM memories WHERE space=? AND key=? AND key<>''"
+_READ = (
+    "SELECT id,space,kind,at,run,key,value,sum FROM memories WHERE space=?1 AND id>?2 "
+    "AND (?3='[]' OR kind IN (SELECT value FROM json_each(?3))) ORDER BY id DESC LIMIT ?4"
+)
+_SPACES = "SELECT space,count(*) FROM memories GROUP BY space ORDER BY space"
+
+Perform = Callable[[Order[Any]], Coroutine[Any, Any, Any]]
+
+
+class SqliteMemory:
+    """The memory in the file of a journal; `SqliteJournal.memory`, or `open_memory` by its URL.
+
+    `perform` hands an order to the journal's writer.
+    """
+
+    def __init__(self, path: Path, perform: Perform) -> None:
+        self.path = path
+        self._perform = perform
+        self._ready: sqlite3.Connection | None = None  # the connection that has the tables
+
+    async def append(self, *entries: MemoryEntry) -> list[int]:
+        """Append entries and return their numbers once they are durable; see Memory.append."""
+        if not entries:
+            return []
+        rows = [_row(item) for item in entries]
+
+        def act(db: sqlite3.Connection) -> tuple[sqlite3.Connection, list[int]]:
+            if self._ready is not db:
+                _prepare(db, self.path)
+            return db, [_append(db, row) for row in rows]
+
+        _, numbers = await self._perform(Order(act, self._committed))
+        return list(numbers)
+
+    def _committed(self, done: tuple[sqlite3.Connection, list[int]]) -> None:
+        self._ready = done[0]
+
+    async def entries(
+        self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
+    ) -> list[MemoryEntry]:
+        """Return the entries of a space in order; see Memory.entries."""
+        values = (utf8(space)[0], after, json.dumps(list(kinds)), latest or -1)
+        rows = await asyncio.to_thread(self._read, _READ, values)
+        return [_entry(row) for row in reversed(rows)]
+
+    async def spaces(self) -> dict[str, int]:
+        """Return the names of the spaces with the number of their entries."""
+        rows = await asyncio.to_thread(self._read, _SPACES, ())
+        return {name.decode("utf-8", "replace"): count for name, count in rows}
+
+    async def close(self) -> None:
+        """Nothing: what is open is the journal's."""
+
+    def _read(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        if not expect_journal(self.path):
+            return []
+        try:
+            with as_damage(str(self.path)):
+                db, _ = connect_reader(self.path)
+                with closing(db):
+                    if not _has_tables(db, self.path):
+                        return []
+                    return db.execute(statement, values).fetchall()
+        except (sqlite3.Error, OSError) as error:
+            raise journal_error(error, str(self.path)) from error
+
+
+def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
+    """Whether there are tables of memories.
+
+    Raises:
+        JournalUnavailable: if a newer version made them.
+    """
+    if not db.execute(_FORMAT).fetchone()[0]:
+        return False
+    version = db.execute("SELECT max(version) FROM memory_format").fetchone()[0]
+    if version != VERSION:
+        raise JournalUnavailable(
+            f"{path}: a newer version of this program wrote its memories (format {version}, this "
+            f"one knows {VERSION}); upgrade"
+        )
+    return True
+
+
+def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables where there are none, within a transaction."""
+    if not _has_tables(db, path):
+        for statement in _TABLES:
+            db.execute(statement)
+
+
+def _row(item: MemoryEntry) -> tuple[Any, ...]:
+    texts = (item.space, item.kind, item.run, item.key, codec.encode(item.value))
+    space, kind, run, key, value = (utf8(text)[0] for text in texts)
+    row = (space, kind, item.at, run, key, value)
+    return (*row, _sum(row))
+
+
+def _sum(row: tuple[Any, ...]) -> bytes:
+    return hashlib.blake2b(json.dumps(row).encode(), digest_size=_SUM).digest()
+
+
+def _append(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
+    done = db.execute(_APPEND, row)
+    if done.rowcount:
+        return done.lastrowid or 0
+    known: int = db.execute(_KNOWN, (row[0], row[4])).fetchone()[0]
+    return known
+
+
+def _entry(row: tuple[Any, ...]) -> MemoryEntry:
+    """Return a row as an entry; one that does not match its checksum is unreadable."""
+    seq, *kept, checksum = row
+    try:
+        values: tuple[Any, ...] = tuple(
+            item.decode() if isinstance(item, bytes) else item for item in kept
+        )
+        if _sum(values) == checksum:
+            space, kind, at, run, key, value = values
+            return MemoryEntry(space, kind, codec.decode(value), at, key, run, seq)
+    except (ValueError, RecursionError):
+        pass
+    space = kept[0].decode("utf-8", "replace")
+    return MemoryEntry(space, "unreadable", None, 0.0, seq=seq)
