@@ -36,6 +36,8 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
     run, gate, append = ctx.run, ctx.gate, ctx.run.append
     started = Entry("started", path, 0.0)
     if run.keeps:
+        asks = getattr(step, "asks", None)  # what it sends, where its input does not say it
+        started.value = asks() if asks is not None else None
         started.fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
         if run.replay is not None and (known := run.replay.finished.get(path)) is not None:
             return _replayed(run, known, started.fingerprint)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from . import codec
+from .bounds import bounds_of
 from .budget import Account
 from .codec import Json
 from .conditions import Budget
@@ -102,6 +103,8 @@ async def run(
     store, opened = _journal(journal)
     try:
         fresh = _fresh(made, value, run_id, source)
+        if store is not None and (bounds := bounds_of(made, budget)):
+            fresh = replace(fresh, source={**fresh.source, "bounds": bounds})
         log = await _open(store, made, fresh, value, accept_changes, takeover)
         state = Run(
             fresh.run_id, log, clock or SystemClock(), random or _random.random,
@@ -112,7 +115,9 @@ async def run(
             uncapped = state.account
             state.account = Account("", None, budget, uncapped.settled)
             state.account.judging = uncapped.judging
-        return await _drive(state, made, log.info)
+        # What a resume is bounded by may not be what the run was: the row says what holds.
+        bounds = {"bounds": fresh.source["bounds"]} if "bounds" in fresh.source else {}
+        return await _drive(state, made, replace(log.info, source={**log.info.source, **bounds}))
     finally:
         if opened and store is not None:
             await store.close()

@@ -176,7 +176,8 @@ def test_a_run_keeps_its_row() -> None:
     assert (info.status, info.reason, info.iterations, info.score, info.input) == (
         "exhausted", "max_iterations", 3, 0.7, "in",
     )  # fmt: skip
-    assert (info.name, info.source) == ("l", {"file": "a.yaml"})
+    bounds = {"loops": [{"name": "l", "until": [{"max_iterations": {"limit": 3}}]}]}
+    assert (info.name, info.source) == ("l", {"file": "a.yaml", "bounds": bounds})
     flow = Workflow("w", {"a": scripted([0.6], until=ScoreAtLeast(0.5)), "b": echo})
     play(flow, journal=journal, run_id="f")
     info = run_virtual(journal.find("f"))

@@ -82,6 +82,21 @@ class Attempt:
         del value
         return self.models.worst_case(self.request)
 
+    def asks(self) -> Json:
+        """Return the question for the journal, without secrets: the model, and each message's role
+        and text.
+
+        Each text is a field of its own, so that the turns of a conversation are stored once.
+        """
+        request = self.request
+        told: dict[str, Json] = {"model": f"{request.provider}:{request.model}"}
+        told["roles"] = [message.role for message in request.messages]
+        for number, message in enumerate(request.messages, start=1):
+            told[f"text-{number}"] = message.content
+            if message.tool_calls:
+                told[f"calls-{number}"] = [call.to_json() for call in message.tool_calls]
+        return self.models.redactor.clean(told)
+
     async def act(self, value: Json, ctx: Context) -> Json:
         """Make the request, settle what it cost and write the transcript."""
         reserved = self.reserve(value)

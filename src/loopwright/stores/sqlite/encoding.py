@@ -12,9 +12,9 @@ Rules:
    reference.
 3. An iteration has its `rank` among those of the run and of its loop that no rewind set aside, so
    that a page can be checked for gaps.
-4. References stand where outputs stand: the value itself; the fields of an iteration; the `output`
-   and each of the `steps` of an ending. An iteration's evaluation may be `{"$here": i}`, the value
-   of element i of its own row.
+4. References stand where outputs stand: the value itself; the fields of an iteration and of what a
+   "started" asks; the `output` and each of the `steps` of an ending. An iteration's evaluation may
+   be `{"$here": i}`, the value of element i of its own row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KINDS = {
 }  # fmt: skip
 _WORDS = {letter: word for word, letter in KINDS.items()}
 _RECENT = 4
-_DEPTHS = {"ended": 2, "iteration": 1}
+_DEPTHS = {"ended": 2, "iteration": 1, "started": 1}
 
 
 def utf8(text: str) -> tuple[str, bytes]:

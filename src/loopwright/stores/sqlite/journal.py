@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from ...errors import ConfigurationError, JournalError, nearest
+from ...errors import ConfigurationError, JournalError, JournalUnavailable, nearest
 from ...journal import Entry, Rewind, RunInfo, missing_run, set_aside, surviving
 from ...records import Iteration
 from .database import Database, OnPoint
@@ -23,6 +23,7 @@ from .log import Lane, SqliteLog
 from .memories import SqliteMemory
 from .owners import Clocks
 from .ownership import Taken, ask_to_cancel, give_back, leave_run, rewind_row, running, take
+from .pages import Pages
 from .reader import Reader, Recorded
 from .rows import RunRow
 from .schema import VERSION, connect_reader, expect_journal
@@ -66,7 +67,7 @@ class SqliteJournal:
         self._clocks = clocks or Clocks()
         self._on_point = on_point
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
-        self._readers: list[Reader] = []  # one, once something was read
+        self._readers: list[Pages] = []  # one, once something was read
         self._reading = threading.Lock()
         self._renew_writer()
 
@@ -200,6 +201,31 @@ class SqliteJournal:
         await self._writer.perform(Order(lambda db: rewind_row(database, db, row, path, at, first)))
         return Rewind(path, count)
 
+    async def look(self, work: Callable[[Pages, float], T]) -> T:
+        """Do something with the reader of pages and the time of now, in a thread.
+
+        Raises:
+            JournalUnavailable: if there is no journal at this path yet.
+        """
+        if not expect_journal(self.path):
+            raise JournalUnavailable(f"{self.path}: there is no journal yet; a first run makes it")
+        now = self._clocks.wall()
+        return await self._read(lambda reader: work(reader, now))
+
+    def watch(self) -> Callable[[], int]:
+        """Return a function that says, in microseconds, a number that changes with each commit of
+        any process. It is for one thread."""
+        open_db: list[sqlite3.Connection] = []
+
+        def version() -> int:
+            if not open_db:
+                if not expect_journal(self.path):
+                    return 0
+                open_db.append(connect_reader(self.path)[0])
+            return int(open_db[0].execute("PRAGMA data_version").fetchone()[0])
+
+        return version
+
     async def close(self) -> None:
         """Write what is waiting, give back what is held and let go of the file.
 
@@ -228,7 +254,7 @@ class SqliteJournal:
         if not expect_journal(self.path):
             raise missing_run(run_id)
 
-    async def _read(self, work: Callable[[Reader], T]) -> T:
+    async def _read(self, work: Callable[[Pages], T]) -> T:
         """Do something with the reader, in a thread, once what was appended here is written."""
         await self._lane().settled()
         try:
@@ -239,7 +265,7 @@ class SqliteJournal:
             )  # the writer brings the tables forward
             return await asyncio.to_thread(self._with_reader, work)
 
-    def _with_reader(self, work: Callable[[Reader], T]) -> T:
+    def _with_reader(self, work: Callable[[Pages], T]) -> T:
         with self._reading:
             try:
                 with as_damage(str(self.path)):
@@ -249,15 +275,15 @@ class SqliteJournal:
             except (sqlite3.Error, OSError) as error:
                 raise journal_error(error, str(self.path)) from error
 
-    def _connect(self) -> Reader:
+    def _connect(self) -> Pages:
         db, version = connect_reader(self.path)
         if version != VERSION:
             db.close()
             raise _Outdated
-        return Reader(db, self._database.files)
+        return Pages(db, self._database.files)
 
 
-def _let_go(writer: Writer, readers: list[Reader]) -> None:
+def _let_go(writer: Writer, readers: list[Pages]) -> None:
     writer.stop_soon()
     for reader in readers:
         reader.close()

@@ -1,0 +1,127 @@
+"""One recorded run as a page looks at it: by loop, by iteration, by what came since.
+
+A store that can answer these by index has a view of its own; `EntriesView` answers them from the
+entries of any journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from ..errors import RunNotFound
+from ..journal import Entry, RunInfo, surviving
+from ..records import Iteration
+
+__all__ = ["EntriesView", "RunView", "enclosing", "outermost"]
+
+Mark = tuple[int, Iteration]  # the number of an entry and the iteration that it records
+
+
+class RunView(Protocol):
+    """A recorded run, read at one moment."""
+
+    info: RunInfo
+    last: int
+    """The number of the last entry."""
+
+    def loops(self, under: str = "") -> list[str]:
+        """Return the paths of the outermost loops at or below a path, in the order of paths."""
+
+    def count(self, loop: str) -> int:
+        """Return how many iterations of a loop are recorded."""
+
+    def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
+        """Return iterations of a loop without their inputs and outputs; a negative `offset` counts
+        from the end."""
+
+    def iteration(self, loop: str, number: int) -> Iteration:
+        """Return an iteration, whole. Raises RunNotFound."""
+
+    def effects(self, loop: str, number: int) -> list[Entry]:
+        """Return what happened inside an iteration, finished or not, but for loops inside it."""
+
+    def since(self, seq: int, limit: int = -1) -> list[Entry]:
+        """Return the entries after a number; long values may be left out as None."""
+
+
+def outermost(path: str) -> str:
+    """Return the path of the outermost loop around a path: a round's number follows a loop's."""
+    parts = path.split("/")
+    first = next((i for i, part in enumerate(parts) if part.isdigit()), len(parts))
+    return "/".join(parts[:first])
+
+
+def enclosing(loop: str) -> tuple[str, int] | None:
+    """Return the loop and the iteration that a loop is inside of; None for an outermost one."""
+    parts = loop.split("/")
+    for i in range(len(parts) - 1, 0, -1):
+        if parts[i].isdigit():
+            return "/".join(parts[:i]), int(parts[i])
+    return None
+
+
+def directly(entries: Sequence[Entry], loop: str, number: int) -> list[Entry]:
+    """Return the entries below an iteration that are not inside an iteration of a loop in it."""
+    start = f"{loop}/{number}/"
+    return [
+        entry
+        for entry in entries
+        if entry.path.startswith(start)
+        and not any(part.isdigit() for part in entry.path[len(start) :].split("/"))
+        and entry.kind != "iteration"
+    ]
+
+
+class EntriesView:
+    """A run's view made of all its entries: right for any journal, slow for long runs."""
+
+    def __init__(self, info: RunInfo, entries: Sequence[Entry]) -> None:
+        self.info = info
+        self.last = entries[-1].seq if entries else 0
+        self._all = entries
+        self._kept = surviving(entries)
+        self._rounds: dict[str, list[Mark]] = {}
+        for entry in self._kept:
+            if entry.kind == "iteration":
+                self._rounds.setdefault(entry.path, []).append((entry.seq, entry.value))
+
+    def loops(self, under: str = "") -> list[str]:
+        found: list[str] = []
+        for path in sorted(self._rounds):
+            inside = not under or path.startswith(f"{under}/")
+            if inside and not any(path.startswith(f"{known}/") for known in found):
+                found.append(path)
+        return found
+
+    def count(self, loop: str) -> int:
+        return len(self._rounds.get(loop, ()))
+
+    def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
+        items = self._rounds.get(loop, [])[offset:]
+        light = [(seq, replace_values(item)) for seq, item in items]
+        return light if limit < 0 else light[:limit]
+
+    def iteration(self, loop: str, number: int) -> Iteration:
+        for _, item in self._rounds.get(loop, ()):
+            if item.number == number:
+                return item
+        raise no_iteration(self.info.run_id, loop, number)
+
+    def effects(self, loop: str, number: int) -> list[Entry]:
+        return directly(self._kept, loop, number)
+
+    def since(self, seq: int, limit: int = -1) -> list[Entry]:
+        found = [entry for entry in self._all if entry.seq > seq]
+        return found if limit < 0 else found[:limit]
+
+
+def replace_values(item: Iteration) -> Iteration:
+    """Return an iteration without its input and output."""
+    return replace(item, input=None, output=None, steps=None)
+
+
+def no_iteration(run_id: str, loop: str, number: int) -> RunNotFound:
+    """Return the error for an iteration that is not on record."""
+    return RunNotFound(f"{run_id}: there is no iteration {number} of {loop!r}; reload the page")
