@@ -42,6 +42,7 @@ from loopwright.stores.sqlite.files import SideLock, refuse_network, write_conte
 from loopwright.stores.sqlite.owners import Owner, place, register, started
 from loopwright.stores.sqlite.ownership import rewind_row
 from loopwright.stores.sqlite.reader import STATEMENTS, runs_query
+from loopwright.stores.sqlite.schema import VERSION
 from loopwright.stores.sqlite.writer import Order
 
 from .contract import LONG, info, record, recorded, rounds, rounds_seen, settle, shown
@@ -284,7 +285,7 @@ async def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
         with pytest.raises(JournalUnavailable) as caught:
             await call
         assert str(caught.value) == (
-            f"{path}: a newer version of this program wrote it (format 99, this one knows 1); "
+            f"{path}: a newer version of this program wrote it (format 99, this one knows {VERSION}); "
             "upgrade"
         )
     await made.close()

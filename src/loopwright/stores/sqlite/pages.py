@@ -136,6 +136,8 @@ class Pages(Reader):
         owners = read_owners(self._db)
         live = json.dumps([key for key, owner in owners.items() if owner.alive(now)])
         status = wanted.status or (Reason(wanted.reason).status.value if wanted.reason else "")
+        if wanted.text and not wanted.after:
+            wanted = replace(wanted, before=wanted.before or self.newest() + 1)
         asked = [page_query(wanted, status, live, live_only=True)]
         if status == "interrupted":  # what a dead process was running is so too
             asked.append(page_query(wanted, "running", live, live_only=False))

@@ -7,7 +7,7 @@
     entries    what happened, a row per run and commit, chained by checksums; small rows only
     contents   long values, each once per run; above 1 MiB the body is a file named by the digest
 
-The run list goes by `runs` and its two indexes, a timeline by `entries_by_run`, a page of
+The run list goes by `runs` and its indexes by name, status and reason, a timeline by `entries_by_run`, a page of
 iterations by `entries_by_loop`, which holds only rows with an iteration (entry number `mark`, of
 the loop at path `loop`) that no rewind set aside. None of them reads a content.
 """
@@ -61,7 +61,8 @@ _FIRST = (
     _CONTENTS,
 )
 # From version n to n + 1, in order: what a new journal and an older one go through.
-_STEPS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_SECOND = ("CREATE INDEX runs_by_reason ON runs(reason)",)
+_STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
 VERSION = len(_STEPS)
 
 
