@@ -295,12 +295,13 @@ def test_an_older_journal_is_brought_forward(tmp_path: Path) -> None:
     """Tables go through every version that they lack, in one transaction or not at all."""
     db = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
     schema.bring_forward(db, 0)
-    broken = (("x",), ("CREATE TABLE more(a)",), ("CREATE TABLE more(a)",))
+    known = [("x",)] * VERSION
+    broken = (*known, ("CREATE TABLE more(a)",), ("CREATE TABLE more(a)",))
     with pytest.raises(sqlite3.OperationalError, match=r"already exists"):
-        schema.bring_forward(db, 1, broken)
-    assert db.execute("PRAGMA user_version").fetchone() == (1,)
-    schema.bring_forward(db, 1, broken[:2])
-    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        schema.bring_forward(db, VERSION, broken)
+    assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    schema.bring_forward(db, VERSION, broken[:-1])
+    assert db.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
     assert db.execute("SELECT count(*) FROM more").fetchone() == (0,)
     db.close()
 
