@@ -29,7 +29,7 @@ from .errors import ConfigurationError, StepError, nearest
 from .journal import Entry, Journal, RunInfo, surviving
 from .replay import Replay
 
-__all__ = ["KINDS", "Question", "answer", "checked", "open_questions", "pending"]
+__all__ = ["KINDS", "Question", "answer", "checked", "open_questions", "pending", "status_of"]
 
 _FIELDS: dict[str, dict[str, type]] = {
     "tool": {"approve": bool, "reason": str, "arguments": dict},
@@ -117,10 +117,16 @@ def _over(replay: Replay, path: str) -> bool:
         above, part = "/".join(parts[:end]), parts[end]
         if above in replay.ended or above in replay.finished:
             return True
-        inside = part.isdigit() and parts[end + 1 :] not in (["approve"], ["limit"])
-        if inside and _record(replay, above, int(part)) is not None:
+        if part.isdigit() and _gone(replay, above, int(part), parts[end + 1 :]):
             return True
     return False
+
+
+def _gone(replay: Replay, loop: str, number: int, rest: list[str]) -> bool:
+    """Return whether a loop is past what asked at `rest` in a round of it."""
+    if rest in (["approve"], ["limit"]):  # asked after the round
+        return replay.began(f"{loop}/{number + 1}") is not None
+    return _record(replay, loop, number) is not None
 
 
 def _record(replay: Replay, loop: str, number: int) -> Any:
@@ -143,7 +149,7 @@ async def answer(journal: Journal, run_id: str, path: str, value: Json) -> Quest
     info = await journal.find(run_id)
     checked(_asked(info.run_id, await _recorded(journal, info), path), value)
     log = await journal.open(info, resume=True)
-    row = replace(log.info, status=_status(log.recorded), updated=time.time())
+    row = replace(log.info, status=status_of(log.recorded), updated=time.time())
     try:
         question = _asked(info.run_id, log.recorded, path)  # someone may have been quicker
         given = checked(question, value)
@@ -159,7 +165,7 @@ async def _recorded(journal: Journal, info: RunInfo) -> list[Entry]:
     return surviving(await journal.entries(info.run_id))
 
 
-def _status(recorded: Sequence[Entry]) -> str:
+def status_of(recorded: Sequence[Entry]) -> str:
     """Return the status of a run that nobody runs: how it was before someone answered."""
     for entry in reversed(recorded):
         if entry.kind not in ("answered", "accepted"):
@@ -205,6 +211,9 @@ def checked(question: Question, value: Json) -> Json:
     if not isinstance(given, dict) or not isinstance(given.get("approve"), bool):
         raise _misfit(question, given)
     _check_fields(question, given)
+    if question.kind == "limit" and given["approve"]:
+        given["more"] = given.get("more", question.request.get("more", 1))
+        _check_more(question, given["more"])
     return given
 
 
@@ -222,10 +231,13 @@ def _check_fields(question: Question, given: Mapping[str, Json]) -> None:
         if name in (_ONLY_NO if given["approve"] else _ONLY_YES):
             said = "true" if given["approve"] else "false"
             raise ConfigurationError(f"{where} says nothing beside approve: {said}; leave it out")
-    more = given.get("more")
-    if more is not None and not 1 <= more <= CEILING:
+
+
+def _check_more(question: Question, more: int) -> None:
+    most = CEILING - int(question.request.get("iteration", 0))
+    if not 1 <= more <= most:
         raise ConfigurationError(
-            f"{question.path}: answer: more: {more} is not a number from 1 to {CEILING}"
+            f"{question.path}: answer: more: {more} is not a number from 1 to {most}"
         )
 
 

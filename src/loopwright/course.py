@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .budget import Account
 from .codec import Json
-from .conditions import Deadline, Timeout
+from .conditions import Deadline, Timeout, raised, raised_budget
 from .context import Context
 from .errors import StepError, Stopped
 from .journal import Entry
@@ -39,7 +39,7 @@ class Course:
     """One loop while it runs.
 
     `history` is what is recorded so far; `known` the result, if the journal already holds its end;
-    `cut` what cut its last recorded round short, if something did.
+    `members` its conditions, with the limits that a person raised; `cut` what cut its last recorded round short, if something did.
     """
 
     __slots__ = (
@@ -50,6 +50,7 @@ class Course:
         "history",
         "known",
         "loop",
+        "members",
         "path",
         "run",
         "scope",
@@ -67,11 +68,15 @@ class Course:
         self.known: Result | None = None
         self.cut: Stopped | None = None
         self.scope = Scope(loop.name, value, ctx.scope, path)
-        spent = NOTHING
+        self.members = loop.members
+        spent, budget = NOTHING, loop.budget
         if run.replay is not None:
             spent = run.replay.spent(path)
             self._restore(run.replay)
-        self.account = Account(path, ctx.account, loop.budget, spent)
+            if told := run.replay.raised.get(path):
+                self.members = raised(loop.members, told)
+                budget = raised_budget(budget, told) if budget is not None else None
+        self.account = Account(path, ctx.account, budget, spent)
         self.ctx = Context(run, path, self._gate(ctx.gate), self.account, self.scope)
 
     def _gate(self, outer: Gate | None) -> Gate | None:
@@ -158,7 +163,9 @@ class Course:
         evaluation = failure = cut = None
         stage = "adapt"
         try:
-            if self.scope.number > 1 and loop.adapt is not None:
+            if run.replay is not None and f"{ctx.path}/input" in run.replay.answers:
+                self.current = run.replay.answers[f"{ctx.path}/input"]  # a person adapted
+            elif self.scope.number > 1 and loop.adapt is not None:
                 given = await ctx.call("adapt", loop.adapt, self.history.last, token="round")
                 self.current = given if type(given) is not Evaluation else given.to_json()
             self.scope.current = self.current

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import codec
+from .approving import MOMENTS, approved
 from .codec import Json
 from .composites import Composite, retrying
 from .conditions import (
@@ -65,6 +66,8 @@ class Loop(Composite):
         required: whether a workflow ends when this loop is not satisfied.
         rejudge: how often the output is judged again at the end, for the result's `reported_score`:
             the score by which it was chosen is the highest of several, so it flatters (2 will do).
+        approve: when a person is asked whether to go on: `iteration` between the rounds, `limit` when
+            its iterations are used up, or both. The run is suspended until then.
         on_iteration: called with each Iteration once it is committed; its failure is a warning.
         on_terminate: called with the Result, once, on every path.
 
@@ -85,6 +88,7 @@ class Loop(Composite):
     min_iterations: int = field(default=1, kw_only=True)
     required: bool = field(default=False, kw_only=True)
     rejudge: int = field(default=0, kw_only=True)
+    approve: str | Sequence[str] = field(default=(), kw_only=True)
     on_iteration: Callable[[Iteration], Any] | None = field(default=None, kw_only=True)
     on_terminate: Callable[[Result], Any] | None = field(default=None, kw_only=True)
 
@@ -105,6 +109,9 @@ class Loop(Composite):
                 f"loop: {self.name}: loops nest {self.depth} deep; {MAX_DEPTH} is the most"
             )
         put("members", tuple(self._conditions()))
+        put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
+        for moment in self.approve:
+            _one_of("approve", moment, MOMENTS)
 
     def _check(self) -> None:
         _one_of("on_failure", self.on_failure, ("halt", "continue", "retry"))
@@ -158,6 +165,7 @@ class Loop(Composite):
             *(codec.encode(condition.to_json()) for condition in self.members),
             f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
+            *([f"approve {' '.join(self.approve)}"] if self.approve else []),
         )
 
     @functools.cached_property
@@ -203,16 +211,17 @@ class Loop(Composite):
             if cut is not None:
                 raise cut
             return course.known
-        stop = self.decide(course.history) if len(course.history) and cut is None else None
-        stop = stop if cut is None else cut.stop
+        stop = None if cut is None else cut.stop
         try:
+            if len(course.history) and cut is None:
+                stop = self._next(course)
             while stop is None:
                 try:
                     course.admit()
                     cut = await course.round()
                 except Stopped as stopped:  # nothing of a new round was begun
                     cut = stopped
-                stop = self.decide(course.history) if cut is None else cut.stop
+                stop = self._next(course) if cut is None else cut.stop
             ending = self._ending(stop, course.history)
             reported = await course.rejudged(ending) if self.rejudge and cut is None else None
         except Suspended as suspended:
@@ -223,9 +232,13 @@ class Loop(Composite):
             raise cut
         return result
 
-    def decide(self, history: History) -> Stop | None:
+    def _next(self, course: Course) -> Stop | None:
+        stop = self.decide(course.history, course.members)
+        return approved(course, stop) if self.approve else stop
+
+    def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop should end after its latest record: a pure function of what was
-        recorded."""
+        recorded, and of the limits that a person raised (`members`, by default its own)."""
         failures, undecided = history.streaks
         if failures and (stop := self._failed(history)) is not None:
             return stop
@@ -233,7 +246,7 @@ class Loop(Composite):
             detail = f"the judge could not be read {undecided} times in a row"
             return Stop(Reason.EVALUATOR_UNUSABLE, detail)
         stops: list[Stop] | None = None
-        for condition in self.members:
+        for condition in members or self.members:
             stop = condition.check(history)
             if stop is not None and (not condition.early or len(history) >= self.min_iterations):
                 stops = [stop] if stops is None else [*stops, stop]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 from .codec import Json
 from .journal import Entry
-from .records import NOTHING, Usage, is_judging
+from .records import NOTHING, Evaluation, Iteration, Usage, as_evaluation, is_judging
 
 __all__ = ["Replay"]
 
@@ -16,7 +18,8 @@ class Replay:
 
     `finished` holds effects with an outcome, `doubts` intents without one (their call may have been
     made and billed), `rounds` the iterations of each loop, `ended` how loops ended, `answers` what
-    people answered, `asked` what they were asked, `warnings` what was warned of.
+    people answered, `asked` what they were asked, `raised` the limits of loops (of the run: "") that
+    they raised, `warnings` what was warned of. A record that a person edited is kept as edited.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -26,6 +29,7 @@ class Replay:
         self.ended: dict[str, Json] = {}
         self.answers: dict[str, Json] = {}
         self.asked: dict[str, Entry] = {}
+        self.raised: dict[str, dict[str, Any]] = {}
         self.warnings: list[str] = []
         self.active = 0.0
         self.judging = NOTHING  # the part of what was spent that went into judging
@@ -67,8 +71,27 @@ class Replay:
             self.asked[path] = entry
         elif kind == "answered":
             self.answers[path] = entry.value
+            if path in self.asked:
+                self._heed(self.asked[path].value["request"], entry.value)
+        elif kind == "accepted" and entry.value is not None:
+            self.raised.setdefault(path, {}).update(entry.value)
         elif kind == "warned":
             self.warnings.append(entry.value)
+
+    def _heed(self, request: Json, answer: Json) -> None:
+        """Take up what an answer says about a loop: its limit, or its latest record."""
+        kind = request.get("kind")
+        if kind not in ("limit", "iteration") or "loop" not in request:
+            return  # a step's own question
+        loop, number = request["loop"], request["iteration"]
+        if kind == "limit" and answer["approve"]:
+            most = number + answer["more"]
+            self.raised.setdefault(loop, {})["max_iterations"] = most
+        elif kind == "iteration" and not {"output", "feedback"}.isdisjoint(answer):
+            last = self.rounds[loop][-1]
+            edited = Entry("iteration", loop, last.at, seconds=last.seconds, seq=last.seq)
+            edited.value = _edited(last.value, answer)
+            self.rounds[loop][-1] = edited
 
     def _spend(self, path: str, usage: Usage) -> None:
         if usage:
@@ -84,6 +107,22 @@ class Replay:
     def began(self, path: str) -> float | None:
         """Return the active second at which the first effect under a path was started."""
         return self._began.get(path)
+
+
+def _edited(record: Iteration, answer: Mapping[str, Json]) -> Iteration:
+    """Return a record with the output or feedback that a person wrote; its score stays."""
+    output = answer.get("output", record.output)
+    evaluation, error = record.evaluation, record.error
+    if "feedback" in answer:
+        if error is not None:
+            error = replace(error, message=answer["feedback"])
+        else:
+            evaluation = as_evaluation({**_judged(evaluation), "feedback": answer["feedback"]})
+    return replace(record, output=output, evaluation=evaluation, error=error)
+
+
+def _judged(evaluation: Evaluation | None) -> dict[str, Json]:
+    return {} if evaluation is None else dict(evaluation.to_json())
 
 
 def _ancestors(path: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from . import codec
 from .bounds import bounds_of
 from .budget import Account
 from .codec import Json
-from .conditions import Budget
+from .conditions import Budget, raised_budget
 from .context import Context
 from .errors import (
     ConfigurationError,
@@ -30,6 +30,7 @@ from .errors import (
 from .journal import Entry, Journal, NoLog, RunInfo, RunLog
 from .outcomes import ended_entry, ended_loops, finished, row_of
 from .records import Reason, Result, Status, Stop
+from .reopening import raise_limit
 from .runtime import Clock, Run
 from .step import as_step
 
@@ -112,6 +113,8 @@ async def run(
             accept_changes=accept_changes, in_doubt=in_doubt,
         )  # fmt: skip
         if budget is not None:
+            if state.replay is not None and (told := state.replay.raised.get("")):
+                budget = raised_budget(budget, told)
             uncapped = state.account
             state.account = Account("", None, budget, uncapped.settled)
             state.account.judging = uncapped.judging
@@ -140,16 +143,29 @@ def run_sync(step: Any, value: Json = None, **options: Any) -> Result:
     return asyncio.run(run(step, value, **options))
 
 
-async def resume(step: Any, run_id: str, *, journal: Journal | str, **options: Any) -> Result:
+async def resume(
+    step: Any,
+    run_id: str,
+    *,
+    journal: Journal | str,
+    max_iterations: int | None = None,
+    max_usd: float | None = None,
+    **options: Any,
+) -> Result:
     """Go on with a recorded run; see `run`.
+
+    `max_iterations` and `max_usd` raise the limit that ended it first: see `reopening.raise_limit`.
 
     Raises:
         RunNotFound: if the journal has no such run.
+        ConfigurationError: for a limit that did not end it, or is not above what is used.
     """
     store, opened = _journal(journal)
     assert store is not None
     try:
         info = await store.find(run_id)
+        if max_iterations is not None or max_usd is not None:
+            await raise_limit(store, info.run_id, max_iterations=max_iterations, max_usd=max_usd)
         return await run(step, journal=store, run_id=info.run_id, **options)
     finally:
         if opened:

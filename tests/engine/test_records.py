@@ -157,10 +157,10 @@ def test_status_is_a_function_of_the_reason() -> None:
     """I4: every reason has one status, and only the five statuses exist."""
     by_status = {status: [r.value for r in Reason if r.status is status] for status in Status}
     assert by_status == {
-        Status.SATISFIED: ["condition_met", "completed"],
+        Status.SATISFIED: ["condition_met", "completed", "accepted"],
         Status.EXHAUSTED: [
             "deadline", "timeout", "budget", "repeated_output", "degrading", "no_improvement",
-            "phase_limit", "max_iterations", "ceiling",
+            "phase_limit", "max_iterations", "ceiling", "stopped",
         ],
         Status.FAILED: [
             "error", "evaluator_unusable", "repeated_failure", "all_failed", "success_rate_not_met",

@@ -94,7 +94,7 @@ def test_a_step_that_may_not_run_twice_asks_a_person(
             "send was in flight when the process died and may have acted; "
             "say whether to run it again, or mark the step idempotent"
         )
-        assert result.request == {"path": "send"}
+        assert result.request == {"path": "send", "kind": "doubt", "step": "send"}
         assert entries_of(journal, "r")[-1].kind == "suspended"
 
 

@@ -13,6 +13,7 @@ Rules:
 from .base import AllOf, AnyOf, Condition, condition, from_json, prefer, tag_of
 from .limits import CEILING, Budget, Deadline, MaxIterations, PhaseLimit, Timeout
 from .plateaus import Degrading, NoImprovement, RepeatedOutput
+from .raised import raised, raised_budget
 from .success import AllCriteriaMet, OutputMatches, Passed, ScoreAtLeast
 
 __all__ = [
@@ -35,5 +36,7 @@ __all__ = [
     "condition",
     "from_json",
     "prefer",
+    "raised",
+    "raised_budget",
     "tag_of",
 ]

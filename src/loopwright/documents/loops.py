@@ -72,6 +72,7 @@ def compile_loop(
             keep=spec.keep,
             min_iterations=spec.min_iterations,
             required=spec.required,
+            approve=spec.approve,
             rejudge=_rejudge(spec),
         ),
     )

@@ -202,6 +202,9 @@ class EvaluateSpec(Model):
         return self
 
 
+Moment = Literal["iteration", "limit"]
+
+
 class LoopSpec(Model):
     """Execute, evaluate, adapt, again, until a condition ends it."""
 
@@ -229,6 +232,9 @@ class LoopSpec(Model):
         None, ge=1, le=1000, description="The same as the condition of that name."
     )
     required: bool = False
+    approve: Moment | list[Moment] = Field(
+        [], description="When a person is asked whether to go on: between iterations, at the limit."
+    )
 
 
 class EachSpec(Model):

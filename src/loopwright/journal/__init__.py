@@ -9,7 +9,7 @@ Rules:
 4. Entries are set aside by `rewind`, never deleted.
 """
 
-from .entries import Entry, set_aside, surviving
+from .entries import Entry, is_at, set_aside, surviving
 from .memory import MemoryJournal, MemoryLog, NoLog
 from .protocol import Journal, Rewind, RunInfo, RunLog, missing_run
 
@@ -22,6 +22,7 @@ __all__ = [
     "Rewind",
     "RunInfo",
     "RunLog",
+    "is_at",
     "missing_run",
     "set_aside",
     "surviving",

@@ -97,7 +97,7 @@ def surviving(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries that rewinds left in place.
 
     A rewind to a path sets aside everything recorded from the first entry at or under that path
-    on, and intents whose outcome was set aside with it.
+    on, and intents whose outcome was set aside with it; see `is_at` for what else a path may name.
     """
     kept: list[Entry] = []
     for entry in entries:
@@ -108,11 +108,23 @@ def surviving(entries: Sequence[Entry]) -> list[Entry]:
     return kept
 
 
+def is_at(entry: Entry, path: str) -> bool:
+    """Return whether an entry is at or under a path, or the one that a point names.
+
+    `PATH/ended` is the end of the loop at PATH (`ended` alone that of the run), `PATH/3/record` the
+    record of its third iteration.
+    """
+    own = entry.path
+    if own == path or own.startswith(path + "/"):
+        return True
+    if entry.kind == "ended":
+        return path == (f"{own}/ended" if own else "ended")
+    round_ = path.removesuffix("/record") if entry.kind == "iteration" else path
+    return round_ != path and round_ == f"{own}/{entry.value.number}"
+
+
 def _before(entries: list[Entry], path: str) -> list[Entry]:
-    below = path + "/"
-    first = next(
-        (i for i, e in enumerate(entries) if e.path == path or e.path.startswith(below)), None
-    )
+    first = next((i for i, e in enumerate(entries) if is_at(e, path)), None)
     if first is None:
         first = len(entries)  # nothing at that path yet: only endings are taken back
     kept = [e for e in entries[:first] if e.kind != "ended" or e.path]
@@ -127,7 +139,7 @@ def set_aside(entries: Sequence[Entry], path: str) -> int:
     Raises:
         RunNotFound: if nothing at or under that path was recorded; names the nearest path.
     """
-    if not any(e.path == path or e.path.startswith(path + "/") for e in entries):
+    if not any(is_at(e, path) for e in entries):
         raise RunNotFound(
             f"nothing was recorded at {path!r}{nearest(path, {e.path for e in entries})}"
         )

@@ -29,6 +29,7 @@ class Reason(StrEnum):
 
     CONDITION_MET = "condition_met"
     COMPLETED = "completed"
+    ACCEPTED = "accepted"
     CANCELLED = "cancelled"
     DEADLINE = "deadline"
     TIMEOUT = "timeout"
@@ -44,6 +45,7 @@ class Reason(StrEnum):
     PHASE_LIMIT = "phase_limit"
     MAX_ITERATIONS = "max_iterations"
     CEILING = "ceiling"
+    STOPPED = "stopped"
     APPROVAL = "approval"
     NEEDS_ATTENTION = "needs_attention"
     THROTTLED = "throttled"
@@ -63,6 +65,7 @@ class Reason(StrEnum):
 _STATUS = {
     Reason.CONDITION_MET: Status.SATISFIED,
     Reason.COMPLETED: Status.SATISFIED,
+    Reason.ACCEPTED: Status.SATISFIED,
     Reason.CANCELLED: Status.CANCELLED,
     Reason.ERROR: Status.FAILED,
     Reason.EVALUATOR_UNUSABLE: Status.FAILED,

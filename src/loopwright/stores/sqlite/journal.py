@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ...errors import ConfigurationError, JournalError, JournalUnavailable, nearest
-from ...journal import Entry, Rewind, RunInfo, missing_run, set_aside, surviving
+from ...journal import Entry, Rewind, RunInfo, is_at, missing_run, set_aside, surviving
 from ...records import Iteration
 from .database import Database, OnPoint
 from .encoding import Contents
@@ -196,7 +196,7 @@ class SqliteJournal:
         row, recorded = await self._read(read)
         kept = surviving(recorded.entries)
         count = set_aside(kept, path)
-        first = next(e.seq for e in kept if e.path == path or e.path.startswith(path + "/"))
+        first = next(e.seq for e in kept if is_at(e, path))
         at = (recorded.last, recorded.head)
         await self._writer.perform(Order(lambda db: rewind_row(database, db, row, path, at, first)))
         return Rewind(path, count)
