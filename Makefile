@@ -3,7 +3,7 @@ PYTHON ?= python3
 UV := .venv/bin/uv
 RUN := .venv/bin
 
-.PHONY: install demo test check fix bench torture clean
+.PHONY: install npm demo test check fix bench torture clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -15,6 +15,17 @@ RUN := .venv/bin
 
 install: .venv/.synced
 
+# The MCP servers that tests run against. Without node their tests are skipped, in CI they fail.
+tests/npm/node_modules/.synced: tests/npm/package.json tests/npm/package-lock.json
+	@if command -v npm >/dev/null; then \
+	  npm ci --prefix tests/npm --silent --no-audit --no-fund && touch $@; \
+	else \
+	  echo "*** npm is missing: the tests with real MCP servers cannot run; install node 20 or later"; \
+	  test -z "$$CI"; \
+	fi
+
+npm: tests/npm/node_modules/.synced
+
 demo: install
 	@$(RUN)/python examples/demo.py
 
@@ -24,7 +35,7 @@ check: install
 	$(RUN)/mypy src
 	$(RUN)/lint-imports
 
-test: check
+test: check npm
 	$(RUN)/pytest -n 2
 
 fix: install

@@ -120,7 +120,11 @@ async def run(
             state.account.judging = uncapped.judging
         # What a resume is bounded by may not be what the run was: the row says what holds.
         bounds = {"bounds": fresh.source["bounds"]} if "bounds" in fresh.source else {}
-        return await _drive(state, made, replace(log.info, source={**log.info.source, **bounds}))
+        row = replace(log.info, source={**log.info.source, **bounds})
+        try:
+            return await _drive(state, made, row)
+        finally:
+            await state.release()
     finally:
         if opened and store is not None:
             await store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -36,6 +37,7 @@ class Run:
     """The state of one run in one process: its journal, clock, accounts and listeners.
 
     `resources` are what steps of a kind need (models, tools, settings), by name; nothing is global.
+    `owned` is what steps opened for this run alone, by name: its end closes it, in `release`.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class Run:
         "listeners",
         "log",
         "loops",
+        "owned",
         "random",
         "replay",
         "resources",
@@ -87,6 +90,7 @@ class Run:
         self.listeners = tuple(listeners)
         self.silent = log.silent and not self.listeners
         self.resources = resources or {}
+        self.owned: dict[str, Any] = {}
         self.accept_changes = accept_changes
         self.in_doubt = in_doubt
         self.loops: dict[str, Result] = {}
@@ -180,6 +184,13 @@ class Run:
             told = {"request": dict(request), "detail": detail, "since": self.clock.wall()}
             self.append(Entry("asked", path, self.now(), value=told))
         raise Suspended(Stop(reason, detail), path=path, request=dict(request))
+
+    async def release(self) -> None:
+        """Close what was opened for this run, the latest first."""
+        while self.owned:
+            _, thing = self.owned.popitem()
+            with contextlib.suppress(Exception):  # the outcome of the run is known, and stands
+                await thing.aclose()
 
     def cancel(self, detail: str = "cancelled by a person") -> None:
         """End the run as cancelled; the call in flight is cancelled with it."""

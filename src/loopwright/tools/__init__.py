@@ -2,16 +2,20 @@
 
 from .base import Tool, ToolSet, call_tool
 from .function import FunctionTool, tool
+from .mcp import McpServer, McpTool, mcp_server
 from .process import CommandResult, run_command
 from .shell import ShellStep, shell
 
 __all__ = [
     "CommandResult",
     "FunctionTool",
+    "McpServer",
+    "McpTool",
     "ShellStep",
     "Tool",
     "ToolSet",
     "call_tool",
+    "mcp_server",
     "run_command",
     "shell",
     "tool",

@@ -33,7 +33,7 @@ from typing import IO, Any
 from ..codec import Json
 from ..errors import StepError
 
-__all__ = ["LIMIT", "CommandResult", "run_command", "tail"]
+__all__ = ["LIMIT", "CommandResult", "environment", "run_command", "tail", "unstartable"]
 
 LIMIT = 64 * 1024 * 1024  # bytes of output of both streams together
 STRING_BYTES = 128 * 1024  # of one argument or variable, with its final NUL (Linux MAX_ARG_STRLEN)
@@ -114,13 +114,13 @@ async def run_command(
         StepError: `cannot_start` if it cannot be started; `bad_argument` for an argument, variable
             or input that cannot be handed to a process: NUL, lone surrogates, more than 128 KiB.
     """
-    words, environment = _words(command, args), _environment(env or {})
+    words, variables = _words(command, args), environment(env or {})
     given = _encoded("stdin", stdin) if isinstance(stdin, str) else stdin
     began = time.monotonic()
     try:
-        running = _Command(words, environment, cwd, given, limit)
+        running = _Command(words, variables, cwd, given, limit)
     except (OSError, ValueError) as error:
-        raise _unstartable(error, words[0], cwd) from error
+        raise unstartable(error, words[0], cwd) from error
     grace = GRACE
     try:
         running.begin()
@@ -141,7 +141,8 @@ def _words(command: Sequence[str] | str, args: Sequence[str]) -> list[str]:
     return words
 
 
-def _environment(given: Mapping[str, str]) -> dict[str, str]:
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a command: HOME and the like, PATH, and what was given for it."""
     passed = {k: v for k, v in os.environ.items() if k in PASSED_ON or k.startswith("LC_")}
     for name, value in given.items():
         if not name or "=" in name:
@@ -172,7 +173,8 @@ def _bad(message: str) -> StepError:
     return StepError(message, kind="bad_argument", retryable=False)
 
 
-def _unstartable(error: Exception, program: str, cwd: str | Path | None) -> StepError:
+def unstartable(error: Exception, program: str, cwd: str | Path | None) -> StepError:
+    """Return why a program cannot be started, and what to do."""
     if cwd is not None and not Path(cwd).is_dir():
         why = f"there is no directory {str(cwd)!r}; make it first, or correct cwd"
     elif isinstance(error, FileNotFoundError):
@@ -240,9 +242,8 @@ class _Command:
             cwd=cwd,
             start_new_session=True,
         )
-        self._texts = {
-            pipe: _Text() for pipe in (self._process.stdout, self._process.stderr) if pipe
-        }
+        pipes = (self._process.stdout, self._process.stderr)
+        self._texts = {pipe: _Text() for pipe in pipes if pipe}
 
     def begin(self) -> None:
         """Listen to it, feed it and wait for it, from now on."""
