@@ -186,6 +186,19 @@ class Crash(BaseException):
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_a_call_in_flight_at_a_crash_runs_again_only_if_it_may(idempotent: bool) -> None:
     """An idempotent tool is called again; any other suspends the run as needs_attention."""
+    send, made = crashing(idempotent)
+    script = [wants(("send", {"n": 7})), "sent"]
+    journal = crashed(send, script)
+    result = talk([send], script, journal)
+    if idempotent:
+        assert (result.output["text"], made) == ("sent", [7, 7])
+    else:
+        assert (result.status, result.reason) == (Status.SUSPENDED, Reason.NEEDS_ATTENTION)
+        assert made == [7]
+
+
+def crashing(idempotent: bool) -> tuple[Any, list[int]]:
+    """Return a tool in whose first call the process dies, and the list of its calls."""
     made: list[int] = []
 
     @tool(idempotent=idempotent)
@@ -195,14 +208,37 @@ def test_a_call_in_flight_at_a_crash_runs_again_only_if_it_may(idempotent: bool)
             raise Crash
         return n
 
-    script = [wants(("send", {"n": 7})), "sent"]
+    return send, made
+
+
+def crashed(send: Any, script: list[Any]) -> MemoryJournal:
     journal = MemoryJournal()
     with pytest.raises(Crash):
         talk([send], script, journal)
     journal.crash()
-    result = talk([send], script, journal)
-    if idempotent:
-        assert (result.output["text"], made) == ("sent", [7, 7])
-    else:
-        assert (result.status, result.reason) == (Status.SUSPENDED, Reason.NEEDS_ATTENTION)
-        assert made == [7]
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("said", "call", "times"),
+    [
+        ("rerun", {"output": 7}, 2),
+        ("fail", {"error": "a person said that it failed"}, 1),
+        ({"output": "it had been sent"}, {"output": "it had been sent"}, 1),
+    ],
+)
+def test_a_person_settles_a_call_in_doubt(said: Any, call: Any, times: int) -> None:
+    """It is called again, it failed, or it returned what the person says: the model is told so."""
+    send, made = crashing(False)
+    script = [wants(("send", {"n": 7})), "done"]
+    journal = crashed(send, script)
+    assert talk([send], script, journal).reason is Reason.NEEDS_ATTENTION
+    answer(journal, "talk/agent/round-1/call-1", said)
+    for _ in range(2):
+        result = talk([send], script, journal)
+        assert (result.output["text"], len(made)) == ("done", times)
+        (told,) = result.output["tool_calls"]
+        if "error" in call:
+            assert call["error"] in told["error"]["message"]
+        else:
+            assert told["output"] == call["output"]

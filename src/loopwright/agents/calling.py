@@ -4,7 +4,8 @@ Rules:
 
 1. Every attempt at the model and every call of a tool is an effect of its own, at
    `name/round-2/attempt-1` and `name/round-2/call-1`, so a resumed run repeats none of them.
-2. The calls of one reply run at the same time, and the model is told of them in its own order.
+2. The calls of one reply run at the same time, and the model is told of them in its own order. One
+   that waits for a person does not cut off the others.
 3. A tool that is unknown, arguments that do not fit and whatever a tool raises are told to the
    model; they end nothing.
 4. The calls of the last permitted reply are not made, and the conversation says so.
@@ -12,7 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,7 @@ from ..context import Context
 from ..errors import ConfigurationError, nearest
 from ..models import Message, Reply, Request, Target, ToolCall, call_model
 from ..records import NOTHING, Usage
+from ..together import gather
 from ..tools.base import Tool, call_tool, error_of, message_of
 from ..tools.function import as_tool
 
@@ -145,21 +146,6 @@ class _Talk:
 
 def _counted(calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]]:
     return list(enumerate(calls, 1))
-
-
-async def _together(calls: Sequence[Any]) -> list[dict[str, Json]]:
-    """Make calls at the same time; what interrupts one does not cut off the others.
-
-    A call that waits for a person suspends the run when the others have ended, so that none of
-    them is left in doubt.
-    """
-    if len(calls) == 1:
-        return [await calls[0]]
-    ended = await asyncio.gather(*calls, return_exceptions=True)
-    for one in ended:
-        if isinstance(one, BaseException):
-            raise one
-    return [one for one in ended if not isinstance(one, BaseException)]
 
 
 async def tools_of(ctx: Context, given: Sequence[Any]) -> dict[str, Tool]:

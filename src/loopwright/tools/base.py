@@ -190,7 +190,13 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
             if problem := tool.problem_with(arguments):
                 why = f"{tool.name}: the arguments as a person changed them: {problem}"
                 return {**told, **error_of("invalid_arguments", why)}
-    return {**told, **(await ctx.call(name, _Call(tool), arguments))}
+    try:
+        found = await ctx.call(name, _Call(tool), arguments)
+    except StepError as error:  # a person said that the call in doubt failed
+        return {**told, **error_of(error.kind, str(error))}
+    if not isinstance(found, dict) or not found.keys() & {"output", "error"}:
+        found = {"output": found}  # a person said what the call in doubt had returned
+    return {**told, **found}
 
 
 def _asked(ctx: Context, name: str, tool: Tool, arguments: Json) -> Mapping[str, Json]:
