@@ -120,9 +120,7 @@ class _Talk:
     async def answer(self, number: int, calls: Sequence[ToolCall], *, made: bool) -> list[Message]:
         """Make the calls of a reply, or refuse them, and return what the model is told of each."""
         if made:
-            told = await _together(
-                [self._call(f"{number}/call-{n}", c) for n, c in _counted(calls)]
-            )
+            told = await gather([self._call(f"{number}/call-{n}", c) for n, c in _counted(calls)])
         else:
             limit = error_of("limit", f"not made: {number} rounds are all that there are")
             told = [{"tool": c.name, "arguments": c.arguments, **limit} for c in calls]
