@@ -1,6 +1,8 @@
 """Loops that run until they are satisfied: execute, evaluate, adapt, again, until a condition ends
 it."""
 
+from typing import TYPE_CHECKING, Any
+
 from .composites import fallback, limited, parallel, retrying, sequence
 from .conditions import (
     AllCriteriaMet,
@@ -39,6 +41,9 @@ from .run import resume, run, run_sync
 from .step import step
 from .workflow import Workflow
 
+if TYPE_CHECKING:
+    from .agents import PhasedAgent, ReasoningAgent
+
 __all__ = [
     "AllCriteriaMet",
     "AllOf",
@@ -63,7 +68,9 @@ __all__ = [
     "OutputMatches",
     "Passed",
     "PhaseLimit",
+    "PhasedAgent",
     "Reason",
+    "ReasoningAgent",
     "RepeatedOutput",
     "Result",
     "ScoreAtLeast",
@@ -82,3 +89,14 @@ __all__ = [
     "sequence",
     "step",
 ]
+
+_AGENTS = ("PhasedAgent", "ReasoningAgent")
+
+
+def __getattr__(name: str) -> Any:
+    # Agents ask models: who has none of them does not load what models need.
+    if name in _AGENTS:
+        from . import agents
+
+        return getattr(agents, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

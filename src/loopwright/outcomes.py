@@ -44,6 +44,7 @@ def finished(state: Run, ended: Json) -> Result:
         {name: loops[name] for name in ended["loops"] if name in loops},
         ended["steps"], tuple(ended["warnings"]), ended["seconds"],
         judging=replay.judging, reported_score=own.reported_score if own is not None else None,
+        agents=replay.reported(),
     )  # fmt: skip
 
 

@@ -66,6 +66,18 @@ class Asking:
         Raises:
             ModelFault: when nothing is left to try.
         """
+        request, targets = self.request(messages, ctx)
+        reply = await call_model(ctx, "", request, failover=targets, judge=judge)
+        return Reply.from_json(reply)
+
+    def request(
+        self, messages: Sequence[Message], ctx: Context
+    ) -> tuple[Request, tuple[Target, ...]]:
+        """Return the question to the first model, and where to go on with it.
+
+        Raises:
+            ConfigurationError: if nothing names a model.
+        """
         first, *others = (split_model(name) for name in self.named(ctx))
         request = Request(
             tuple(messages), first[1], first[0],
@@ -73,9 +85,7 @@ class Asking:
             base_url=self.base_url or str(ctx.run.resources.get("model_url") or ""),
             api_key_env=self.api_key_env, timeouts=self.timeouts,
         )  # fmt: skip
-        targets = [Target(provider, model) for provider, model in others]
-        reply = await call_model(ctx, "", request, failover=targets, judge=judge)
-        return Reply.from_json(reply)
+        return request, tuple(Target(provider, model) for provider, model in others)
 
     def to_json(self) -> Json:
         """Return what makes one way of asking differ from another."""

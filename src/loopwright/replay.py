@@ -19,7 +19,8 @@ class Replay:
     `finished` holds effects with an outcome, `doubts` intents without one (their call may have been
     made and billed), `rounds` the iterations of each loop, `ended` how loops ended, `answers` what
     people answered, `asked` what they were asked, `raised` the limits of loops (of the run: "") that
-    they raised, `warnings` what was warned of. A record that a person edited is kept as edited.
+    they raised, `warnings` what was warned of. `reports` what agents said of
+    their end. A record that a person edited is kept as edited.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -31,6 +32,7 @@ class Replay:
         self.asked: dict[str, Entry] = {}
         self.raised: dict[str, dict[str, Any]] = {}
         self.warnings: list[str] = []
+        self.reports: dict[str, Json] = {}
         self.active = 0.0
         self.judging = NOTHING  # the part of what was spent that went into judging
         self._spent: dict[str, Usage] = {}
@@ -77,6 +79,8 @@ class Replay:
             self.raised.setdefault(path, {}).update(entry.value)
         elif kind == "warned":
             self.warnings.append(entry.value)
+        elif kind == "reported":
+            self.reports[path] = entry.value
 
     def _heed(self, request: Json, answer: Json) -> None:
         """Take up what an answer says about a loop: its limit, or its latest record."""
@@ -99,6 +103,10 @@ class Replay:
                 self.judging += usage
             for above in _ancestors(path):
                 self._spent[above] = self._spent.get(above, NOTHING) + usage
+
+    def reported(self) -> dict[str, Json]:
+        """Return what agents reported, by name: the last report of each."""
+        return {str(report["name"]): report for report in self.reports.values()}
 
     def spent(self, path: str) -> Usage:
         """Return what was spent at and under a path; "" is the whole run."""

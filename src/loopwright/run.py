@@ -336,6 +336,7 @@ async def _outcome(state: Run, step: Any, value: Json) -> Result:
         judging=state.account.judging,
         loops=state.loops,
         steps=state.steps,
+        agents=state.agents,
         warnings=state.warnings,
         seconds=state.now(),
         request=request,

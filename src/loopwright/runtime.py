@@ -47,6 +47,7 @@ class Run:
         "_unheard",
         "accept_changes",
         "account",
+        "agents",
         "append",
         "cancelled",
         "clock",
@@ -95,6 +96,7 @@ class Run:
         self.in_doubt = in_doubt
         self.loops: dict[str, Result] = {}
         self.steps: dict[str, Json] = {}
+        self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
         self.rounds = 0
@@ -191,6 +193,14 @@ class Run:
             _, thing = self.owned.popitem()
             with contextlib.suppress(Exception):  # the outcome of the run is known, and stands
                 await thing.aclose()
+
+    def report(self, path: str, name: str, report: Mapping[str, Json]) -> None:
+        """Record what the agent at `path` says of how it ended; said once, it stands."""
+        if self.replay is not None and path in self.replay.reports:
+            return
+        self.agents[name] = {"name": name, **report}
+        if not self.silent:
+            self.append(Entry("reported", path, self.now(), value=self.agents[name]))
 
     def cancel(self, detail: str = "cancelled by a person") -> None:
         """End the run as cancelled; the call in flight is cancelled with it."""

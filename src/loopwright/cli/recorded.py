@@ -43,7 +43,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
         loops[name] = _loop(info, replay, path, name)
     end = replay.ended.get("") or _suspended(info, entries)
     if end is not None:
-        return _whole(info, end, loops, replay.judging)
+        return _whole(info, end, loops, replay)
     stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "it has not ended"))
     own = loops.get(info.name)
     output = next(
@@ -53,6 +53,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
         stop.reason.status, stop.reason, stop.detail, own.output if own else output,
         own.history if own else History(), replay.spent(""), info.run_id, info.name,
         loops=loops, seconds=max(info.active, replay.active), judging=replay.judging,
+        agents=replay.reported(),
     )  # fmt: skip
 
 
@@ -63,15 +64,15 @@ def _suspended(info: RunInfo, entries: Sequence[Entry]) -> Json:
     return next((e.value for e in reversed(entries) if e.kind == "suspended" and not e.path), None)
 
 
-def _whole(info: RunInfo, end: Json, loops: dict[str, Result], judging: Usage) -> Result:
+def _whole(info: RunInfo, end: Json, loops: dict[str, Result], replay: Replay) -> Result:
     stop = Stop.from_json(end["stop"])
     own = loops.get(end["name"])
     return Result(
         stop.reason.status, stop.reason, stop.detail, end["output"],
         own.history if own is not None else History(), Usage.from_json(end["usage"]),
         info.run_id, end["name"], stop.also, {n: loops[n] for n in end["loops"] if n in loops},
-        end["steps"], tuple(end["warnings"]), end["seconds"], end.get("request"), judging,
-        own.reported_score if own is not None else None,
+        end["steps"], tuple(end["warnings"]), end["seconds"], end.get("request"), replay.judging,
+        own.reported_score if own is not None else None, replay.reported(),
     )  # fmt: skip
 
 

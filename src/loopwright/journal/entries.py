@@ -16,7 +16,8 @@ class Entry:
     `cut` (it was cancelled: settled, without an outcome; one with a value left to ask a person),
     `expired` (a step ran over its own time), `iteration` (a round's record; its `error` says which
     guard cut it short), `ended` (a loop, or with an empty path the run), `suspended`,
-    `interrupted`, `asked` (a question to a person), `answered`, `rewound`, `accepted`, `warned`.
+    `interrupted`, `asked` (a question to a person), `answered`, `rewound`, `accepted`, `warned`,
+    `reported` (what an agent says of its end).
     `at` and `seconds` are active seconds of the run, an iteration's `seconds` those of its loop so
     far; `seq` is its number in the run, from 1.
     """

@@ -22,7 +22,7 @@ class Result:
     chosen, it is not the luckiest of several.
 
     `loops` maps the name of each loop that ran to its own result, `steps` the name of each workflow
-    step to its output.
+    step to its output, `agents` the name of each agent to what it reports of itself.
     """
 
     status: Status
@@ -41,6 +41,7 @@ class Result:
     request: Mapping[str, Json] | None = None
     judging: Usage = NOTHING
     reported_score: float | None = None
+    agents: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
 
     @property
     def satisfied(self) -> bool:
@@ -100,6 +101,7 @@ class Result:
             **self._reported(),
             "loops": {name: result.loop_json() for name, result in self.loops.items()},
             "steps": dict(self.steps),
+            **({"agents": {k: dict(v) for k, v in self.agents.items()}} if self.agents else {}),
             "usage": self.usage.to_json(),
             "usage_by": by_purpose(self.usage, self.judging),
             "seconds": round(self.seconds, 6),

@@ -210,6 +210,8 @@ def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
         parts.append('"interrupted":true')
     if item.truncated:
         parts.append('"truncated":true')
+    if item.steps:
+        parts.append(f'"steps":{contents.fold(dict(item.steps))}')
     in_run, in_loop = contents.rank(loop)  # last: nothing fails after it
     parts.append(f'"rank":[{in_run},{in_loop}]')
     return ",".join(parts) + "}"
@@ -313,4 +315,5 @@ def _iteration_of(data: dict[str, Json]) -> Iteration:
         data.get("took", 0) / 1e6,
         data.get("interrupted", False),
         data.get("truncated", False),
+        data.get("steps"),
     )

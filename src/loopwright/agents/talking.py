@@ -1,0 +1,73 @@
+"""A conversation over the rounds of a loop: what was said is part of each round's record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..codec import Json
+from ..context import Context
+from ..models import Message, Reply
+from ..prompts import Asking
+from .calling import call_with_tools
+from .speaking import Tools
+
+__all__ = ["Talk"]
+
+
+@dataclass(frozen=True)
+class Talk:
+    """How a model is talked to: how it is asked, and with which tools."""
+
+    asking: Asking
+    kit: Tools
+
+    async def plain(self, system: str, said: str, ctx: Context) -> str:
+        """Return the answer to one question.
+
+        Raises:
+            ModelFault: when nothing is left to try.
+        """
+        answered = await self._ask([*_system(system), Message("user", said)], ctx)
+        return answered[-1].content
+
+    async def carried(self, system: str, said: str, ctx: Context) -> tuple[str, list[Json]]:
+        """Return the answer to what a round says, and the messages that it added to the talk.
+
+        Raises:
+            ModelFault: when nothing is left to try.
+        """
+        before = [Message.from_json(one) for item in ctx.history for one in _kept(item.steps)]
+        asked = [*_system(system), *before, Message("user", said)]
+        answered = await self._ask(asked, ctx)
+        return answered[-1].content, [one.to_json() for one in answered[len(asked) - 1 :]]
+
+    async def _ask(self, messages: Sequence[Message], ctx: Context) -> list[Message]:
+        """Return the conversation with the answer at its end."""
+        if not self.kit.given:
+            reply = await self.asking.ask(messages, ctx)
+            _warn(reply, ctx)
+            return [*messages, reply.message()]
+        request, failover = self.asking.request(messages, ctx)
+        told = await call_with_tools(
+            ctx, "", request, self.kit.given, max_rounds=self.kit.rounds, failover=failover
+        )
+        _warn(Reply.from_json(told), ctx)
+        talked = [Message.from_json(one) for one in told["messages"]]
+        while talked[-1].role == "tool":  # the calls of the last permitted reply were not made
+            talked.pop()
+        return talked
+
+
+def _warn(reply: Reply, ctx: Context) -> None:
+    for warning in reply.warnings:
+        ctx.warn(warning)
+
+
+def _system(text: str) -> list[Message]:
+    return [Message("system", text)] if text else []
+
+
+def _kept(steps: Json) -> list[Json]:
+    found = (steps or {}).get("messages")
+    return found if isinstance(found, list) else []

@@ -1,0 +1,315 @@
+"""A phased agent while it runs: one visit of a phase after the other, and what it says at its end."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..codec import Json
+from ..conditions import Budget, MaxIterations, Passed, PhaseLimit, ScoreAtLeast
+from ..context import Context
+from ..errors import Stopped
+from ..loop import Loop, any_of
+from ..records import NOTHING, History, Reason, Result, Status, Stop
+from ..runtime import Gate, Scope
+from .capability import AgentState, Hooks
+from .phases import (
+    PHASES,
+    PhaseDone,
+    Round,
+    confidence,
+    following,
+    left_for,
+    next_input,
+    remembered,
+)
+
+if TYPE_CHECKING:
+    from .phased import PhasedAgent
+
+__all__ = ["Visits"]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One stay in a phase: its loop's result, and how many iterations of it count."""
+
+    phase: str
+    number: int
+    result: Result
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations were begun: one that a capability did not let begin is none."""
+        return sum(not (item.steps or {}).get("not_started") for item in self.result.history)
+
+    def to_json(self) -> Json:
+        """Return its row of the report."""
+        found = self.result
+        return {
+            "phase": self.phase,
+            "visit": self.number,
+            "iterations": self.iterations,
+            "reason": found.reason.value,
+            "detail": found.detail,
+            "tokens": found.usage.tokens,
+        }
+
+
+class Visits:
+    """The visits of a run of one agent."""
+
+    def __init__(self, agent: PhasedAgent, value: Json, ctx: Context) -> None:
+        self.agent = agent
+        self.given = value
+        self.outer = ctx
+        run = ctx.run
+        began = run.replay.began(ctx.path) if run.replay else None
+        start = run.now() if began is None else began
+        self.scope = Scope(agent.name, value, ctx.scope, ctx.path)
+        gate = ctx.gate
+        if agent.max_duration_seconds is not None:
+            seconds = agent.max_duration_seconds
+            stop = Stop(Reason.TIMEOUT, f"{seconds:g} s used")
+            gate = Gate(ctx.path, ctx.gate, deadline=start + seconds, stop=stop)
+        self.ctx = Context(run, ctx.path, gate, ctx.account, self.scope)
+        self.hooks = Hooks(agent.capabilities)
+        self.done: list[Visit] = []
+        self.plan: Json = value.get("plan") if isinstance(value, dict) else None
+        self.phase = ""
+
+    # What is known so far.
+
+    @property
+    def used(self) -> int:
+        """How many iterations were begun."""
+        return sum(visit.iterations for visit in self.done)
+
+    def iterations(self) -> dict[str, int]:
+        """Return the iterations of each phase, over all its visits."""
+        return {p: sum(v.iterations for v in self.done if v.phase == p) for p in PHASES}
+
+    def results(self) -> list[Json]:
+        """Return what execution gave, in order."""
+        rounds = (item for v in self.done if v.phase == "execution" for item in v.result.history)
+        return [item.output for item in rounds if item.eligible and item.output is not None]
+
+    def output(self) -> Json:
+        """Return the answer of the latest phase that gave one."""
+        for phase in reversed(PHASES):
+            for visit in reversed(self.done):
+                found = visit.result.output
+                if visit.phase == phase and found is not None:
+                    return (
+                        found["answer"] if isinstance(found, dict) and "answer" in found else found
+                    )
+        return None
+
+    def state(self) -> AgentState:
+        """Return how far the agent is, as its capabilities see it."""
+        memory = [m for v in self.done for m in remembered(v.phase, v.result.history)]
+        return AgentState(
+            self.agent.name, self.given, self.phase, 0, self.used, self.iterations(), memory
+        )
+
+    # The way through the phases.
+
+    async def drive(self) -> Result:
+        """Visit the phases in turn until something ends the agent."""
+        agent, ctx = self.agent, self.outer
+        if agent.warning:
+            ctx.warn(agent.warning)
+        try:
+            await self.hooks.begin(self.ctx, self.state())
+            stop = await self._through()
+        except Stopped as stopped:
+            if stopped.owner != ctx.path:
+                self._finish(stopped.stop, {})
+                raise
+            stop = stopped.stop
+        try:
+            said = await self.hooks.told(ctx, "terminate", self.state())
+        except Stopped as stopped:
+            self._finish(stopped.stop, {})
+            raise
+        return self._finish(stop, said)
+
+    async def _through(self) -> Stop:
+        phase = self._first()
+        while True:
+            self.phase = phase
+            if allowed := self._allowed(phase):
+                stop = await self._visit(phase, allowed)
+                if stop is not None:
+                    return stop
+                phase = left_for(self._last_output()) or following(phase)
+            else:
+                phase = following(phase)
+            if not phase:
+                return self._all_done()
+            left = self._left_out(phase)
+            if self.used >= self.agent.max_iterations_effective and left:
+                return self._capped(left)
+
+    def _first(self) -> str:
+        """Return the phase that it begins with: a plan that came with the input needs no planning."""
+        given = self.given.get("plan") if isinstance(self.given, dict) else None
+        return PHASES[given is not None]
+
+    def _left_out(self, phase: str) -> list[str]:
+        """Return the phases from this one on that have something to do."""
+        return [p for p in PHASES[PHASES.index(phase) :] if self.agent.limits[p]]
+
+    def _allowed(self, phase: str) -> int:
+        """Return how many iterations this visit may have."""
+        agent = self.agent
+        left = agent.max_iterations_effective - self.used
+        if phase != "refinement":
+            left -= min(agent.reserve_refinement, agent.limits["refinement"])
+        return max(0, min(agent.limits[phase], left))
+
+    async def _visit(self, phase: str, allowed: int) -> Stop | None:
+        """Run a phase's loop; return why the agent ends with it, or None."""
+        number = 1 + sum(visit.phase == phase for visit in self.done)
+        loop = self._loop(phase, number, allowed)
+        self.scope.outputs = {"task": self.given, "plan": self.plan, "results": self.results()}
+        try:
+            result = await self.ctx.outcome(loop.name, loop, self._input(phase))
+        except Stopped:
+            if (cut := self.scope.loops.get(loop.name)) is not None:
+                self.done.append(Visit(phase, number, cut))
+            raise
+        self.done.append(Visit(phase, number, result))
+        if phase == "planning" and result.output is not None:
+            found = result.output
+            self.plan = found["plan"] if isinstance(found, dict) and "plan" in found else found
+        return self._after(phase, result)
+
+    def _loop(self, phase: str, number: int, allowed: int) -> Loop:
+        agent = self.agent
+        step = getattr(agent, phase)
+        kit = agent.kit if phase == "execution" else type(agent.kit)()
+        if self.hooks or kit.given:
+            state = self.state()
+            step = Round(step.name, step, kit, self.hooks, state, self.outer.path)
+        judge = agent.evaluators.get(phase)
+        sure = None
+        if agent.enable_dynamic_termination:
+            judge = judge or (None if phase == "planning" else confidence)
+            sure = ScoreAtLeast(agent.min_confidence_threshold) | Passed() if judge else None
+        capped = allowed < agent.limits[phase]
+        limit = MaxIterations(allowed) if capped else PhaseLimit(allowed)
+        tokens = self._tokens(phase)
+        return Loop(
+            step, judge, next_input, any_of(sure, PhaseDone(), limit),
+            None if tokens is None else Budget(tokens=tokens),
+            phase if number == 1 else f"{phase}-{number}",
+            on_failure=agent.on_failure, max_retries=agent.max_retries,
+        )  # fmt: skip
+
+    def _tokens(self, phase: str) -> int | None:
+        """Return the tokens that this visit may spend: those of its phase, and what earlier ones left."""
+        shares = self.agent.tokens
+        if not shares:
+            return None
+        spent = {p: sum(v.result.usage.tokens for v in self.done if v.phase == p) for p in PHASES}
+        own = shares[phase] - spent[phase]
+        if self.agent.token_rollover:
+            before = PHASES[: PHASES.index(phase)]
+            own += sum(max(0, shares[p] - spent[p]) for p in before)
+        return max(1, own)
+
+    def _input(self, phase: str) -> Json:
+        task = self.given
+        if isinstance(task, dict) and "input" in task and "plan" in task:
+            task = task["input"]  # a coordinator's plan came with it
+        given = {"phase": phase, "input": task, "plan": self.plan, "results": self.results()}
+        earlier = [visit for visit in self.done if visit.phase == phase]
+        previous = earlier[-1].result.output if earlier else None
+        last = self.done[-1].result.history.last if self.done else None
+        feedback = last.feedback if earlier and last is not None else ""
+        return {**given, "previous": previous, "feedback": feedback, "improvements": []}
+
+    def _last_output(self) -> Json:
+        last = self.done[-1].result.history.last if self.done else None
+        return last.output if last is not None and last.eligible else None
+
+    # Why it ends.
+
+    def _after(self, phase: str, result: Result) -> Stop | None:
+        """Return why the agent ends with this visit, or None if the next phase follows."""
+        if result.status is Status.FAILED:
+            return Stop(result.reason, f"{phase}: {result.detail}", result.also)
+        last = result.history.last
+        if result.status is Status.SATISFIED and last is not None:
+            if asked := (last.steps or {}).get("terminate"):
+                return Stop(result.reason, f"the capability {asked} asked to terminate in {phase}")
+            if self._is_sure(result.history):
+                return Stop(result.reason, f"{phase}: {result.detail}")
+        return None
+
+    def _is_sure(self, history: History) -> bool:
+        agent, last = self.agent, history.last
+        if not agent.enable_dynamic_termination or last is None:
+            return False
+        enough = last.score is not None and last.score >= agent.min_confidence_threshold
+        return last.passed is True or enough
+
+    def _all_done(self) -> Stop:
+        """Return how it ended with its last phase."""
+        done = self.iterations()
+        told = ", ".join(f"{phase} {count}" for phase, count in done.items() if count)
+        last = self.done[-1] if self.done else None
+        if last is None:
+            return Stop(Reason.MAX_ITERATIONS, "no phase had an iteration left")
+        found = last.result
+        if found.reason in (Reason.MAX_ITERATIONS, Reason.BUDGET):
+            return Stop(found.reason, f"{last.phase}: {found.detail}", found.also)
+        if self.agent.enable_dynamic_termination and found.status is not Status.SATISFIED:
+            threshold = f"{self.agent.min_confidence_threshold:g}"
+            return Stop(
+                Reason.PHASE_LIMIT, f"no answer reached the confidence of {threshold} ({told})"
+            )
+        if without := [p for p in self._left_out(self._first()) if not done[p]]:
+            return self._capped(without)
+        return Stop(Reason.COMPLETED, f"the phases ran: {told}")
+
+    def _capped(self, left: list[str]) -> Stop:
+        cap = self.agent.max_iterations_effective
+        phases = " and ".join(left)
+        return Stop(
+            Reason.MAX_ITERATIONS, f"{self.used} of {cap} iterations used, {phases} had none"
+        )
+
+    def _finish(self, stop: Stop, said: dict[str, Json]) -> Result:
+        """Report, and return the result."""
+        agent, ctx = self.agent, self.outer
+        output = self.output()
+        report: dict[str, Json] = {
+            "kind": "phased",
+            "status": stop.reason.status.value,
+            "ended_by": stop.reason.value,
+            "detail": stop.detail,
+            "phase": self.phase,
+            "phase_iterations": self.iterations(),
+            "total_iterations": self.used,
+            "max_iterations_effective": agent.max_iterations_effective,
+            "phase_sum": agent.phase_sum,
+            "limits": dict(agent.limits),
+            "visits": [visit.to_json() for visit in self.done],
+        }
+        if agent.token_budget is not None:
+            report["token_budget"] = agent.tokens
+        if said:
+            report["terminated"] = said
+        ctx.run.report(ctx.path, agent.name, report)
+        usage = functools.reduce(operator.add, (v.result.usage for v in self.done), NOTHING)
+        result = Result(
+            stop.reason.status, stop.reason, stop.detail, output, usage=usage, name=agent.name,
+            also=stop.also,
+        )  # fmt: skip
+        if ctx.scope is not None:
+            ctx.scope.keep_loop(agent.name, result)
+        return result
