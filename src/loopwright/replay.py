@@ -19,7 +19,7 @@ class Replay:
     `finished` holds effects with an outcome, `doubts` intents without one (their call may have been
     made and billed), `rounds` the iterations of each loop, `ended` how loops ended, `answers` what
     people answered, `asked` what they were asked, `raised` the limits of loops (of the run: "") that
-    they raised, `warnings` what was warned of. `reports` what agents said of
+    they raised, `warnings` what was warned of, `reports` what agents said of
     their end. A record that a person edited is kept as edited.
     """
 
