@@ -90,7 +90,8 @@ async def run(
         run_id: the run to go on with, if the journal knows it; a finished one is returned.
         budget: a cap on the whole run.
         listeners: called with each journal entry once it is durable.
-        resources: what steps of a kind need, by name.
+        resources: what steps of a kind need, by name; `memory` is a Memory or the URL of one (default:
+            that of the journal).
         source: how a document can be loaded again, kept with the run.
         accept_changes: go on although code or input changed since the run was recorded.
         in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
@@ -102,6 +103,7 @@ async def run(
     """
     made = as_step(step)
     store, opened = _journal(journal)
+    resources, memory = _with_memory(resources, store)
     try:
         fresh = _fresh(made, value, run_id, source)
         if store is not None and (bounds := bounds_of(made, budget)):
@@ -126,6 +128,8 @@ async def run(
         finally:
             await state.release()
     finally:
+        if memory is not None:
+            await memory.close()
         if opened and store is not None:
             await store.close()
 
@@ -183,6 +187,19 @@ def _journal(given: Journal | str | None) -> tuple[Journal | None, bool]:
 
         return open_journal(given), True
     return given, False
+
+
+def _with_memory(
+    resources: Mapping[str, Any] | None, store: Journal | None
+) -> tuple[Mapping[str, Any] | None, Any]:
+    """Return the resources with a memory, that of the journal by default, and what to close of it."""
+    given = (resources or {}).get("memory", getattr(store, "memory", None))
+    if not isinstance(given, str):
+        return ({**(resources or {}), "memory": given} if given is not None else resources), None
+    from .stores import open_memory
+
+    opened = open_memory(given)
+    return {**(resources or {}), "memory": opened}, opened
 
 
 def _fresh(step: Any, value: Json, run_id: str, source: dict[str, Json] | None) -> RunInfo:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..composites import parallel
 from ..nodes import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite
+from ..remembering import RecallFacts, RememberFact
 from ..workflow import Workflow
 from .native import Action, StepSpec
 from .ordering import given_needs
@@ -48,10 +49,15 @@ def _all(compiler: Compiler, spec: Action, at: Path_) -> bool:
 
 
 def compile_memory(compiler: Compiler, spec: Action, name: str, path: Path_) -> Any:
-    """Compile texts that outlive the run."""
+    """Compile texts and facts that outlive the run."""
     assert spec.memory is not None
     memory = spec.memory
     text = compiler.filled((*path, "text"), memory.text)
+    if memory.operation in ("remember", "recall"):
+        space = f"memory:{memory.namespace}"
+        if memory.operation == "remember":
+            return RememberFact(name, space, text, memory.category)
+        return RecallFacts(name, space, text, memory.category, memory.limit)
     if memory.operation == "read":
         return MemoryRead(name, memory.namespace, text, memory.limit)
     metadata = compiler.filled((*path, "metadata"), memory.metadata)

@@ -19,10 +19,12 @@ from ..evaluators.passing import share_passing
 from ..evaluators.score import score
 from ..loop import Loop, any_of
 from ..nodes import LoopNode
+from ..remembering import Remembering
 from ..step import FunctionStep, as_step
 from .commands import command_value
 from .controller_json import conditions_at, is_controller_json
 from .fields import duration
+from .learned import remembers, with_memory
 from .native import EvaluateSpec, LoopSpec, ScoreSpec
 from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
 from .scored import as_node, scored
@@ -37,9 +39,9 @@ __all__ = ["compile_loop"]
 
 def compile_loop(
     compiler: Compiler, spec: LoopSpec, name: str, path: Path_
-) -> Loop | LoopNode | None:
+) -> Loop | LoopNode | Remembering | None:
     """Compile a loop; None if problems were found."""
-    compiler = compiler.knowing(["loop"])
+    compiler = compiler.knowing(["loop", *(["memory"] if remembers(spec) else [])])
     execute = compiler.action(spec.execute, "execute", (*path, "execute"))
     judges, until = _until(compiler, spec, path)
     evaluate = _evaluate(compiler, spec, judges, path)
@@ -76,7 +78,10 @@ def compile_loop(
             rejudge=_rejudge(spec),
         ),
     )
-    return made if made is None or spec.node is None else as_node(made, spec.node)
+    if made is None:
+        return None
+    whole = made if spec.node is None else as_node(made, spec.node)
+    return with_memory(compiler, spec, whole)
 
 
 def _until(

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from .fields import Identifier, Model, Names, Pause, Seconds
 from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
 from .native_models import BudgetSpec, ConsensusSpec, PriceSpec, PromptFields
-from .native_nodes import MemorySpec, NodeSpec
+from .native_nodes import LoopMemorySpec, MemorySpec, NodeSpec
 
 __all__ = [
     "ACTIONS",
@@ -234,6 +234,14 @@ class LoopSpec(Model):
     required: bool = False
     approve: Moment | list[Moment] = Field(
         [], description="When a person is asked whether to go on: between iterations, at the limit."
+    )
+    persist_across_runs: bool = Field(
+        False,
+        description="Whether it is given what earlier runs of it came to, as `memory` in templates: `memory.text` in "
+        "words, `memory.lessons`, `memory.facts`, `memory.success_rate`.",
+    )
+    memory: LoopMemorySpec | None = Field(
+        None, description="The same, with where in the memory and how much."
     )
 
 

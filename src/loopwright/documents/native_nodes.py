@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from .fields import Model, Names
 
-__all__ = ["LessonsSpec", "MemorySpec", "NodeSpec", "PresetSpec", "StrategySpec"]
+__all__ = ["LessonsSpec", "LoopMemorySpec", "MemorySpec", "NodeSpec", "PresetSpec", "StrategySpec"]
 
 
 class PresetSpec(Model):
@@ -88,14 +88,44 @@ class NodeSpec(Model):
 
 
 class MemorySpec(Model):
-    """Texts that outlive the run, in the project's memory folder."""
+    """Texts and facts that outlive the run, in the memory of its journal."""
 
-    operation: Literal["read", "write"]
-    namespace: str = Field("default", min_length=1)
+    operation: Literal["read", "write", "remember", "recall"] = Field(
+        description="`write` keeps a text, `read` finds texts; `remember` keeps a fact, or reinforces one that is "
+        "known, `recall` finds facts."
+    )
+    namespace: str = Field("default", min_length=1, max_length=150)
     text: str = Field(
         "{{ value }}", description="What is kept, or by whose words it is found; a template."
     )
-    limit: int = Field(5, ge=1, le=100, description="How many texts are found at most.")
+    limit: int = Field(5, ge=1, le=100, description="How many are found at most.")
     metadata: dict[str, Any] = Field(
         default_factory=dict, description="Kept with the text, with templates."
+    )
+    category: str = Field("", description="The category of facts.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> MemorySpec:
+        facts = self.operation in ("remember", "recall")
+        for name, wanted in (("category", facts), ("metadata", not facts)):
+            if name in self.model_fields_set and not wanted:
+                raise PydanticCustomError(
+                    "memory", "{name} does not belong to {operation}",
+                    {"name": name, "operation": self.operation},
+                )  # fmt: skip
+        return self
+
+
+class LoopMemorySpec(Model):
+    """What a loop is given of earlier runs, and leaves for later ones."""
+
+    space: str = Field(
+        "",
+        max_length=150,
+        description="Where in the memory; default: the names of the document and of the loop. Loops that name the "
+        "same space share what they learn.",
+    )
+    most: int = Field(5, ge=0, le=100, description="How many earlier runs are shown, the latest.")
+    facts: int = Field(
+        5, ge=0, le=100, description="How many facts of the space are shown, the surest."
     )

@@ -42,8 +42,7 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
         project.problems += error.problems
         return {}
     default = settings.model or document.model or (document.models or [""])[0]
-    memory = project.root / ".loopwright" / "memory"
-    return {"models": found, "model": default, "memory_folder": str(memory)}
+    return {"models": found, "model": default}
 
 
 def models_alone(settings: Settings) -> dict[str, Any]:

@@ -232,7 +232,7 @@ class Space:
         codec.number("memory: half_life", half_life, least=0, above=True)
         await self._write("decayed", {"half_life": half_life}, at, key)
 
-    async def consolidate(self, *, at: float, least: int = 3) -> list[Fact]:
+    async def consolidate(self, *, at: float, least: int = 3, key: str = "") -> list[Fact]:
         """Make a fact of the category `experience` of each action with `least` new episodes.
 
         It tells how many of all its episodes succeeded, their mean score and what was said most
@@ -240,12 +240,15 @@ class Space:
         makes the fact once. Its confidence is n / (n + 2) of n episodes.
         """
         codec.whole("memory: least", least, least=1)
-        made = []
+        before = await self.memory.entries(self.name, kinds=("consolidated",))
+        values = [item.value for item in before if key and item.value.get("by") == key]
         for value in consolidation(await self.view(_FACTS), least):
-            key = f"consolidated {codec.canonical(value['episodes'])}"
-            await self._write("consolidated", value, at, key)
-            made.append(fact_id(value["fact"]["text"], value["fact"]["category"]))
-        known = (await self.view(_FACTS)).facts if made else {}
+            values.append({**value, "by": key})
+            await self._write(
+                "consolidated", values[-1], at, f"consolidated {codec.canonical(value['episodes'])}"
+            )
+        known = (await self.view(_FACTS)).facts if values else {}
+        made = [fact_id(value["fact"]["text"], value["fact"]["category"]) for value in values]
         return [known[name] for name in made]
 
     async def cleanup(

@@ -1,79 +1,39 @@
-"""What outlives a run: one append-only file per name in the run's memory folder, one JSON line per entry.
+"""What outlives a run of loop nodes: entries of past rounds, and texts in namespaces, as notes of a memory.
 
-An entry bears the key of the effect that wrote it, so that one that was in flight at a crash is read once.
+An entry bears the key of the effect that wrote it, so that one that was in flight at a crash is there once.
 Any number of runs may append at a time.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
-import os
-import re
-from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ..codec import Json, text_of
 from ..context import Context
-from ..errors import StepError
+from ..errors import JournalError, StepError
+from ..memory import ranked, view_of
+from ..remembering import Operation, memory_of
 from ..step import digest_of
 from ..variables import Filled, rendered
 
 __all__ = ["MemoryRead", "MemoryWrite", "Recall", "Remember"]
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-_WORDS = re.compile(r"[^\W_]{2,}")
+
+async def _append(ctx: Context, space: str, entry: Json) -> None:
+    await Operation(space, "note").act({"value": entry}, ctx)
 
 
-def _file(ctx: Context, name: str) -> Path:
-    folder = ctx.run.resources.get("memory_folder")
-    if folder is None:
-        raise StepError(
-            f"{name} remembers from run to run, and this run has no folder for it; "
-            "give resources={'memory_folder': path}",
-            kind="no_memory",
-            retryable=False,
-        )
-    safe = _UNSAFE.sub("_", name)[:64]
-    if safe != name:  # two names never share a file
-        safe = f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    return Path(folder) / f"{safe}.jsonl"
-
-
-def _append(ctx: Context, name: str, entry: Json) -> None:
-    """Append an entry as one line, whole or not at all."""
-    path = _file(ctx, name)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    row = json.dumps({"key": ctx.idempotency_key, "entry": entry}, ensure_ascii=False)
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+async def _entries(ctx: Context, space: str, latest: int = 0) -> list[Json]:
+    """Return the latest entries, oldest first; damaged ones are left out with a warning."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        end = os.fstat(handle).st_size
-        torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # a writer died in the middle
-        data = ("\n" if torn else "").encode() + row.encode() + b"\n"
-        while data:
-            data = data[os.write(handle, data) :]
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _entries(ctx: Context, name: str) -> list[Json]:
-    """Return the entries, oldest first; a damaged line is left out with a warning."""
-    path = _file(ctx, name)
-    if not path.exists():
-        return []
-    found: dict[str, Json] = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            row = json.loads(line)
-            found[row["key"]] = row["entry"]
-        except (ValueError, KeyError, TypeError):
-            ctx.warn(f"{path.name}: a line that is no entry was left out")
-    return list(found.values())
+        found = await memory_of(ctx, space).entries(space, latest=latest)
+    except JournalError as error:
+        raise StepError(f"memory: {error}", kind="memory_unavailable") from error
+    view = view_of(found)
+    if view.unreadable:
+        ctx.warn(f"{space}: {view.unreadable} damaged entries of the memory were left out")
+    return [note.value for note in view.notes.values()]
 
 
 class _Leaf:
@@ -97,7 +57,7 @@ class Recall(_Leaf):
 
     async def act(self, _: Json, ctx: Context) -> list[Json]:
         """Return the latest entries."""
-        return _entries(ctx, self.node)[-self.most :]
+        return await _entries(ctx, _past(self.node), self.most)
 
 
 class Remember(_Leaf):
@@ -111,8 +71,12 @@ class Remember(_Leaf):
 
     async def act(self, value: Mapping[str, Any], ctx: Context) -> bool:
         """Append it."""
-        _append(ctx, self.node, value)
+        await _append(ctx, _past(self.node), value)
         return True
+
+
+def _past(node: str) -> str:
+    return f"past_loops:{node}"
 
 
 class MemoryWrite(_Leaf):
@@ -131,7 +95,7 @@ class MemoryWrite(_Leaf):
         """Append the text with its metadata."""
         text = text_of(rendered(self.text, ctx, value))
         entry = {"content": text, "metadata": rendered(self.metadata, ctx, value)}
-        _append(ctx, f"memory.{self.namespace}", entry)
+        await _append(ctx, f"memory:{self.namespace}", entry)
         return {"response": text, "status": "success", "namespace": self.namespace}
 
 
@@ -151,8 +115,9 @@ class MemoryRead(_Leaf):
     async def act(self, value: Json, ctx: Context) -> dict[str, Json]:
         """Return the texts found, as one text and as data."""
         query = text_of(rendered(self.query, ctx, value))
-        entries = [e for e in _entries(ctx, f"memory.{self.namespace}") if isinstance(e, Mapping)]
-        found = [dict(entry) for entry in _best(query, entries, self.limit)]
+        entries = await _entries(ctx, f"memory:{self.namespace}")
+        kept = [dict(entry) for entry in entries if isinstance(entry, Mapping)]
+        found = ranked(query, kept, lambda e: str(e.get("content", "")), limit=self.limit)
         texts = [str(entry.get("content", "")) for entry in found]
         return {
             "response": "\n\n".join(texts) or "No memories found",
@@ -160,14 +125,3 @@ class MemoryRead(_Leaf):
             "num_results": len(found),
             "query": query,
         }
-
-
-def _best(query: str, entries: list[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
-    words = [frozenset(_WORDS.findall(str(e.get("content", "")).casefold())) for e in entries]
-    common = Counter(word for each in words for word in each)
-    asked = frozenset(_WORDS.findall(query.casefold()))
-    if not asked:
-        return entries[::-1][:limit]
-    weights = [sum(1 / common[word] for word in each & asked) for each in words]
-    order = sorted(range(len(entries)), key=lambda i: (weights[i], i), reverse=True)
-    return [entries[i] for i in order[:limit] if weights[i] > 0]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from dialects.workflow_v2.support import Listening
 from loopwright import Result, run, run_sync
 from loopwright.documents import Settings, load
+from loopwright.memory import InMemory
 from loopwright.models import Models
+from loopwright.stores import open_memory
 from loopwright.testing import run_virtual
 
 DOCUMENT = """
@@ -41,20 +44,20 @@ def written(folder: Path, text: str = DOCUMENT) -> Path:
     return file
 
 
-def once(file: Path, value: str, run_id: str) -> tuple[Result, list[str]]:
-    """Run it once; return the result and what the worker was asked."""
+def once(file: Path, value: str, run_id: str, memory: Any) -> tuple[Result, list[str]]:
+    """Run it once with a memory; return the result and what the worker was asked."""
     found = load(file, Settings())
     model = Listening(REPLIES)
-    resources = {**found.resources, "models": Models(model)}
+    resources = {**found.resources, "models": Models(model), "memory": memory}
     result = run_virtual(run(found.step, value, resources=resources, run_id=run_id))
     return result, [r.prompt for r in model.asked if "worker" in r.path]
 
 
 def test_rounds_of_earlier_runs_are_seen(tmp_path: Path) -> None:
     """With persist_across_runs the entries of earlier runs come first, and rounds number from 1 again."""
-    file = written(tmp_path)
-    _, first = once(file, "a", "one")
-    result, second = once(file, "b", "two")
+    file, memory = written(tmp_path), InMemory()
+    _, first = once(file, "a", "one", memory)
+    result, second = once(file, "b", "two", memory)
     assert first == ["1:", "2: a-1"]
     assert second == ["1: a-1 a-2", "2: a-1 a-2 b-1"]
     assert [entry["note"] for entry in result.output["past_loops"]] == ["a-1", "a-2", "b-1", "b-2"]
@@ -62,66 +65,78 @@ def test_rounds_of_earlier_runs_are_seen(tmp_path: Path) -> None:
 
 def test_without_persistence_nothing_is_kept(tmp_path: Path) -> None:
     """By default a run leaves no entries behind."""
-    file = written(
-        tmp_path, DOCUMENT.replace("persist_across_runs: true", "persist_across_runs: false")
+    file, memory = (
+        written(
+            tmp_path, DOCUMENT.replace("persist_across_runs: true", "persist_across_runs: false")
+        ),
+        InMemory(),
     )
-    once(file, "a", "one")
-    assert once(file, "b", "two")[1] == ["1:", "2: b-1"]
-    assert not (tmp_path / ".loopwright" / "memory").exists()
+    once(file, "a", "one", memory)
+    assert once(file, "b", "two", memory)[1] == ["1:", "2: b-1"]
+    assert asyncio.run(memory.spaces()) == {}
+
+
+def test_the_journal_keeps_them(tmp_path: Path) -> None:
+    """A run with a journal remembers in the journal's own store, without being told where."""
+    file, url = written(tmp_path), f"sqlite:{tmp_path / 'runs.db'}"
+    for value in ("a", "b"):
+        found = load(file, Settings())
+        resources = {**found.resources, "models": Models(Listening(REPLIES))}
+        result = run_sync(found.step, value, resources=resources, journal=url)
+    assert [entry["note"] for entry in result.output["past_loops"]] == ["a-1", "a-2", "b-1", "b-2"]
+    assert asyncio.run(_notes(url)) == ["a-1", "a-2", "b-1", "b-2"]
+
+
+async def _notes(url: str) -> list[str]:
+    async with open_memory(url) as memory:
+        return [item.value["note"] for item in await memory.entries("past_loops:host.refine")]
 
 
 def test_concurrent_runs_keep_every_entry(tmp_path: Path) -> None:
     """K runs of M rounds at a time leave K times M entries, none torn (invariant I46)."""
-    file = written(tmp_path)
+    file, url = written(tmp_path), f"sqlite:{tmp_path / 'runs.db'}"
 
     async def many() -> None:
-        async def one(number: int) -> None:
-            found = load(file, Settings())
-            resources = {**found.resources, "models": Models(Listening(REPLIES))}
-            await run(found.step, f"n{number}", resources=resources, run_id=f"r{number}")
+        async with open_memory(url) as memory:
 
-        await asyncio.gather(*(one(number) for number in range(12)))
+            async def one(number: int) -> None:
+                found = load(file, Settings())
+                models = Models(Listening(REPLIES))
+                resources = {**found.resources, "models": models, "memory": memory}
+                await run(found.step, f"n{number}", resources=resources, run_id=f"r{number}")
+
+            await asyncio.gather(*(one(number) for number in range(12)))
 
     asyncio.run(many())
-    lines = (_only(tmp_path)).read_text(encoding="utf-8").splitlines()
-    kept = sorted(json.loads(line)["entry"]["note"] for line in lines)
+    kept = sorted(asyncio.run(_notes(url)))
     assert kept == sorted(f"n{run_}-{number}" for run_ in range(12) for number in (1, 2))
 
 
-def _only(folder: Path) -> Path:
-    files = list((folder / ".loopwright" / "memory").iterdir())
-    assert len(files) == 1
-    return files[0]
+def test_a_damaged_entry_is_left_out(tmp_path: Path) -> None:
+    """An entry that no longer matches its checksum is left out with a warning, and others are appended."""
+    file, path = written(tmp_path), tmp_path / "runs.db"
+
+    def play(value: str) -> tuple[Result, list[str]]:
+        found = load(file, Settings())
+        model = Listening(REPLIES)
+        resources = {**found.resources, "models": Models(model)}
+        result = run_sync(found.step, value, resources=resources, journal=f"sqlite:{path}")
+        return result, [r.prompt for r in model.asked if "worker" in r.path]
+
+    play("a")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE memories SET value=replace(value,'a-2','z-2')")
+        db.commit()
+    result, seen = play("b")
+    assert seen[0] == "1: a-1"
+    assert any("1 damaged entries" in warning for warning in result.warnings)
+    assert play("c")[1][0] == "1: a-1 b-1 b-2"
 
 
-def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:
-    """A line that a crash cut short is skipped with a warning, and what is appended after it is whole."""
-    file = written(tmp_path)
-    once(file, "a", "one")
-    memory = _only(tmp_path)
-    with memory.open("a", encoding="utf-8") as torn:
-        torn.write('{"key": "x", "ent')
-    result, seen = once(file, "b", "two")
-    assert seen[0] == "1: a-1 a-2"
-    assert any("no entry" in warning for warning in result.warnings)
-    assert once(file, "c", "three")[1][0] == "1: a-1 a-2 b-1 b-2"
-
-
-def test_an_entry_written_twice_counts_once(tmp_path: Path) -> None:
-    """An append that was in flight at a crash may be there twice, under one key."""
-    file = written(tmp_path)
-    once(file, "a", "one")
-    memory = _only(tmp_path)
-    first = memory.read_text(encoding="utf-8").splitlines()[0]
-    with memory.open("a", encoding="utf-8") as again:
-        again.write(first + "\n")
-    assert once(file, "b", "two")[1][0] == "1: a-1 a-2"
-
-
-def test_memory_needs_a_folder(tmp_path: Path) -> None:
-    """Without a folder for memories the run says what to give it."""
+def test_memory_needs_a_store(tmp_path: Path) -> None:
+    """Without a journal and without a memory the run says what to give it."""
     found = load(written(tmp_path), Settings())
     resources: dict[str, Any] = {"models": Models(Listening(REPLIES))}
     result = run_sync(found.step, "a", resources=resources)
     assert result.status.value == "failed"
-    assert "memory_folder" in result.detail
+    assert "give it a journal, or resources={'memory': …}" in result.detail

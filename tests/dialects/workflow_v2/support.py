@@ -13,6 +13,7 @@ from loopwright import Result, run
 from loopwright.documents import Loaded, Settings, load
 from loopwright.documents.convert import to_native_yaml
 from loopwright.documents.source import read
+from loopwright.memory import InMemory
 from loopwright.models import Models, Reply, Request, ScriptedModel
 from loopwright.testing import run_virtual
 
@@ -117,7 +118,7 @@ def played(case: Case, file: Path, **options: Any) -> Played:
     """Run a case's document in virtual time."""
     found = loaded(case, file)
     model = Listening(case.replies)
-    resources = {**found.resources, "models": Models(model)}
+    resources = {**found.resources, "models": Models(model), "memory": InMemory()}
     value = found.default_input if case.input is None else case.input
     work = run(found.step, value, resources=resources, run_id="case", **options)
     return Played(run_virtual(work), model.asked, found)
