@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..tools.base import Tool
 from .calling import call_with_tools, tools_of
 from .capability import AgentState, Hooks
 
-__all__ = ["Tools", "spoken"]
+__all__ = ["Tools", "last_reply", "spoken"]
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,22 @@ async def spoken(
     if tools.given:
         request, failover = prompt.asking.request(messages, inner)
         used: list[Any] = [_Watched(tools.given, hooks, state)] if hooks else list(tools.given)
-        reply = Reply.from_json(
-            await call_with_tools(
-                inner, "", request, used, max_rounds=tools.rounds, failover=failover
-            )
+        told = await call_with_tools(
+            inner, "", request, used, max_rounds=tools.rounds, failover=failover
         )
+        reply = last_reply(told, inner)
     else:
         reply = await prompt.asking.ask(messages, inner)
     for warning in reply.warnings:
         ctx.warn(warning)
     return await hooks.changed(ctx, "process_response", state, prompt.read(reply))
+
+
+def last_reply(told: Mapping[str, Json], ctx: Context) -> Reply:
+    """Return the last reply of a conversation with tools; that it wanted more of them is a warning."""
+    if told["limit_reached"]:
+        ctx.warn(f"after {told['rounds']} replies it still wanted to call tools; it gets no more")
+    return Reply.from_json({**told, "tool_calls": ()})
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ..context import Context
 from ..models import Message, Reply
 from ..prompts import Asking
 from .calling import call_with_tools
-from .speaking import Tools
+from .speaking import Tools, last_reply
 
 __all__ = ["Talk"]
 
@@ -52,7 +52,7 @@ class Talk:
         told = await call_with_tools(
             ctx, "", request, self.kit.given, max_rounds=self.kit.rounds, failover=failover
         )
-        _warn(Reply.from_json(told), ctx)
+        _warn(last_reply(told, ctx), ctx)
         talked = [Message.from_json(one) for one in told["messages"]]
         while talked[-1].role == "tool":  # the calls of the last permitted reply were not made
             talked.pop()

@@ -45,6 +45,12 @@ class Visit:
         """How many iterations were begun: one that a capability did not let begin is none."""
         return sum(not (item.steps or {}).get("not_started") for item in self.result.history)
 
+    @property
+    def output(self) -> Json:
+        """What it gave: its loop's output, or the best of a loop that something else cut short."""
+        found, best = self.result.output, self.result.best
+        return best.output if found is None and best is not None else found
+
     def to_json(self) -> Json:
         """Return its row of the report."""
         found = self.result
@@ -100,7 +106,7 @@ class Visits:
         """Return the answer of the latest phase that gave one."""
         for phase in reversed(PHASES):
             for visit in reversed(self.done):
-                found = visit.result.output
+                found = visit.output
                 if visit.phase == phase and found is not None:
                     return (
                         found["answer"] if isinstance(found, dict) and "answer" in found else found
@@ -227,7 +233,7 @@ class Visits:
             task = task["input"]  # a coordinator's plan came with it
         given = {"phase": phase, "input": task, "plan": self.plan, "results": self.results()}
         earlier = [visit for visit in self.done if visit.phase == phase]
-        previous = earlier[-1].result.output if earlier else None
+        previous = earlier[-1].output if earlier else None
         last = self.done[-1].result.history.last if self.done else None
         feedback = last.feedback if earlier and last is not None else ""
         return {**given, "previous": previous, "feedback": feedback, "improvements": []}

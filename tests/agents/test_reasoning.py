@@ -1,0 +1,357 @@
+"""The reasoning agent: one conversation, its marker, its notice and its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loopwright import (
+    Entry,
+    MemoryJournal,
+    Reason,
+    ReasoningAgent,
+    Result,
+    Status,
+    Workflow,
+    limited,
+    run,
+)
+from loopwright.agents import Execution, executions
+from loopwright.errors import ConfigurationError
+from loopwright.journal import Journal
+from loopwright.models import Models, ScriptedModel
+from loopwright.stores import open_journal
+from loopwright.testing import run_virtual
+from loopwright.tools import tool
+
+NOTICE = (
+    "IMPORTANT: This is iteration {0} of {1} maximum. You MUST provide your final answer with "
+    "TASK_COMPLETE: [answer] in this response."
+)
+
+
+class Talk:
+    """A model on a script, and what it was told."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.told: list[Any] = []
+        self.script = [{"replies": list(replies)}]
+
+    async def ask(
+        self, made: Any, value: Any = "What is 6 x 7?", *, journal: Any = None, run_id: str = ""
+    ) -> Result:
+        """Run an agent, each time as a new process would."""
+        models = Models(ScriptedModel(self.script), transcript=self.told.append)
+        return await run(
+            made, value, journal=journal, run_id=run_id,
+            resources={"models": models, "model": "openai:any"}, random=lambda: 0.0,
+        )  # fmt: skip
+
+    def users(self) -> list[str]:
+        """Return the last user's message of each call."""
+        return [row["messages"][-1]["content"] for row in self.told]
+
+
+def report(result: Result) -> Any:
+    """Return what the agent reported."""
+    return result.agents["agent"]
+
+
+# The conversation.
+
+
+async def test_it_reasons_in_one_conversation_until_it_says_that_it_is_done() -> None:
+    """Each call sees all that was said; the marker ends it, and the answer is what follows it."""
+    talk = Talk(
+        "Let me think about 6.", "Building on that, 6 x 7.", "Therefore:\n**TASK_COMPLETE:** [42]"
+    )
+    result = await talk.ask(ReasoningAgent())
+    assert (result.status, result.reason, result.output) == (
+        Status.SATISFIED,
+        Reason.CONDITION_MET,
+        "42",
+    )
+    assert result.iterations == 3
+    roles = [[message["role"] for message in row["messages"]] for row in talk.told]
+    assert roles[0] == ["system", "user"]
+    assert roles[2] == ["system", "user", "assistant", "user", "assistant", "user"]
+    said = [m["content"] for m in talk.told[2]["messages"]]
+    assert said[1] == "What is 6 x 7?"
+    assert (said[2], said[4]) == ("Let me think about 6.", "Building on that, 6 x 7.")
+    assert "TASK_COMPLETE: [final answer]" in said[0]
+    assert "limit_reached" in report(result)
+    assert report(result)["limit_reached"] is False
+
+
+async def test_who_it_is_comes_before_the_instructions() -> None:
+    """Role, goal, backstory and system, a template, are the head of the system message."""
+    talk = Talk("TASK_COMPLETE: 1")
+    made = ReasoningAgent(
+        "Solve: {{ value.question }}", role="a mathematician", goal="be exact",
+        backstory="You taught for years.", system="Answer {{ value }} only.",
+    )  # fmt: skip
+    await talk.ask(made, {"question": "1 x 1"})
+    system, user = (m["content"] for m in talk.told[0]["messages"])
+    assert system.startswith(
+        "You are a mathematician.\n\nYour goal: be exact\n\nYou taught for years.\n\nAnswer Solve: 1 x 1 only."
+    )
+    assert user == "Solve: 1 x 1"
+
+
+@pytest.mark.parametrize("most", [2, 3, 5])
+async def test_the_last_permitted_call_is_told_that_it_is_the_last(most: int) -> None:
+    """The notice is part of the user's message of that round, with the seed's words, and of no other."""
+    talk = Talk("thinking", "more")
+    result = await talk.ask(ReasoningAgent(max_iterations=most))
+    assert len(talk.told) == most
+    assert talk.users()[-1].endswith("\n\n" + NOTICE.format(most, most))
+    assert not any("IMPORTANT" in text for text in talk.users()[:-1])
+    assert (result.status, result.reason) == (Status.EXHAUSTED, Reason.MAX_ITERATIONS)
+    assert (result.output, report(result)["limit_reached"]) == ("more", True)
+
+
+async def test_the_notice_may_come_earlier() -> None:
+    """With a lead of 3 the two rounds before the last are told how far they are."""
+    talk = Talk("thinking")
+    await talk.ask(ReasoningAgent(max_iterations=4, notice_lead=3))
+    tails = [text.rpartition("\n\n")[2][:41] for text in talk.users()]
+    assert tails[0] == "What is 6 x 7?"
+    assert tails[1:] == [f"IMPORTANT: This is iteration {n} of 4 maxim" for n in (2, 3, 4)]
+    assert "Work towards" in talk.users()[1]
+    assert "You MUST" in talk.users()[3]
+
+
+@pytest.mark.parametrize("fields", [{"max_iterations": 1}, {"mode": "single"}])
+async def test_a_single_step_is_one_plain_call(fields: dict[str, Any]) -> None:
+    """No wrapper, no notice, no marker: the text as it is, as before there was a loop."""
+    talk = Talk("TASK_COMPLETE: not read")
+    result = await talk.ask(ReasoningAgent(**fields))
+    assert talk.told[0]["messages"] == [{"role": "user", "content": "What is 6 x 7?"}]
+    assert (result.status, result.output) == (Status.SATISFIED, "TASK_COMPLETE: not read")
+    assert (report(result)["interaction_count"], report(result)["limit_reached"]) == (1, False)
+
+
+async def test_a_marker_in_the_prompt_does_not_count() -> None:
+    """What the user wrote, quoted back whole, is no answer."""
+    task = "Say\nTASK_COMPLETE: yes\nin the end."
+    talk = Talk(f"You want:\n{task}\nI think.", "TASK_COMPLETE: my own")
+    result = await talk.ask(ReasoningAgent(), task)
+    assert (result.output, result.iterations) == ("my own", 2)
+
+
+@tool(idempotent=True)
+async def multiply(a: int, b: int) -> int:
+    """Multiply two numbers."""
+    return a * b
+
+
+async def test_it_may_call_tools_and_remembers_what_they_said() -> None:
+    """The calls of a round and their answers are part of the conversation of the next."""
+    call = {"tool_calls": [{"name": "multiply", "arguments": {"a": 6, "b": 7}}]}
+    talk = Talk("Let me multiply.", call, "It is 42.", "TASK_COMPLETE: 42")
+    journal = MemoryJournal()
+    result = await talk.ask(ReasoningAgent(tools=[multiply]), journal=journal, run_id="r")
+    assert (result.output, report(result)["interaction_count"], result.iterations) == ("42", 4, 3)
+    roles = [message["role"] for message in talk.told[-1]["messages"]]
+    assert roles == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
+    assert talk.told[-1]["messages"][5]["content"] == "42"
+    again = await talk.ask(ReasoningAgent(tools=[multiply]), None, journal=journal, run_id="r")
+    assert again.to_json() == result.to_json()
+
+
+# What is wrong.
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [("", "the task is blank"), (" \n\t", "the task is blank"), (None, "is a NoneType, not text"),
+     (42, "is a int, not text"), ("x" * 10_001, "10001 characters, 10000 is the most")],
+)  # fmt: skip
+async def test_a_task_that_cannot_be_is_refused_before_a_call_is_paid(
+    task: Any, words: str
+) -> None:
+    """Blank, too long, no text: the run fails with a sentence, and the execution with it."""
+    talk, journal = Talk("never"), MemoryJournal()
+    result = await talk.ask(ReasoningAgent(), task, journal=journal)
+    assert (result.status, talk.told) == (Status.FAILED, [])
+    assert words in result.detail
+    (found,) = await executions(journal)
+    assert (found.status, found.interaction_count, found.completed_at is not None) == (
+        "failed",
+        0,
+        True,
+    )
+    assert words in found.error
+
+
+async def test_ten_thousand_characters_are_a_setting() -> None:
+    """Exactly the limit is allowed, and the limit is configurable."""
+    assert (await Talk("TASK_COMPLETE: 1").ask(ReasoningAgent(), "x" * 10_000)).satisfied
+    assert (await Talk("1").ask(ReasoningAgent(max_prompt_chars=3), "four")).status is Status.FAILED
+    assert (
+        await Talk("TASK_COMPLETE: 1").ask(ReasoningAgent(max_prompt_chars=20_000), "x" * 10_001)
+    ).satisfied
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"max_iterations": 0}, "max_iterations: 0"),
+        ({"mode": "singel"}, "did you mean 'single'"),
+        ({"notice_lead": 0}, "notice_lead: 0"),
+        ({"max_prompt_chars": 0}, "max_prompt_chars: 0"),
+        ({"name": ""}, "give text without a slash"),
+        ({"max_iterations": 1001}, "give at most 1000"),
+    ],
+)
+def test_settings_that_could_not_mean_anything_are_refused(fields: Any, words: str) -> None:
+    """Wrong settings are an error when the agent is made."""
+    with pytest.raises(ConfigurationError, match=words):
+        ReasoningAgent(**fields)
+
+
+# The record.
+
+
+async def test_every_call_counts_failed_ones_and_re_asks_included() -> None:
+    """Five calls in three rounds: one throttled, one of no use."""
+    talk = Talk("one", {"error": "transient"}, "two", {"error": "throttled"}, "TASK_COMPLETE: 3")
+    journal = MemoryJournal()
+    result = await talk.ask(ReasoningAgent(), journal=journal)
+    (found,) = await executions(journal)
+    assert report(result)["interaction_count"] == found.interaction_count == len(talk.told) == 5
+    assert found.iterations == 3
+    assert found.started_at is not None
+    assert found.started_at <= (found.last_interaction_at or 0) <= (found.completed_at or 0)
+    assert (found.status, found.prompt, found.result) == ("completed", "What is 6 x 7?", "3")
+    assert found.input_params["max_iterations"] == 5
+
+
+async def test_a_failed_execution_keeps_a_sanitised_error_and_its_counters() -> None:
+    """The failed call is an interaction; the error names nobody."""
+    secret = "for ann@example.org from 10.1.2.3 with sk-a1b2c3d4e5f6a7b8c9d0"
+    talk = Talk("one", {"error": "permanent", "message": f"no access {secret}"})
+    journal = MemoryJournal()
+    result = await talk.ask(ReasoningAgent(), journal=journal)
+    assert result.status is Status.FAILED
+    (found,) = await executions(journal)
+    assert (found.status, found.result, found.interaction_count) == ("failed", None, 2)
+    assert "[EMAIL] from [IP] with [TOKEN]" in found.error
+    assert len(found.error) <= 500
+
+
+async def test_executions_of_a_workflow_are_listed_by_run(tmp_path: Path) -> None:
+    """Several agents in one run, several runs in one journal; by status too."""
+    flow = Workflow("flow", {"one": ReasoningAgent(name="a"), "two": ReasoningAgent(name="b")})
+    journal = open_journal(f"sqlite:{tmp_path / 'runs.db'}")
+    await Talk("TASK_COMPLETE: 1").ask(flow, journal=journal, run_id="first")
+    await Talk("TASK_COMPLETE: 1").ask(ReasoningAgent(), "", journal=journal, run_id="second")
+    rows = [(e.run_id, e.path, e.agent, e.status) for e in await executions(journal)]
+    assert rows == [
+        ("second", "agent", "agent", "failed"),
+        ("first", "flow/one", "a", "completed"),
+        ("first", "flow/two", "b", "completed"),
+    ]
+    assert len(await executions(journal, run_id="first")) == 2
+    assert [e.agent for e in await executions(journal, status="failed")] == ["agent"]
+    shown = (await executions(journal, run_id="first"))[0].to_json()
+    assert set(shown) == set(Execution.__slots__)
+    await journal.close()
+
+
+async def _seen(journal: Journal, entries: int, status: str) -> Execution:
+    """Return the execution as it is on record after so many entries of a run."""
+    from dataclasses import replace
+
+    from loopwright.agents import execution_of
+
+    info = await journal.find("r")
+    kept = (await journal.entries("r"))[:entries]
+    (found,) = execution_of(replace(info, status=status), kept)
+    return found
+
+
+async def test_an_execution_is_pending_then_running_then_completed() -> None:
+    """Derived from the entries of the run at any moment."""
+    journal = MemoryJournal()
+    await Talk("one", "TASK_COMPLETE: 2").ask(ReasoningAgent(), journal=journal, run_id="r")
+    all_entries = await journal.entries("r")
+
+    def until(kind: str, part: str) -> int:
+        return next(
+            n for n, e in enumerate(all_entries, 1) if (e.kind, part in e.path) == (kind, True)
+        )
+
+    begun = await _seen(journal, until("finished", "begin"), "running")
+    assert (begun.status, begun.interaction_count, begun.last_interaction_at) == (
+        "pending",
+        0,
+        None,
+    )
+    asked = await _seen(journal, until("started", "attempt-1"), "running")
+    assert (asked.status, asked.interaction_count, asked.completed_at) == ("running", 1, None)
+    assert (asked.last_interaction_at or 0) >= (asked.started_at or 0)
+    assert (await _seen(journal, until("started", "attempt-1"), "interrupted")).status == "pending"
+    done = await _seen(journal, len(all_entries), "satisfied")
+    assert (done.status, done.interaction_count, done.result) == ("completed", 2, "2")
+
+
+def test_a_deadline_from_outside_fails_the_execution() -> None:
+    """The run's end is the execution's, with the calls that were made."""
+
+    async def both() -> tuple[Result, Execution]:
+        talk, journal = Talk("one", {"text": "two", "after": 30}), MemoryJournal()
+        result = await talk.ask(limited(ReasoningAgent(), 10), journal=journal)
+        (found,) = await executions(journal)
+        return result, found
+
+    result, found = run_virtual(both())
+    assert result.status is Status.FAILED
+    assert (found.status, found.interaction_count, found.iterations) == ("failed", 2, 2)
+    assert "took longer than its 10 s" in found.error
+
+
+def test_a_run_in_flight_is_resumed_with_the_same_words() -> None:
+    """Cut off after every entry that was durable, the run goes on to the same conversation."""
+
+    async def whole() -> tuple[list[Any], Any, list[Entry]]:
+        talk, journal = Talk("one", "two", "TASK_COMPLETE: 3"), MemoryJournal()
+        result = await talk.ask(ReasoningAgent(), journal=journal, run_id="r")
+        return talk.told, result.output, await journal.entries("r")
+
+    told, output, entries = run_virtual(whole())
+
+    async def cut(count: int) -> None:
+        from loopwright.journal import RunInfo
+
+        journal = MemoryJournal()
+        made = ReasoningAgent()
+        log = await journal.open(RunInfo("r", "agent", "What is 6 x 7?", made.fingerprint))
+        for entry in entries[:count]:
+            log.append(Entry.from_json(entry.to_json()))
+        await log.close(log.info)
+        talk = Talk("one", "two", "TASK_COMPLETE: 3")
+        models = Models(ScriptedModel(talk.script), transcript=talk.told.append)
+        models.model.continued("r", entries[:count])
+        result = await run(
+            made, journal=journal, run_id="r", random=lambda: 0.0,
+            resources={"models": models, "model": "openai:any"},
+        )  # fmt: skip
+        assert result.output == output, count
+        assert [row["messages"] for row in talk.told] == [
+            row["messages"] for row in told[len(told) - len(talk.told) :]
+        ], count
+
+    for count in range(1, len(entries) + 1):
+        run_virtual(cut(count))
