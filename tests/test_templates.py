@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2.parser import Parser
 
 from data.template_payloads import PAYLOADS
 from loopwright.errors import ConfigurationError, StepError
@@ -22,6 +23,8 @@ from loopwright.templates import (
     compile_expression,
     compile_template,
 )
+from loopwright.templates.program import Program, names_of
+from loopwright.templates.rewrite import checked, rewrite
 from loopwright.templates.sandbox import SANDBOX
 
 VALUES: dict[str, Any] = {
@@ -588,6 +591,25 @@ def test_names_are_the_free_names() -> None:
         "{% set c = 1 %}{{ c }}{{ f(d) }}{% with e = 1 %}{{ e }}{% endwith %}{{ g }}{% set g = 1 %}"
     )
     assert compile_template(source).names == {"a", "b", "d", "f", "g"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ name }}, {{ a.b.c }} {{ 1 }} {{ d['e'] }}",
+        "{% if a %}{{ b }}{% elif c.d %}{{ e | upper }}{% else %}{{ f.strip() }}{% endif %}",
+        "{{ a if b else c }} {{ d[e] }} {{ f(g, h=i) }} {{ j | shout(k) }} {{ l ~ m < n }} {{ o is even }}",
+        "{{ [a, {b: c}, (d, e)][f:g] }} {{ range(h) }} {{ result }} {{ loop.last.x }}",
+    ],
+)
+def test_names_are_those_that_the_code_looks_up(source: str) -> None:
+    """What is read off the tree, before there is code, is what the code looks up when it is made."""
+    tree = Parser(SANDBOX, source).parse()
+    parts, depth = checked(tree)
+    program = Program(rewrite(tree, ("shout",)))
+    names = names_of(program, parts, depth, ("shout",))
+    assert names == program.make()
+    assert compile_template(source, helpers=("shout",)).names == names - {"range"}
 
 
 def test_members_are_the_fields_needed_of_a_name() -> None:

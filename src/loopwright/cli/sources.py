@@ -6,6 +6,7 @@ Both load to the same facts, and both say how to load them again, which is kept 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import re
@@ -132,6 +133,7 @@ def load_source(what: str, given: Given, *, execute: bool = True, root: str = ""
     from ..documents import Settings, load
     from ..models.endpoints import PROVIDER_NAMES
 
+    gc.freeze()  # what is imported stays; the collector would walk it again while documents are read
     settings = Settings(
         sets=given.sets, model=given.model, model_url=given.model_url, replies=given.replies,
         transcript=given.transcript, max_usd=given.max_usd, agents=given.agents,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-__all__ = ["Identifier", "Model", "Names", "Pause", "Seconds"]
+__all__ = ["Identifier", "Model", "Names", "Part", "Pause", "Seconds"]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -59,3 +59,9 @@ class Model(BaseModel):
     """The base of all: unknown keys are refused, and nothing is converted in silence."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True, frozen=True)
+
+
+class Part(Model):
+    """A model of which others are made; it is built with them, and not for itself before that is needed."""
+
+    model_config = ConfigDict(defer_build=True)

@@ -71,7 +71,7 @@ class AgentSpec(Open):
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     timeout: Seconds | None = None
-    depends_on: Names = Field(default_factory=list)
+    depends_on: Names = Field([])
     options: list[str] | None = None
     categories: list[str] | None = None
     targets: Branches | None = None
@@ -100,9 +100,9 @@ class StrategyFields(Open):
     """One way to find a score."""
 
     type: Literal["pattern", "direct_key", "agent_key"]
-    patterns: list[str] = Field(default_factory=list)
+    patterns: list[str] = Field([])
     key: str = ""
-    agents: list[str] = Field(default_factory=list)
+    agents: list[str] = Field([])
 
 
 class ExtractionSpec(Open):
@@ -117,9 +117,7 @@ class CognitiveSpec(Open):
 
     enabled: bool | None = None
     max_length_per_category: int = Field(300, ge=1)
-    extract_patterns: dict[Literal["insights", "improvements", "mistakes"], Names] = Field(
-        default_factory=dict
-    )
+    extract_patterns: dict[Literal["insights", "improvements", "mistakes"], Names] = Field({})
     agent_priorities: Any = None
 
 
@@ -128,7 +126,7 @@ class ScoringSpec(Open):
 
     preset: Literal["strict", "moderate", "lenient"] | None = None
     context: Literal["loop_convergence", "quality", "graphscout", "validation"] = "loop_convergence"
-    custom_weights: dict[str, float] = Field(default_factory=dict)
+    custom_weights: dict[str, float] = Field({})
 
 
 class LoopNodeSpec(Open):
@@ -137,19 +135,19 @@ class LoopNodeSpec(Open):
     id: Identifier
     type: Literal["loop"]
     prompt: str | None = None
-    depends_on: Names = Field(default_factory=list)
+    depends_on: Names = Field([])
     max_loops: int = Field(5, ge=1, le=1000)
     score_threshold: float = Field(0.8, allow_inf_nan=False)
     score_scale: list[float] | None = Field(None, min_length=2, max_length=2)
     score_extraction_pattern: str | None = None
     score_extraction_key: str | None = None
     score_extraction_config: ExtractionSpec | None = None
-    high_priority_agents: Names = Field(default_factory=list)
+    high_priority_agents: Names = Field([])
     scoring: ScoringSpec | None = None
     cognitive_extraction: CognitiveSpec | None = None
     past_loops_metadata: dict[str, Any] | None = None
     persist_across_runs: bool = False
-    internal_workflow: dict[str, Any] = Field(default_factory=dict)
+    internal_workflow: dict[str, Any] = Field({})
     timeout: Seconds = 300.0
     fallback_score: float | None = Field(None, ge=0, le=1)
     timeout_score: float | None = Field(None, ge=0, le=1)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .fields import Identifier, Model, Names, Pause, Seconds
+from .fields import Identifier, Names, Part, Pause, Seconds
 from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
 from .native_models import BudgetSpec, ConsensusSpec, PriceSpec, PromptFields
 from .native_nodes import LoopMemorySpec, MemorySpec, NodeSpec
@@ -34,19 +34,17 @@ ACTIONS = (
 )  # fmt: skip
 
 
-class CommandFields(Model):
+class CommandFields(Part):
     """What a command is given."""
 
     env: dict[str, str] = Field(
-        default_factory=dict, description="Environment variables of the command, with templates."
+        {}, description="Environment variables of the command, with templates."
     )
     stdin: str | None = Field(
         None, description="Standard input of the command, a template; default: the input."
     )
     cwd: str | None = Field(None, description="Folder of the command, inside the project.")
-    allow_exit: list[int] = Field(
-        default_factory=lambda: [0], description="Exit codes that are no failure."
-    )
+    allow_exit: list[int] = Field([0], description="Exit codes that are no failure.")
 
 
 class Action(CommandFields, PromptFields):
@@ -92,7 +90,7 @@ class Action(CommandFields, PromptFields):
         None, alias="with", description="Variables of the called workflow."
     )
     expose: Names = Field(
-        default_factory=list,
+        [],
         description="Steps of the called workflow that a loop keeps, as `loop.steps.NAME`.",
     )
     output: Any = Field(
@@ -151,7 +149,7 @@ class StepSpec(Action):
     """A named step of a workflow."""
 
     name: Identifier = Field(description="Its name, and that of its output in templates.")
-    needs: Names = Field(default_factory=list, description="Steps that come first.")
+    needs: Names = Field([], description="Steps that come first.")
     if_: str | None = Field(
         None, alias="if", description="An expression; the step is skipped unless it is true."
     )
@@ -165,11 +163,11 @@ class StepSpec(Action):
     description: str = ""
 
 
-class ScoreSpec(Model):
+class ScoreSpec(Part):
     """A score read out of text: `number`, `number/den` or `number%` after a label."""
 
     label: str = Field("score", min_length=1, description="The word before the number.")
-    scale: list[float] = Field(default_factory=lambda: [0.0, 1.0], min_length=2, max_length=2)
+    scale: list[float] = Field([0.0, 1.0], min_length=2, max_length=2)
     pattern: str | None = Field(
         None, description="A regular expression whose first group is the number."
     )
@@ -183,7 +181,7 @@ class ScoreSpec(Model):
     timeout: Seconds | None = None
 
 
-class EvaluateSpec(Model):
+class EvaluateSpec(Part):
     """How an output is judged; of several, the deterministic ones come first and cannot be overruled."""
 
     check: CheckSpec | None = None
@@ -205,7 +203,7 @@ class EvaluateSpec(Model):
 Moment = Literal["iteration", "limit"]
 
 
-class LoopSpec(Model):
+class LoopSpec(Part):
     """Execute, evaluate, adapt, again, until a condition ends it."""
 
     execute: Action = Field(description="Makes an output from an input.")
@@ -245,7 +243,7 @@ class LoopSpec(Model):
     )
 
 
-class EachSpec(Model):
+class EachSpec(Part):
     """The same action on each item of a list, which is `loop.current` to it."""
 
     items: Any = Field(
@@ -272,7 +270,7 @@ class EachSpec(Model):
     )
 
 
-class Document(Model):
+class Document(Part):
     """A workflow: named steps, and what binds them all."""
 
     schema_: Literal["loopwright/1"] = Field(
@@ -287,9 +285,7 @@ class Document(Model):
         "that dialect are known, such as previous_outputs and get_past_loops().",
     )
     input: Any = Field(None, description="The input when the caller gives none.")
-    env: dict[str, str] = Field(
-        default_factory=dict, description="Constants, as `env.NAME` in templates."
-    )
+    env: dict[str, str] = Field({}, description="Constants, as `env.NAME` in templates.")
     model: str | None = Field(
         None, description="`provider:model` of prompts and judges that name none."
     )
@@ -301,7 +297,7 @@ class Document(Model):
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
     call_timeout: Seconds | None = Field(None, description="How long one call of a model may take.")
-    prices: dict[str, PriceSpec | Literal["free"]] = Field(default_factory=dict)
+    prices: dict[str, PriceSpec | Literal["free"]] = Field({})
     budget: BudgetSpec | None = None
     timeout: Seconds | None = None
     at_once: int = Field(1, ge=1, le=256, description="How many steps may run at a time.")
@@ -311,14 +307,5 @@ class Document(Model):
     )
 
 
-for _model in (
-    Action,
-    StepSpec,
-    LoopSpec,
-    EachSpec,
-    ConsensusSpec,
-    ScoreSpec,
-    EvaluateSpec,
-    Document,
-):
-    _model.model_rebuild()
+# Built once, with all that it holds; on its own each model would be built again for each that holds it.
+Document.model_rebuild()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .fields import Model, Seconds
+from .fields import Part, Seconds
 
 __all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "JudgeSpec"]
 
@@ -17,14 +17,14 @@ CHECKS = (
 )  # fmt: skip
 
 
-class CheckSpec(Model):
+class CheckSpec(Part):
     """A deterministic check of an output; all that are given must hold."""
 
     name: str | None = Field(None, description="How feedback calls it.")
     command: list[str] | str | None = Field(
         None, description="Passes if it exits with 0; the output comes on stdin."
     )
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, str] = Field({})
     cwd: str | None = None
     timeout: Seconds | None = None
     schema_: dict[str, Any] | None = Field(
@@ -57,7 +57,7 @@ class CheckSpec(Model):
         return [name for name in CHECKS if getattr(self, name) is not None]
 
 
-class JudgeSpec(Model):
+class JudgeSpec(Part):
     """A model that judges an output."""
 
     criterion: str | None = Field(None, description="A sentence that must hold, a template.")
@@ -91,7 +91,7 @@ class JudgeSpec(Model):
     style: Literal["structured", "yes_no"] = "structured"
 
 
-class AdaptSpec(Model):
+class AdaptSpec(Part):
     """How the next input is made: exactly one of these."""
 
     python: str | None = Field(None, description="`package.module:function` of the last iteration.")

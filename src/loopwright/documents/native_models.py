@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from .fields import Model, Seconds
+from .fields import Part, Seconds
 from .native_nodes import PresetSpec
 
 __all__ = ["BudgetSpec", "ConsensusSpec", "PriceSpec", "PromptFields", "VoterSpec"]
 
 
-class PromptFields(Model):
+class PromptFields(Part):
     """How a prompt is asked, and how its reply is read."""
 
     model: str | None = Field(None, description="`provider:model` of the prompt.")
@@ -44,7 +44,7 @@ class PromptFields(Model):
     )
 
 
-class VoterSpec(Model):
+class VoterSpec(Part):
     """One of the models that must agree."""
 
     model: str | None = Field(None, description="`provider:model`.")
@@ -57,7 +57,7 @@ class VoterSpec(Model):
     call_timeout: Seconds | None = None
 
 
-class ConsensusSpec(Model):
+class ConsensusSpec(Part):
     """One prompt to several models; its output is the answer on which enough of them agree."""
 
     prompt: str = Field(description="A template.")
@@ -69,14 +69,14 @@ class ConsensusSpec(Model):
     )
 
 
-class PriceSpec(Model):
+class PriceSpec(Part):
     """What a model costs, in US dollars per million tokens."""
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
 
 
-class BudgetSpec(Model):
+class BudgetSpec(Part):
     """What may be spent at most."""
 
     calls: int | None = Field(None, ge=1, description="Model calls.")

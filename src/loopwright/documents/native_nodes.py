@@ -7,31 +7,25 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .fields import Model, Names
+from .fields import Names, Part
 
 __all__ = ["LessonsSpec", "LoopMemorySpec", "MemorySpec", "NodeSpec", "PresetSpec", "StrategySpec"]
 
 
-class PresetSpec(Model):
+class PresetSpec(Part):
     """Criteria with weights that sum to 1, by level and context."""
 
     level: Literal["strict", "moderate", "lenient"] = "moderate"
     context: Literal["loop_convergence", "quality", "graphscout", "validation"] = "loop_convergence"
-    weights: dict[str, float] = Field(
-        default_factory=dict, description="Other weights, by `dimension.criterion`."
-    )
+    weights: dict[str, float] = Field({}, description="Other weights, by `dimension.criterion`.")
 
 
-class StrategySpec(Model):
+class StrategySpec(Part):
     """One way to find a score in what agents wrote."""
 
-    patterns: list[str] = Field(
-        default_factory=list, description="Patterns whose first group is the number."
-    )
+    patterns: list[str] = Field([], description="Patterns whose first group is the number.")
     key: str = Field("", description="A field of what an agent gave as JSON.")
-    agents: list[str] = Field(
-        default_factory=list, description="The only agents that are looked at, in this order."
-    )
+    agents: list[str] = Field([], description="The only agents that are looked at, in this order.")
 
     @model_validator(mode="after")
     def _something(self) -> StrategySpec:
@@ -40,11 +34,11 @@ class StrategySpec(Model):
         return self
 
 
-class LessonsSpec(Model):
+class LessonsSpec(Part):
     """What a loop node keeps of each round for the next."""
 
     patterns: dict[Literal["insights", "improvements", "mistakes"], list[str]] = Field(
-        default_factory=dict,
+        {},
         description="Regular expressions by category; the first group is the lesson.",
     )
     entry: dict[str, Any] | None = Field(
@@ -57,14 +51,14 @@ class LessonsSpec(Model):
     )
 
 
-class NodeSpec(Model):
+class NodeSpec(Part):
     """A loop that is scored by what its agents write: its execute gives all of their outputs."""
 
     threshold: float = Field(
         0.8, ge=0, le=1, allow_inf_nan=False, description="The score that satisfies it."
     )
     scale: list[float] = Field(
-        default_factory=lambda: [0.0, 1.0],
+        [0.0, 1.0],
         min_length=2,
         max_length=2,
         description="The scale of a bare number.",
@@ -72,9 +66,7 @@ class NodeSpec(Model):
     strategies: list[StrategySpec] | None = Field(
         None, min_length=1, description="Ways to find the score, in order."
     )
-    first: Names = Field(
-        default_factory=list, description="Agents whose score counts before that of others."
-    )
+    first: Names = Field([], description="Agents whose score counts before that of others.")
     preset: PresetSpec | None = Field(
         None, description="Criteria by which a validator's booleans are weighed."
     )
@@ -87,7 +79,7 @@ class NodeSpec(Model):
     lessons: LessonsSpec = Field(default_factory=LessonsSpec)
 
 
-class MemorySpec(Model):
+class MemorySpec(Part):
     """Texts and facts that outlive the run, in the memory of its journal."""
 
     operation: Literal["read", "write", "remember", "recall"] = Field(
@@ -99,9 +91,7 @@ class MemorySpec(Model):
         "{{ value }}", description="What is kept, or by whose words it is found; a template."
     )
     limit: int = Field(5, ge=1, le=100, description="How many are found at most.")
-    metadata: dict[str, Any] = Field(
-        default_factory=dict, description="Kept with the text, with templates."
-    )
+    metadata: dict[str, Any] = Field({}, description="Kept with the text, with templates.")
     category: str = Field("", description="The category of facts.")
 
     @model_validator(mode="after")
@@ -116,7 +106,7 @@ class MemorySpec(Model):
         return self
 
 
-class LoopMemorySpec(Model):
+class LoopMemorySpec(Part):
     """What a loop is given of earlier runs, and leaves for later ones."""
 
     space: str = Field(

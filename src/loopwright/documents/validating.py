@@ -184,6 +184,8 @@ def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]
     for part in place:
         if isinstance(part, int):
             continue
+        for kind in kinds:
+            kind.model_rebuild()  # models are built when they are needed, and so are their types
         kinds = [
             inner
             for kind in kinds

@@ -19,17 +19,18 @@ __all__ = [
 
 def parts(value: Any) -> Iterator[Any]:
     """Iterate over a part of a document and all parts below it, whatever kinds there are."""
-    if isinstance(value, Model):
-        yield value
-        for name in type(value).model_fields:
-            if name in value.model_fields_set:
-                yield from parts(getattr(value, name))
-    elif isinstance(value, list):
-        for item in value:
-            yield from parts(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from parts(item)
+    todo = [value] if isinstance(value, Model | list | dict) else []
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Model):
+            yield part
+            given = part.model_fields_set
+            below = [item for name, item in part.__dict__.items() if name in given]
+        elif isinstance(part, list):
+            below = part
+        else:
+            below = list(part.values())
+        todo += [item for item in reversed(below) if isinstance(item, Model | list | dict)]
 
 
 def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:

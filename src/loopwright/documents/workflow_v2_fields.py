@@ -42,8 +42,8 @@ class Inherited(Asked):
     """What a step may override."""
 
     providers: list[TargetV2] | None = Field(None, min_length=1)
-    servers: list[str] = Field(default_factory=list)
-    skills: list[str] = Field(default_factory=list)
+    servers: list[str] = Field([])
+    skills: list[str] = Field([])
     max_iterations: int | None = Field(None, ge=1)
     logging: Logging | None = None
     no_color: bool | None = None
@@ -93,7 +93,7 @@ class LoopV2(Model):
     accumulate: str | None = None
     parallel: bool = False
     max_workers: int | None = Field(None, ge=1, le=100)
-    needs: Names = Field(default_factory=list)
+    needs: Names = Field([])
     judge: Asked | None = None
     required: bool = False
 
@@ -108,7 +108,7 @@ class StepV2(Inherited):
     consensus: ConsensusV2 | None = None
     embeddings: dict[str, Any] | None = None
     rag: dict[str, Any] | None = None
-    needs: Names = Field(default_factory=list)
+    needs: Names = Field([])
     if_: str | None = Field(None, alias="if")
     input: Any = None
     execution_order: int | None = None
@@ -140,7 +140,7 @@ class WorkflowV2(Model):
     version: str = ""
     description: str = ""
     execution: Execution = Field(default_factory=Execution)
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, str] = Field({})
     steps: list[StepV2] | None = None
     loops: list[LoopV2] | None = None
     output: str | None = None

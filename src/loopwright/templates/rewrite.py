@@ -1,11 +1,8 @@
-"""The pass over a template's syntax tree: refuse, rename, rewrite.
+"""The passes over a template's syntax tree: refuse, and rewrite.
 
 1. Refused: every node that is not in `ALLOWED`, what is nested too deep, unknown filters and tests,
    wrong arguments, names that the library gives a meaning of its own.
-2. Renamed: the target of `{% for loop in … %}`, which Jinja refuses because it keeps that name for
-   its counter. Its parser accepts the tag, only its code generator does not, so the tree is the
-   right place; quoted and raw text cannot be mistaken for it there.
-3. Rewritten: operations to calls of the sandbox, as the table in `sandbox.py` lists them.
+2. Rewritten: operations to calls of the sandbox, as the table in `sandbox.py` lists them.
 """
 
 from __future__ import annotations
@@ -13,8 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 import unicodedata
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from jinja2 import nodes
@@ -24,20 +20,22 @@ from ..errors import nearest
 from .filters import FILTERS, METHODS
 from .limits import DEPTH, LOOP_DEPTH, NUMBER_BITS, TemplateError
 from .predicates import PREDICATES
-from .values import LOOP_FIELDS
 
-__all__ = ["rename_loops", "rewrite"]
+__all__ = ["checked", "needs_rewriting", "rewrite"]
 
-ALLOWED = (
+ALLOWED = frozenset({
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Const, nodes.Name, nodes.Getattr,
     nodes.Getitem, nodes.Slice, nodes.Call, nodes.Filter, nodes.Test, nodes.Compare, nodes.Operand,
     nodes.And, nodes.Or, nodes.Not, nodes.UnaryExpr, nodes.BinExpr, nodes.Concat, nodes.CondExpr,
     nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Keyword, nodes.If, nodes.For,
     nodes.Assign, nodes.AssignBlock, nodes.With,
-)  # fmt: skip
+})  # fmt: skip
+# What stays as it is; of the others, operations are rewritten and arguments checked.
+PLAIN = frozenset({
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.Const, nodes.Name, nodes.Getattr, nodes.Assign,
+})  # fmt: skip
 # Jinja binds these to objects of its own, or gives them a meaning in what is refused here.
 RESERVED = frozenset({"self", "super", "caller", "varargs", "kwargs"})
-COUNTER_FIELDS = LOOP_FIELDS | {"cycle"}
 TAGS = {
     nodes.Macro: "macro", nodes.CallBlock: "call", nodes.Block: "block", nodes.Extends: "extends",
     nodes.Include: "include", nodes.Import: "import", nodes.FromImport: "from",
@@ -45,44 +43,71 @@ TAGS = {
 }  # fmt: skip
 
 
-def rewrite(tree: nodes.Template, helpers: Collection[str] = ()) -> nodes.Template:
-    """Check a template's tree, and rewrite it in place; `helpers` may also be used as filters.
+def checked(tree: nodes.Template) -> tuple[list[nodes.Node], int]:
+    """Return all nodes of a template's tree, and how deep it is, after refusing what is not allowed.
+
+    Goes level by level, without recursion of its own.
 
     Raises:
         TemplateError: something in it is refused; the error has the line.
     """
-    _check(tree)
-    rewritten: nodes.Template = _Rewriter(helpers).visit(tree)
-    return rewritten
-
-
-def _check(tree: nodes.Node) -> None:
-    """Refuse what is not allowed or nested too deep, without recursion of our own."""
+    parts: list[nodes.Node] = []
     level: list[tuple[nodes.Node, int]] = [(tree, 0)]
-    for _ in range(DEPTH):
-        below = []
+    for depth in range(DEPTH):
+        below: list[tuple[nodes.Node, int]] = []
         for node, loops in level:
             _check_node(node)
-            loops += isinstance(node, nodes.For)
-            if loops > LOOP_DEPTH:
-                problem = f"loops nested more than {LOOP_DEPTH} deep"
-                raise TemplateError(problem, line=node.lineno)
-            below += [(child, loops) for child in node.iter_child_nodes()]
+            parts.append(node)
+            if type(node) is nodes.For:
+                loops += 1
+                if loops > LOOP_DEPTH:
+                    problem = f"loops nested more than {LOOP_DEPTH} deep"
+                    raise TemplateError(problem, line=node.lineno)
+            below += [(child, loops) for child in _children(node)]
         if not below:
-            return
+            return parts, depth
         level = below
     raise TemplateError(f"nested more than {DEPTH} deep", line=level[0][0].lineno)
 
 
+def _children(node: nodes.Node) -> list[nodes.Node]:
+    found: list[nodes.Node] = []
+    for name in node.fields:
+        value = getattr(node, name, None)
+        if type(value) is list:
+            found += [item for item in value if isinstance(item, nodes.Node)]
+        elif isinstance(value, nodes.Node):
+            found.append(value)
+    return found
+
+
+def needs_rewriting(parts: Iterable[nodes.Node]) -> bool:
+    """Whether anything in a tree is an operation, which `rewrite` makes a call of the sandbox."""
+    return any(type(part) not in PLAIN for part in parts)
+
+
+def rewrite(tree: nodes.Template, helpers: Collection[str] = ()) -> nodes.Template:
+    """Rewrite a checked tree in place; `helpers` may also be used as filters.
+
+    Raises:
+        TemplateError: something in it is refused; the error has the line.
+    """
+    rewritten: nodes.Template = _Rewriter(helpers).visit(tree)
+    return rewritten
+
+
 def _check_node(node: nodes.Node) -> None:
     line = node.lineno
-    if not isinstance(node, ALLOWED):
+    if type(node) is nodes.TemplateData:
+        return
+    if type(node) not in ALLOWED and not isinstance(node, nodes.BinExpr | nodes.UnaryExpr):
         tag = next((tag for type_, tag in TAGS.items() if isinstance(node, type_)), None)
         what = f"{{% {tag} %}}" if tag else type(node).__name__
         raise TemplateError(f"{what} is not available in templates", line=line)
     if isinstance(node, nodes.Name | nodes.Keyword):
         name = node.name if isinstance(node, nodes.Name) else node.key
-        if name in RESERVED or unicodedata.normalize("NFKC", name) != name:
+        same = name.isascii() or unicodedata.normalize("NFKC", name) == name
+        if name in RESERVED or not same:
             raise TemplateError(f"the name {name!r} cannot be used in templates", line=line)
     if isinstance(node, nodes.Const):
         _check_constant(node.value, line)
@@ -250,71 +275,3 @@ def _cost(loop: nodes.For) -> tuple[int, int]:
             chars += len(node.data)
         todo += [node.iter, *node.else_] if isinstance(node, nodes.For) else node.iter_child_nodes()
     return count, chars
-
-
-def rename_loops(tree: nodes.Template) -> list[str]:
-    """Rename the target of each `{% for loop in … %}`, in place, and return a note for each.
-
-    If the body uses `loop` as the item, as a whole or by a field that Jinja's counter does not
-    have, then all its uses mean the item; otherwise they go on meaning the counter. In the body
-    of another loop inside, the fields of the counter are those of that loop's own.
-    """
-    taken = {name.name for name in tree.find_all(nodes.Name)}
-    notes = []
-    for loop in list(tree.find_all(nodes.For)):
-        targets = list(_stored_loops(loop.target))
-        if not targets:
-            continue
-        new = "loop_item"
-        while new in taken:
-            new += "_"
-        taken.add(new)
-        uses = [*_uses(loop.test), *(use for part in loop.body for use in _uses(part))]
-        as_item = any(not use.counter for use in uses) or bool(loop.test and _uses(loop.test))
-        for use in uses:
-            if as_item and not (use.counter and use.nested):
-                use.name.name = new
-        for name in targets:
-            name.name = new
-        meaning = "the item" if as_item else "that counter"
-        notes.append(
-            f"line {loop.lineno}: 'loop' is the name of Jinja's own counter, so the variable of "
-            f"{{% for loop in … %}} was renamed; inside, 'loop' means {meaning}"
-        )
-    return notes
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """A use of the name `loop`: perhaps as the counter, perhaps in the body of a loop inside."""
-
-    name: nodes.Name
-    counter: bool
-    nested: bool
-
-
-def _uses(node: nodes.Node | None, nested: bool = False) -> list[_Use]:
-    if node is None:
-        return []
-    if isinstance(node, nodes.Name):
-        return [_Use(node, False, nested)] if node.name == "loop" and node.ctx == "load" else []
-    if isinstance(node, nodes.Getattr | nodes.Getitem) and isinstance(node.node, nodes.Name):
-        key = node.attr if isinstance(node, nodes.Getattr) else getattr(node.arg, "value", None)
-        uses = _uses(node.node, nested)
-        rest = [] if isinstance(node, nodes.Getattr) else _uses(node.arg, nested)
-        return [_Use(use.name, key in COUNTER_FIELDS, nested) for use in uses] + rest
-    if isinstance(node, nodes.For):
-        inner = [] if list(_stored_loops(node.target)) else [(node.test, nested)]
-        inner += [(part, True) for part in node.body] if inner else []
-        parts = [(node.iter, nested), *((part, nested) for part in node.else_), *inner]
-    elif isinstance(node, nodes.With) and any(True for t in node.targets for _ in _stored_loops(t)):
-        parts = [(value, nested) for value in node.values]
-    else:
-        parts = [(child, nested) for child in node.iter_child_nodes()]
-    return [use for part, deep in parts for use in _uses(part, deep)]
-
-
-def _stored_loops(target: nodes.Node) -> Iterator[nodes.Name]:
-    """Find the names `loop` that an assignment binds."""
-    names = [target] if isinstance(target, nodes.Name) else target.find_all(nodes.Name)
-    return (name for name in names if name.name == "loop" and name.ctx != "load")

@@ -11,17 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from io import StringIO
+from functools import lru_cache
 from typing import Any
 
 import jinja2
 from jinja2 import nodes
-from jinja2.compiler import CodeGenerator, Frame
 from jinja2.parser import Parser
 
 from ..errors import LoopwrightError, Problem, nearest
 from .limits import SOURCE_CHARS, Meter, TemplateError
-from .rewrite import rename_loops, rewrite
+from .program import TOO_COMPLEX, Program, names_of
+from .renaming import rename_loops
+from .rewrite import checked, needs_rewriting, rewrite
 from .sandbox import METER, SANDBOX, Helper, numbers
 from .text import to_text
 from .values import Missing, to_data
@@ -31,6 +32,7 @@ __all__ = ["Expression", "Rendered", "Template", "compile_expression", "compile_
 Helpers = Mapping[str, Callable[..., Any]]
 RANGE = Helper("range", numbers)
 RESULT = "result"
+_SHORT = 2_000  # characters of a source that is worth remembering
 TAGS = ("for", "if", "elif", "else", "endfor", "endif", "set", "endset", "with", "endwith", "raw")
 
 
@@ -49,7 +51,7 @@ class _Compiled:
     notes: tuple[str, ...]
     strict: bool
     _optional: frozenset[str] = field(repr=False)
-    _program: jinja2.Template = field(repr=False, compare=False)
+    _program: Program = field(repr=False, compare=False)
     _members: Mapping[str, frozenset[str]] = field(repr=False, compare=False)
 
     @property
@@ -88,12 +90,12 @@ class _Compiled:
                 variables[name] = to_data(meter, values[name], name)
             elif name in helpers:
                 variables[name] = Helper(name, helpers[name])
-        return meter, self._program.new_context(variables, shared=True)
+        return meter, self._program.code.new_context(variables, shared=True)
 
     def _chunks(self, context: jinja2.runtime.Context) -> Iterator[str]:
         """Run the program; whatever it raises becomes a TemplateError with its line."""
         try:
-            yield from self._program.root_render_func(context)
+            yield from self._program.code.root_render_func(context)
         except TemplateError as error:
             raise _placed(self.source, error, self._line_of(error)) from error.__cause__
         except LoopwrightError:
@@ -110,7 +112,7 @@ class _Compiled:
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == "<template>":
-                line = self._program.get_corresponding_lineno(trace.tb_lineno)
+                line = self._program.code.get_corresponding_lineno(trace.tb_lineno)
             trace = trace.tb_next
         return line
 
@@ -175,7 +177,9 @@ def compile_template(
     Raises:
         TemplateError: the source cannot be compiled; with line and, where known, column.
     """
-    return Template(*_compile(source, strict, helpers, _parse_template))
+    if len(source) > _SHORT:
+        return Template(*_compile(source, strict, helpers, _parse_template))
+    return _template(source, strict, frozenset(helpers))
 
 
 def compile_expression(
@@ -186,6 +190,19 @@ def compile_expression(
     Raises:
         TemplateError: the source cannot be compiled.
     """
+    if len(source) > _SHORT:
+        return Expression(*_compile(source, strict, helpers, _parse_expression))
+    return _expression(source, strict, frozenset(helpers))
+
+
+# What is compiled depends on its source alone, and many steps of a document share theirs.
+@lru_cache(maxsize=512)
+def _template(source: str, strict: bool, helpers: frozenset[str]) -> Template:
+    return Template(*_compile(source, strict, helpers, _parse_template))
+
+
+@lru_cache(maxsize=512)
+def _expression(source: str, strict: bool, helpers: frozenset[str]) -> Expression:
     return Expression(*_compile(source, strict, helpers, _parse_expression))
 
 
@@ -197,40 +214,21 @@ def _compile(
         raise TemplateError(problem)
     try:
         tree = parse(source)
-        parts = list(tree.find_all(nodes.Node))
+        parts, depth = checked(tree)
+        notes = rename_loops(tree) if any(isinstance(part, nodes.For) for part in parts) else []
         members = _members(parts)
-        notes = rename_loops(tree)
         optional = frozenset(n.name for n in _asked(parts) if isinstance(n, nodes.Name))
-        tree = rewrite(tree, helpers)
-        tree.set_environment(SANDBOX)
-        generator = _Generator()
-        generator.visit(tree)
-        code = compile(generator.source.getvalue(), "<template>", "exec")
+        program = Program(rewrite(tree, helpers) if needs_rewriting(parts) else tree)
+        if parse is _parse_expression:  # which binds nothing but its result
+            parts = [part for part in parts if not isinstance(part, nodes.Assign)]
+        names = names_of(program, parts, depth, helpers)
     except jinja2.TemplateSyntaxError as error:
         raise _syntax_error(source, error) from None
     except TemplateError as error:
         raise _placed(source, error) from None
     except (RecursionError, MemoryError, SyntaxError, ValueError):
-        raise TemplateError("nested too deep, or too complex, to compile") from None
-    program = jinja2.Template.from_code(SANDBOX, code, {})
-    names = frozenset(generator.names - {"range"})
-    return source, names, tuple(notes), strict, optional, program, members
-
-
-class _Generator(CodeGenerator):
-    """Jinja's code generator, which also notes the names that will be looked up.
-
-    It calculates nothing while compiling, where no meter runs.
-    """
-
-    def __init__(self) -> None:
-        self.source = StringIO()
-        super().__init__(SANDBOX, None, None, stream=self.source, optimized=False)
-        self.names: set[str] = set()
-
-    def enter_frame(self, frame: Frame) -> None:
-        super().enter_frame(frame)
-        self.names |= {name for how, name in frame.symbols.loads.values() if how == "resolve"}
+        raise TemplateError(TOO_COMPLEX) from None
+    return source, names - {"range"}, tuple(notes), strict, optional, program, members
 
 
 def _parse_template(source: str) -> nodes.Template:
