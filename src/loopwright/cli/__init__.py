@@ -43,6 +43,8 @@ COMMANDS = (
     Command("runs", "listing", "The runs in the journal, newest first."),
     Command("show", "showing", "What a run did, and why it ended."),
     Command("resume", "running", "Go on with a run that was interrupted or suspended."),
+    Command("watch", "watching", "Follow a run of another process to its end."),
+    Command("approve", "answering", "What a run asks people, and the answers."),
     Command("cancel", "changing", "Ask a running run to end."),
     Command("rewind", "changing", "Set aside what a run did from a path on."),
     Command("export", "exporting", "A run as JSON, CSV or JSON lines."),

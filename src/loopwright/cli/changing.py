@@ -9,8 +9,10 @@ import typer
 
 from ..errors import RunLocked
 from ..journal import Journal, Rewind, RunInfo
+from ..reopening import rewind_with_input
+from .inputs import read_input
 from .journals import DEFAULT, again, find_run, reading
-from .options import JournalUrl, Json, RunName
+from .options import InputFile, InputText, JournalUrl, Json, RunName
 from .output import Output
 
 __all__ = ["cancel", "rewind"]
@@ -49,20 +51,33 @@ def rewind(
     path: Annotated[
         str, typer.Argument(metavar="PATH", help="Of a step or loop, such as refine/3/execute.")
     ],
+    text: InputText = None,
+    input_file: InputFile = None,
     journal: JournalUrl = DEFAULT,
     as_json: Json = False,
 ) -> int:
-    """Set aside what a run did from PATH on, so that resume does it again; nothing is deleted."""
+    """Set aside what a run did from PATH on, so that resume does it again; nothing is deleted.
+
+    PATH of an iteration, such as refine/3, can be given another input with it; refine/ended is the end
+    of a loop, from which it goes on with what it has.
+    """
     with Output(as_json=as_json) as output:
-        info, done = reading(journal, lambda store: _rewind(store, name, path.strip("/")))
+        edited = text is not None or input_file is not None
+        value = read_input(text, input_file, output) if edited else None
+
+        async def work(store: Journal) -> tuple[RunInfo, Rewind]:
+            info = await find_run(store, name)
+            at = path.strip("/")
+            if edited:
+                return info, await rewind_with_input(store, info.run_id, at, value)
+            return info, await store.rewind(info.run_id, at)
+
+        info, done = reading(journal, work)
         if as_json:
             output.give({"run_id": info.run_id, "path": done.path, "entries": done.entries})
         else:
             output.say(f"set aside {done.entries} entries of {info.run_id} from {done.path} on")
+            if edited:
+                output.say(f"{done.path} will have the input that you gave")
             output.say(("go on: ", "dim"), again("resume", info.run_id, journal))
     return 0
-
-
-async def _rewind(store: Journal, name: str, path: str) -> tuple[RunInfo, Rewind]:
-    info = await find_run(store, name)
-    return info, await store.rewind(info.run_id, path)

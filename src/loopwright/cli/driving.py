@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
+from ..approvals import Question, pending
 from ..codec import Json
 from ..conditions import Budget
 from ..errors import RunNotFound
 from ..journal import Entry, Journal
-from ..records import Result
+from ..records import Result, Status
 from ..run import run
 from . import texts
 from .journals import opened, shown_url
@@ -54,30 +59,37 @@ def drive(job: Job, output: Output) -> int:
     """
     for note in job.source.notes:
         output.note(f"note: {note}")
+    questions: list[Question] = []
     with asyncio.Runner() as runner:
         with Signals(output) as signals:
-            outcome = runner.run(_driven(job, output, signals))
+            outcome = runner.run(_driven(job, output, signals, questions))
             if isinstance(outcome, _Interrupted):
                 tell_interrupted(outcome.result, output, signals.heard, job.url)
                 # Threads of steps may still run and would hold the process; the run is written.
                 leave(output)
         if output.as_json:
-            output.give(result_json(outcome))
+            output.give(result_json(outcome, questions))
         else:
-            tell_result(outcome, output, job.url)
+            tell_result(outcome, output, job.url, questions)
     return outcome.status.exit_code
 
 
-async def _driven(job: Job, output: Output, signals: Signals) -> Result | _Interrupted:
+async def _driven(
+    job: Job, output: Output, signals: Signals, questions: list[Question]
+) -> Result | _Interrupted:
     async with opened(job.url, create=True) as store:
-        view = view_of(output, verbose=job.verbose, cap=_cap(job.source))
+        seconds = getattr(job.source.step, "seconds", math.inf)
+        view = view_of(output, verbose=job.verbose, cap=_cap(job.source), seconds=seconds)
         before = await _recorded(store, job.run_id)
         verb = "goes on as" if before else "is"
         name = texts.one_line(job.source.name)
         view.recall(f"{name} {verb} run {job.run_id} in {shown_url(job.url)}", before)
         try:
             value = job.source.default_input if job.value is None and not before else job.value
-            return await _watched(replace(job, value=value), store, view, signals)
+            result = await _watched(replace(job, value=value), store, view, signals)
+            if result.status is Status.SUSPENDED:
+                questions += await pending(store, job.run_id)
+            return result
         except asyncio.CancelledError:
             if not signals.heard:
                 raise
@@ -96,12 +108,18 @@ def _cap(source: Source) -> Budget | None:
     return own if isinstance(own, Budget) else None
 
 
+def _watching(job: Job, view: View) -> Mapping[str, Any]:
+    """Return the resources of the run, with the view as who hears what models say."""
+    heard: dict[str, Any] = {"on_text": view.hear_text}
+    return ChainMap(heard, cast("MutableMapping[str, Any]", job.source.resources))
+
+
 async def _watched(job: Job, store: Journal, view: View, signals: Signals) -> Result:
     async with view:
         task = asyncio.ensure_future(
             run(
                 job.source.step, job.value, journal=store, run_id=job.run_id,
-                budget=job.source.budget, listeners=[view.hear], resources=job.source.resources,
+                budget=job.source.budget, listeners=[view.hear], resources=_watching(job, view),
                 source=job.source.source, accept_changes=job.accept_changes, in_doubt=job.in_doubt,
             )
         )  # fmt: skip

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
+from ..approvals import pending
+from ..codec import Json as JsonValue
 from ..errors import ConfigurationError, RunNotFound, nearest
-from ..journal import RunInfo
+from ..journal import Journal, RunInfo
 from ..records import Status
 from . import texts
-from .journals import DEFAULT, reading, shown_url
+from .journals import DEFAULT, again, reading, shown_url
 from .options import JournalUrl, Json
 from .output import Output, Part
 
@@ -39,21 +41,36 @@ def runs(
         raise ConfigurationError(f"--status: {status!r} is no status{hint}")
     with Output(as_json=as_json) as output:
         try:
-            found = reading(
-                journal, lambda store: store.runs(limit=limit, name=name, status=status)
-            )
+            found, asked = reading(journal, lambda store: _found(store, limit, name, status))
         except RunNotFound:  # no journal yet: there are no runs in it
-            found = []
+            found, asked = [], {}
         if as_json:
-            output.give({"runs": [row.to_json() for row in found]})
+            output.give({"runs": [_json(row, asked) for row in found]})
         elif not found:
             output.note(f"no runs in {shown_url(journal)}")
         else:
-            _tell(found, output)
+            _tell(found, asked, output)
+            if any(asked.values()):
+                waiting = next(row.run_id for row in found if asked.get(row.run_id))
+                output.say(("answer: ", "dim"), again("approve", waiting, journal))
     return 0
 
 
-def _tell(found: Sequence[RunInfo], output: Output) -> None:
+async def _found(
+    store: Journal, limit: int, name: str, status: str
+) -> tuple[list[RunInfo], dict[str, int]]:
+    """Return rows, and how many questions those that wait for people ask."""
+    found = await store.runs(limit=limit, name=name, status=status)
+    waiting = [row.run_id for row in found if row.status == Status.SUSPENDED]
+    return found, {run_id: len(await pending(store, run_id)) for run_id in waiting}
+
+
+def _json(row: RunInfo, asked: Mapping[str, int]) -> dict[str, JsonValue]:
+    data = row.to_json()
+    return {**data, "questions": asked[row.run_id]} if row.run_id in asked else data
+
+
+def _tell(found: Sequence[RunInfo], asked: Mapping[str, int], output: Output) -> None:
     """Write a line per run; what does not fit in narrow terminals is left out from the right."""
     ids = max(len(row.run_id) for row in found)
     longest = max(texts.width(row.name) for row in found)
@@ -68,9 +85,17 @@ def _tell(found: Sequence[RunInfo], output: Output) -> None:
             (f"{texts.score(row.score):5}", ""),
             (texts.when(row.created), "dim"),
             (f"{texts.cost(row.usage):>8}", "dim"),
-            (texts.one_line(row.detail), "dim"),
+            (_detail(row, asked.get(row.run_id)), "dim"),
         ]
         output.say(*_within(line, output))
+
+
+def _detail(row: RunInfo, asked: int | None) -> str:
+    detail = texts.one_line(row.detail)
+    if asked is None:
+        return detail
+    told = texts.plural(asked, "question") if asked else "answered, to be resumed"
+    return f"{told}: {detail}"
 
 
 def _within(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:

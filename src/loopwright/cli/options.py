@@ -9,7 +9,7 @@ import typer
 
 __all__ = [
     "AcceptChanges", "Agents", "InDoubt", "InDoubtOption", "InputFile", "InputText", "JournalUrl",
-    "Json", "MaxUsd", "Model", "ModelUrl", "Replies", "RunId", "RunName", "Sets", "Transcript",
+    "Json", "LoopName", "MaxIterations", "MaxUsd", "Model", "ModelUrl", "Replies", "RunId", "RunName", "Sets", "Transcript",
     "Verbose", "Yes",
 ]  # fmt: skip
 
@@ -73,6 +73,15 @@ Transcript = Annotated[
 ]
 MaxUsd = Annotated[
     float | None, typer.Option("--max-usd", metavar="USD", help="What the run may spend at most.")
+]
+MaxIterations = Annotated[
+    int | None,
+    typer.Option(
+        "--max-iterations", metavar="N", help="Go on with a loop that used its iterations up."
+    ),
+]
+LoopName = Annotated[
+    str, typer.Option("--loop", metavar="NAME", help="Whose iterations; the outermost by default.")
 ]
 Agents = Annotated[
     list[str] | None,

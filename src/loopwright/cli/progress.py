@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..codec import Json
+from ..codec import Json, text_of
 from ..journal import Entry, surviving
 from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging
 from ..replay import Replay
 
-__all__ = ["Ending", "Progress", "Row", "depth_of", "judged"]
+__all__ = ["Ending", "Note", "Progress", "Row", "Shown", "depth_of", "judged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,22 @@ class Ending:
         return depth_of(self.path)
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a person is asked or has answered, as a sentence."""
+
+    path: str
+    text: str
+
+    @property
+    def depth(self) -> int:
+        """How many loops enclose it."""
+        return depth_of(self.path)
+
+
+Shown = Row | Ending | Note
+
+
 def depth_of(path: str) -> int:
     """Return how many loops enclose a path: each leaves the number of its round in it."""
     return sum(part.isdigit() for part in path.split("/"))
@@ -62,19 +78,34 @@ def _answer(given: Json) -> str:
     return str(given).upper()
 
 
+def answered(path: str, value: Json) -> str:
+    """Return what a person answered, or gave as the input of an iteration, as a sentence."""
+    if path.endswith("/input"):
+        return f"{path}: a person gave it: {text_of(value)}"
+    if not isinstance(value, dict) or not isinstance(value.get("approve"), bool):
+        return f"{path}: a person answered: {text_of(value)}"
+    word = "yes" if value["approve"] else "accepted" if value.get("accept") else "no"
+    more = {key: told for key, told in value.items() if key not in ("approve", "accept")}
+    told = ", ".join(f"{key} {text_of(given)}" for key, given in more.items())
+    return f"{path}: a person said {word}{f', {told}' if told else ''}"
+
+
 class Progress:
     """How far a run is: what is in flight, what was spent, how long it was alive.
 
-    `flying` maps the path of each effect in flight to the active second of its start.
+    `flying` maps the path of each effect in flight to the active second of its start, `models` that
+    of each call of a model to the model's name, `heard` to the text it has said so far.
     """
 
     def __init__(self) -> None:
         self.flying: dict[str, float] = {}
+        self.models: dict[str, str] = {}
+        self.heard: dict[str, str] = {}
         self.spent: Usage = NOTHING
         self.judging: Usage = NOTHING  # the part of it that went into judging
         self.active = 0.0
 
-    def recall(self, entries: Sequence[Entry]) -> list[Row | Ending]:
+    def recall(self, entries: Sequence[Entry]) -> list[Shown]:
         """Take up what an earlier process recorded, and return what there is to show of it."""
         kept = surviving(entries)
         shown = [item for entry in kept for item in self.hear(entry)]
@@ -84,15 +115,18 @@ class Progress:
         self.judging = replay.judging
         return shown
 
-    def hear(self, entry: Entry) -> list[Row | Ending]:
+    def hear(self, entry: Entry) -> list[Shown]:
         """Take up an entry, and return what there is to show of it."""
         self.active = max(
             self.active, entry.at + entry.seconds if entry.kind in _DONE else entry.at
         )
         if entry.kind == "started":
             self.flying[entry.path] = entry.at
+            if isinstance(entry.value, dict) and "model" in entry.value:
+                self.models[entry.path] = str(entry.value["model"])
         elif entry.kind in _DONE:
-            self.flying.pop(entry.path, None)
+            for known in (self.flying, self.models, self.heard):
+                known.pop(entry.path, None)
             self.spent += entry.usage
             if is_judging(entry.path):
                 self.judging += entry.usage
@@ -100,7 +134,19 @@ class Progress:
             return [Row(entry.path, entry.value)]
         elif entry.kind == "ended" and "/" in entry.path:
             return [Ending(entry.path, Stop.from_json(entry.value["stop"]))]
+        elif entry.kind == "asked":
+            return [Note(entry.path, f"asks a person: {entry.value['detail']}")]
+        elif entry.kind == "answered":
+            return [Note(entry.path, answered(entry.path, entry.value))]
+        elif entry.kind == "accepted" and entry.value is not None:
+            told = ", ".join(f"{key} is {value:g} now" for key, value in entry.value.items())
+            return [Note(entry.path, f"{entry.path or 'run'}: {told}")]
         return []
+
+    def hear_text(self, path: str, piece: str) -> None:
+        """Take up text that a model says, of which only the end is ever shown."""
+        self.heard[path] = (self.heard.get(path, "") + piece)[-_KEPT:]
 
 
 _DONE = ("finished", "cut")
+_KEPT = 2000  # characters

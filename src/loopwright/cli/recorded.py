@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..approvals import Question, open_questions
 from ..codec import Json
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..records import History, Reason, Result, Status, Stop, Usage
@@ -95,9 +96,11 @@ def _loop(info: RunInfo, replay: Replay, path: str, name: str) -> Result:
     )  # fmt: skip
 
 
-def result_json(result: Result) -> dict[str, Json]:
+def result_json(result: Result, questions: Sequence[Question] = ()) -> dict[str, Json]:
     """Return the one object of `run --json`; a suspended run's says what it asks too."""
     data: dict[str, Json] = dict(result.to_json())
+    if questions:
+        data["questions"] = [question.to_json() for question in questions]
     return {**data, "request": dict(result.request)} if result.request else data
 
 
@@ -106,7 +109,7 @@ def recorded_json(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:
 
     A run that has not ended has the status of its row, `running` or `interrupted`, and no reason.
     """
-    data = result_json(recorded(info, entries))
+    data = result_json(recorded(info, entries), open_questions(surviving(entries)))
     if not ended(entries) and info.status not in list(Status):
         data |= {"status": info.status, "reason": None}
     row = info.to_json()

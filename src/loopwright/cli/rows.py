@@ -9,10 +9,19 @@ from ..codec import text_of
 from ..records import Iteration, Reason, Result
 from . import texts
 from .output import Part
-from .progress import Ending, Row
+from .progress import Ending, Note, Row
 from .texts import Signs
 
-__all__ = ["Columns", "ending_line", "ending_text", "indented", "label_of", "row_line", "row_text"]
+__all__ = [
+    "Columns",
+    "ending_line",
+    "ending_text",
+    "indented",
+    "label_of",
+    "note_line",
+    "row_line",
+    "row_text",
+]
 
 LOOKED_AT = 2000  # characters of what may be a book, of which a line shows the beginning
 SHOWN = 200  # characters of feedback on a plain line
@@ -100,6 +109,11 @@ def ending_line(ending: Ending) -> str:
     name = texts.one_line(ending.path.rsplit("/", 1)[-1])
     stop = ending.stop
     return f"{'  ' * ending.depth}{name} {stop.reason.status.value}: {texts.one_line(stop.detail)}"
+
+
+def note_line(note: Note, signs: Signs) -> str:
+    """Return what a person is asked or has answered, as a line."""
+    return f"{'  ' * note.depth}{texts.fit(texts.one_line(note.text), SHOWN, signs)}"
 
 
 def ending_text(result: Result, status: str = "") -> str:

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from ..records import Result
+from ..journal import Entry, Journal, RunInfo
+from ..records import Reason, Result
+from ..reopening import raise_limit
 from ..run import new_run_id
 from .driving import Job, drive
 from .inputs import read_input
@@ -20,6 +22,8 @@ from .options import (
     InputText,
     JournalUrl,
     Json,
+    LoopName,
+    MaxIterations,
     MaxUsd,
     Model,
     ModelUrl,
@@ -85,6 +89,8 @@ def resume(
     model: Model = None,
     model_url: ModelUrl = None,
     max_usd: MaxUsd = None,
+    max_iterations: MaxIterations = None,
+    loop: LoopName = "",
     agents: Agents = None,
     replies: Replies = None,
     transcript: Transcript = None,
@@ -96,19 +102,35 @@ def resume(
 ) -> int:
     """Go on with a run that was interrupted or suspended; tell again how a finished one ended.
 
-    What the run was started with is on record; an option given here is used instead.
+    What the run was started with is on record; an option given here is used instead. One that a limit
+    ended goes on if --max-iterations or --max-usd raises that limit; that is on record then.
     """
     with Output(as_json=as_json) as output:
         given = Given.of(
             sets, agents, model=model, model_url=model_url, replies=replies,
             transcript=transcript, max_usd=max_usd,
         )  # fmt: skip
-        info, entries = reading(journal, lambda store: on_record(store, name))
+        info, entries = reading(
+            journal, lambda store: _reopened(store, name, max_iterations, max_usd, loop)
+        )
         if ended(entries):
             return _told(recorded(info, entries), journal, output)
         source = agreed(lambda now: load_again(info, given, execute=now), output, yes=yes)
         job = Job(source, None, info.run_id, journal, accept_changes, in_doubt, verbose)
         return drive(job, output)
+
+
+async def _reopened(
+    store: Journal, name: str, max_iterations: int | None, max_usd: float | None, loop: str
+) -> tuple[RunInfo, list[Entry]]:
+    """Return a run on record, gone back to before the end that a limit made, if that is raised."""
+    info, entries = await on_record(store, name)
+    if info.reason != Reason.BUDGET:
+        max_usd = None  # a cap like any other, of what is to come
+    if max_iterations is None and max_usd is None:
+        return info, entries
+    await raise_limit(store, info.run_id, max_iterations=max_iterations, max_usd=max_usd, loop=loop)
+    return await on_record(store, info.run_id)
 
 
 def _told(result: Result, url: str, output: Output) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import json
 from typing import Annotated
 
 import typer
 
+from ..approvals import open_questions
 from ..codec import Json as JsonValue
 from ..codec import text_of
 from ..errors import ConfigurationError
@@ -19,10 +21,10 @@ from .listing import STYLES
 from .looking import iteration_of, loop_of, rounds_of
 from .options import JournalUrl, Json, RunName
 from .output import Output, Part
-from .progress import Ending, Progress, Row
+from .progress import Ending, Note, Progress, Row
 from .recorded import ended, on_record, recorded, recorded_json
-from .rows import Columns, ending_line, ending_text, row_line
-from .telling import tell_output
+from .rows import Columns, ending_line, ending_text, note_line, row_line
+from .telling import tell_output, tell_questions
 
 __all__ = ["show"]
 
@@ -95,7 +97,11 @@ def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: 
         options = ["--loop", loop] if loop else []
         command = again("show", info.run_id, url, *options, "--iteration", last)
         output.say(("look closer: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
-    if info.status in ("interrupted", "suspended"):
+    questions = open_questions(surviving(entries))
+    if questions:
+        tell_questions(questions, output, result.detail)
+        output.say(("answer: ", "dim"), again("approve", info.run_id, url))
+    elif info.status in ("interrupted", "suspended"):
         output.say(("go on: ", "dim"), again("resume", info.run_id, url))
 
 
@@ -117,6 +123,8 @@ def _rows(entries: list[Entry], only: str, output: Output) -> None:
             output.say(*row_line(item, columns, output.signs))
         elif isinstance(item, Ending) and not only:
             output.say((ending_line(item), "dim"))
+        elif isinstance(item, Note) and not only:
+            output.say((note_line(item, output.signs), "yellow"), wrap=True)
 
 
 def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, output: Output) -> None:
@@ -152,7 +160,7 @@ def _diff(
     path = loop_of(info, rounds, loop)
     one, two = (iteration_of(path, rounds[path], number) for number in numbers)
     names = [f"iteration {i.number} ({texts.score(i.score) or 'no score'})" for i in (one, two)]
-    before, after = (text_of(item.output).splitlines() for item in (one, two))
+    before, after = (_lines(item.output) for item in (one, two))
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
     if output.as_json:
         text = "\n".join(lines)
@@ -164,6 +172,13 @@ def _diff(
     for line in lines:
         shown = texts.clean(line) if output.terminal else line
         output.say((shown, styles.get(line[:1], "")))
+
+
+def _lines(output: JsonValue) -> list[str]:
+    """Return an output as lines to compare: an object or a list with a line for each of its parts."""
+    if isinstance(output, dict | list):
+        return json.dumps(output, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
+    return text_of(output).splitlines()
 
 
 def _timeline(info: RunInfo, entries: list[Entry], output: Output) -> None:

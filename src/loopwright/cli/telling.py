@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..approvals import Question
 from ..codec import Json, text_of
 from ..records import Result, Status
 from . import texts
@@ -10,7 +13,7 @@ from .output import Output
 from .recorded import result_json
 from .rows import ending_text
 
-__all__ = ["tell_interrupted", "tell_output", "tell_result"]
+__all__ = ["tell_interrupted", "tell_output", "tell_questions", "tell_result"]
 
 SHOWN_LINES = 12  # of an output on a terminal; a pipe gets all of it
 _STYLES = {
@@ -20,12 +23,14 @@ _STYLES = {
 }
 
 
-def tell_result(result: Result, output: Output, url: str) -> None:
+def tell_result(
+    result: Result, output: Output, url: str, questions: Sequence[Question] = ()
+) -> None:
     """Tell why a run ended, what it gave, where it is kept and how to look closer."""
     output.say((ending_text(result), _STYLES.get(result.status, "bold red")), wrap=True)
     for warning in result.warnings:
         output.note(f"warning: {texts.one_line(warning)}")
-    if result.request:
+    if result.request and not questions:
         asked = {key: value for key, value in result.request.items() if key != "path"}
         output.say(
             f"waits at {result.request.get('path', '')}: {texts.one_line(text_of(asked or ''))}"
@@ -33,8 +38,18 @@ def tell_result(result: Result, output: Output, url: str) -> None:
     tell_output(result.output, output)
     output.say((f"kept in {shown_url(url)}", "dim"))
     output.say(("look closer: ", "dim"), again("show", result.run_id, url))
-    if result.status is Status.SUSPENDED:
+    if questions:
+        tell_questions(questions, output, result.detail)
+        output.say(("answer: ", "dim"), again("approve", result.run_id, url))
+    elif result.status is Status.SUSPENDED:
         output.say(("go on: ", "dim"), again("resume", result.run_id, url))
+
+
+def tell_questions(questions: Sequence[Question], output: Output, known: str = "") -> None:
+    """Tell what a run waits for: a line per question, with its path; `known` is told already."""
+    for question in questions:
+        told = "" if question.detail == known else f": {texts.one_line(question.detail)}"
+        output.say((f"waits at {texts.one_line(question.path)}", "bold"), told, wrap=True)
 
 
 def tell_interrupted(result: Result | None, output: Output, signal: str, url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -14,8 +15,8 @@ from ..conditions import Budget
 from ..journal import Entry
 from . import texts
 from .output import Output, Part
-from .progress import Ending, Progress, Row, judged
-from .rows import Columns, ending_line, row_line, row_text
+from .progress import Ending, Note, Progress, Row, Shown, judged
+from .rows import Columns, ending_line, note_line, row_line, row_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -38,6 +39,9 @@ class View(Protocol):
     def hear(self, entry: Entry) -> None:
         """Show an entry that has just become durable."""
 
+    def hear_text(self, path: str, piece: str) -> None:
+        """Show text that the model called at a path has just said."""
+
 
 class LinesView:
     """A run as plain lines: one per iteration; verbose, one per effect too."""
@@ -46,7 +50,7 @@ class LinesView:
         self.output = output
         self.verbose = verbose
         self.progress = Progress()
-        self._waiting: list[Part | Row | Ending] = []
+        self._waiting: list[Part | Shown] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,12 +73,18 @@ class LinesView:
         for item in (*waiting, *shown):
             self._show(item)
 
-    def _show(self, item: Part | Row | Ending) -> None:
+    def hear_text(self, path: str, piece: str) -> None:
+        """Take note of text that a model has just said: a pipe is shown what came of it."""
+
+    def _show(self, item: Part | Shown) -> None:
         if isinstance(item, str | tuple):
             self.output.say(item, wrap=True)
             return
         if isinstance(item, Ending):
             self.output.say((ending_line(item), "dim"))
+            return
+        if isinstance(item, Note):
+            self.output.say((note_line(item, self.output.signs), "yellow"), wrap=True)
             return
         for condition, answer in judged(item.iteration.evaluation):
             asked = texts.one_line(condition)
@@ -86,14 +96,23 @@ class LinesView:
 
 
 class LiveView(LinesView):
-    """A run on a terminal: finished iterations as rows, and a line on what is in flight.
+    """A run on a terminal: finished iterations as rows, a line on what is in flight, and below it the
+    end of what a model is saying.
 
-    `cap` is what the run may spend, for that line.
+    `cap` is what the run may spend and `seconds` how long it may take, for that line.
     """
 
-    def __init__(self, output: Output, *, verbose: bool = False, cap: Budget | None = None) -> None:
+    def __init__(
+        self,
+        output: Output,
+        *,
+        verbose: bool = False,
+        cap: Budget | None = None,
+        seconds: float = math.inf,
+    ) -> None:
         super().__init__(output, verbose=verbose)
         self.cap = cap
+        self.seconds = seconds
         self._live: Live | None = None
         self._beat: asyncio.Task[None] | None = None
         self._shift = 0.0  # active seconds of the run, less this process's clock
@@ -122,6 +141,10 @@ class LiveView(LinesView):
         self._shift = max(self._shift, entry.at - time.monotonic())
         super().hear(entry)
 
+    def hear_text(self, path: str, piece: str) -> None:
+        """Show text that the model called at a path has just said."""
+        self.progress.hear_text(path, piece)
+
     async def _beating(self) -> None:
         while True:
             self._refresh()
@@ -131,8 +154,17 @@ class LiveView(LinesView):
         from rich.text import Text
 
         assert self._live is not None
-        line = texts.fit(self.flight(time.monotonic() + self._shift), self.output.width - 1)
-        self._live.update(Text(line, style="cyan", no_wrap=True), refresh=True)
+        now, room = time.monotonic() + self._shift, self.output.width - 1
+        lines = [Text(texts.fit(self.flight(now), room), style="cyan", no_wrap=True)]
+        if said := self.saying(room):
+            lines.append(Text(said, style="dim", no_wrap=True))
+        self._live.update(Text("\n").join(lines), refresh=True)
+
+    def saying(self, room: int) -> str:
+        """Return the end of what the model that spoke last is saying, in at most `room` cells."""
+        heard = [text for path, text in self.progress.heard.items() if path in self.progress.flying]
+        said = texts.one_line(heard[-1]) if heard else ""
+        return f"  {texts.fit_end(said, room - 2, self.output.signs)}" if said else ""
 
     def flight(self, now: float) -> str:
         """Return the line on what is in flight at the run's active second `now`."""
@@ -143,9 +175,12 @@ class LiveView(LinesView):
             path, started = flying[-1]
             name = texts.fit_end(texts.one_line(path), self.output.width // 2, self.output.signs)
             parts.append(f"{name} {texts.duration(max(0.0, now - started))}")
+            if path in self.progress.models:
+                parts.append(f"({texts.one_line(self.progress.models[path])})")
             if len(flying) > 1:
                 parts.append(f"and {len(flying) - 1} more")
-        parts.append(f"| {texts.duration(max(0.0, now))} in all")
+        most = f"of {texts.duration(self.seconds)}" if self.seconds < math.inf else "in all"
+        parts.append(f"| {texts.duration(max(0.0, now))} {most}")
         if spent := self._spent():
             judging = texts.cost(self.progress.judging)
             parts.append(f"| {spent}, {judging} of it on judging" if judging else f"| {spent}")
@@ -153,13 +188,14 @@ class LiveView(LinesView):
 
     def _spent(self) -> str:
         spent, cap = self.progress.spent, self.cap
+        told = []
         if cap is not None and cap.usd is not None:
-            return f"{texts.money(spent.usd)} of {texts.money(cap.usd)}"
+            told.append(f"{texts.money(spent.usd)} of {texts.money(cap.usd)}")
         if cap is not None and cap.calls is not None:
-            return f"{spent.calls} of {cap.calls} calls"
+            told.append(f"{spent.calls} of {cap.calls} calls")
         if cap is not None and cap.tokens is not None:
-            return f"{spent.tokens} of {cap.tokens} tokens"
-        return texts.cost(spent)
+            told.append(f"{spent.tokens} of {cap.tokens} tokens")
+        return ", ".join(told) or texts.cost(spent)
 
     def _row(self, row: Row) -> None:
         columns = Columns.within(self.output.width - 1)
@@ -176,8 +212,10 @@ def effect_line(entry: Entry, output: Output) -> str:
     return f"{line}: {texts.fit(texts.one_line(told), 80, output.signs)}" if told else line
 
 
-def view_of(output: Output, *, verbose: bool, cap: Budget | None) -> View:
+def view_of(
+    output: Output, *, verbose: bool, cap: Budget | None = None, seconds: float = math.inf
+) -> View:
     """Return the view that fits the output: live if people watch, else plain lines."""
     if output.terminal:
-        return LiveView(output, verbose=verbose, cap=cap)
+        return LiveView(output, verbose=verbose, cap=cap, seconds=seconds)
     return LinesView(output, verbose=verbose)

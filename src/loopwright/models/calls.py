@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -28,8 +29,9 @@ from .pool import Models, models_of
 from .prices import DEFAULT_MAX_TOKENS
 from .protocol import Message, Request
 
-__all__ = ["Target", "call_model"]
+__all__ = ["ON_TEXT", "Target", "call_model"]
 
+ON_TEXT = "on_text"  # the resource that hears text as it comes: f(path, text); it must not raise
 QUOTED_CHARS = 4_000
 LEAST_DOUBLED = 1024
 
@@ -62,7 +64,8 @@ async def call_model(
         failover: endpoints to go on with, in order.
         judge: never go on elsewhere, as the scores of two models cannot be compared, and leave it
             to the caller to ask again for an answer that cannot be read.
-        on_text: called with text as it comes, of each attempt that is made now.
+        on_text: called with text as it comes, of each attempt that is made now; by default what the
+            run's resource `on_text` is, with the attempt's path before the text.
 
     Raises:
         ModelFault: when nothing is left to try; it says how many attempts were made.
@@ -122,7 +125,7 @@ class _Call:
                 self._go_to(target)
             attempt = Attempt(
                 self.models, self.request, self.ctx, name=self.name, number=self.number,
-                target=self.tally.target, waited=self.waited, on_text=self.on_text,
+                target=self.tally.target, waited=self.waited, on_text=self.on_text or self._heard(),
             )  # fmt: skip
             try:
                 name = attempt_name(self.name, self.number)
@@ -131,6 +134,12 @@ class _Call:
                 await self._after(error, attempt)
             else:
                 return {**reply, "attempts": self.number}
+
+    def _heard(self) -> Callable[[str], None] | None:
+        """Return who is told the text of this attempt as it comes: the run's `on_text` resource."""
+        hear = self.ctx.run.resources.get(ON_TEXT)
+        path = self.ctx.below(attempt_name(self.name, self.number))
+        return None if hear is None else functools.partial(hear, path)
 
     def _began(self, number: int) -> bool:
         """Whether an attempt is on record, if only as begun: nobody waits for it again."""

@@ -1,0 +1,100 @@
+"""`watch`: follow a run of another process to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from ..approvals import open_questions
+from ..conditions import Budget
+from ..errors import JournalUnavailable
+from ..journal import Entry, Journal, RunInfo, surviving
+from . import texts
+from .journals import DEFAULT, find_run, opened, shown_url
+from .options import JournalUrl, Json, RunName, Verbose
+from .output import Output
+from .recorded import recorded, recorded_json
+from .signals import INTERRUPTED
+from .telling import tell_interrupted, tell_result
+from .views import View, view_of
+
+__all__ = ["watch"]
+
+BEAT = 0.2  # seconds between two looks at the journal
+PATIENCE = 50  # looks in a row at a journal that cannot be read, before that is told
+
+
+class _Seen(NamedTuple):
+    info: RunInfo
+    entries: list[Entry]
+
+
+def watch(
+    name: RunName, journal: JournalUrl = DEFAULT, verbose: Verbose = False, as_json: Json = False
+) -> int:
+    """Follow a run that another process drives, from its beginning to its end.
+
+    Exit codes: those of the run, 130 if its process is gone. Ctrl-C ends the watching, not the run.
+    """
+    with Output(as_json=as_json) as output:
+        try:
+            seen = asyncio.run(_followed(name, journal, output, verbose=verbose))
+        except KeyboardInterrupt:
+            output.note("no longer watched; the run goes on")
+            return INTERRUPTED
+        return _tell(seen, journal, output)
+
+
+async def _followed(name: str, url: str, output: Output, *, verbose: bool) -> _Seen:
+    async with opened(url) as store:
+        info = await find_run(store, name)
+        view = view_of(output, verbose=verbose, cap=_cap(info))
+        view.recall(f"{texts.one_line(info.name)} is run {info.run_id} in {shown_url(url)}", [])
+        async with view:
+            return await _follow(store, info.run_id, view)
+
+
+def _cap(info: RunInfo) -> Budget | None:
+    most = info.source.get("max_usd")
+    return Budget(usd=most) if isinstance(most, int | float) and most > 0 else None
+
+
+async def _follow(store: Journal, run_id: str, view: View) -> _Seen:
+    """Show every entry once, in order, until nobody runs the run any more."""
+    entries: list[Entry] = []
+    misses = 0
+    while True:
+        try:
+            # The row before the entries: what was written until it says that it ended is then seen.
+            info = await store.find(run_id)
+            fresh = await store.entries(run_id, after=entries[-1].seq if entries else 0)
+        except JournalUnavailable:
+            misses += 1
+            if misses > PATIENCE:
+                raise
+            await asyncio.sleep(BEAT)
+            continue
+        misses = 0
+        shown = fresh if entries else surviving(fresh)
+        entries += fresh
+        for entry in shown:
+            view.hear(entry)
+        if info.status != "running":
+            return _Seen(info, entries)
+        await asyncio.sleep(BEAT)
+
+
+def _tell(seen: _Seen, url: str, output: Output) -> int:
+    info, entries = seen
+    result = recorded(info, entries)
+    if info.status == "interrupted":
+        if output.as_json:
+            output.give(recorded_json(info, entries))
+        else:
+            tell_interrupted(result, output, "the end of its process", url)
+        return INTERRUPTED
+    if output.as_json:
+        output.give(recorded_json(info, entries))
+    else:
+        tell_result(result, output, url, open_questions(surviving(entries)))
+    return result.status.exit_code
