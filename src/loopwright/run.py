@@ -28,6 +28,7 @@ from .errors import (
     Suspended,
 )
 from .journal import Entry, Journal, NoLog, RunInfo, RunLog
+from .lending import Lent
 from .outcomes import ended_entry, ended_loops, finished, row_of
 from .records import Reason, Result, Status, Stop
 from .reopening import raise_limit
@@ -103,7 +104,7 @@ async def run(
     """
     made = as_step(step)
     store, opened = _journal(journal)
-    resources, memory = _with_memory(resources, store)
+    lent = Lent(resources, store)
     try:
         fresh = _fresh(made, value, run_id, source)
         if store is not None and (bounds := bounds_of(made, budget)):
@@ -111,7 +112,7 @@ async def run(
         log = await _open(store, made, fresh, value, accept_changes, takeover)
         state = Run(
             fresh.run_id, log, clock or SystemClock(), random or _random.random,
-            listeners=listeners, resources=resources,
+            listeners=listeners, resources=lent,
             accept_changes=accept_changes, in_doubt=in_doubt,
         )  # fmt: skip
         if budget is not None:
@@ -128,8 +129,7 @@ async def run(
         finally:
             await state.release()
     finally:
-        if memory is not None:
-            await memory.close()
+        await lent.close()
         if opened and store is not None:
             await store.close()
 
@@ -187,19 +187,6 @@ def _journal(given: Journal | str | None) -> tuple[Journal | None, bool]:
 
         return open_journal(given), True
     return given, False
-
-
-def _with_memory(
-    resources: Mapping[str, Any] | None, store: Journal | None
-) -> tuple[Mapping[str, Any] | None, Any]:
-    """Return the resources with a memory, that of the journal by default, and what to close of it."""
-    given = (resources or {}).get("memory", getattr(store, "memory", None))
-    if not isinstance(given, str):
-        return ({**(resources or {}), "memory": given} if given is not None else resources), None
-    from .stores import open_memory
-
-    opened = open_memory(given)
-    return {**(resources or {}), "memory": opened}, opened
 
 
 def _fresh(step: Any, value: Json, run_id: str, source: dict[str, Json] | None) -> RunInfo:

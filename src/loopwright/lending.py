@@ -1,0 +1,55 @@
+"""What a run is lent: its resources, and with them the memory of its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .journal import Journal
+
+__all__ = ["Lent"]
+
+
+class Lent(Mapping[str, Any]):
+    """The resources of a run; `memory` is the one that is given, by itself or by its URL, else the journal's.
+
+    Nothing is loaded or opened before a step asks for it.
+    """
+
+    def __init__(self, given: Mapping[str, Any] | None, store: Journal | None) -> None:
+        self._given = given or {}
+        self._store = store
+        self._memory: Any = None
+        self._opened: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "memory":
+            return self._given[name]
+        if self._memory is None:
+            self._memory = self._found()
+        if self._memory is None:
+            raise KeyError(name)
+        return self._memory
+
+    def _found(self) -> Any:
+        given = self._given.get("memory")
+        if given is None:
+            return getattr(self._store, "memory", None)
+        if not isinstance(given, str):
+            return given
+        from .stores import open_memory
+
+        self._opened = open_memory(given)
+        return self._opened
+
+    def __iter__(self) -> Iterator[str]:
+        own = ["memory"] if hasattr(self._store, "memory") else []
+        return iter(dict.fromkeys([*self._given, *own]))
+
+    def __len__(self) -> int:
+        return 1 + len(self._given)  # some: how many is not worth loading them for
+
+    async def close(self) -> None:
+        """Close the memory that was opened for this run."""
+        if self._opened is not None:
+            await self._opened.close()
