@@ -47,7 +47,10 @@ class Lent(Mapping[str, Any]):
         return iter(dict.fromkeys([*self._given, *own]))
 
     def __len__(self) -> int:
-        return 1 + len(self._given)  # some: how many is not worth loading them for
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return True  # whether there are any is not worth loading them for
 
     async def close(self) -> None:
         """Close the memory that was opened for this run."""
