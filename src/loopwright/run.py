@@ -29,6 +29,7 @@ from .errors import (
 )
 from .journal import Entry, Journal, NoLog, RunInfo, RunLog
 from .lending import Lent
+from .listening import Listener, hearing
 from .outcomes import ended_entry, ended_loops, finished, row_of
 from .records import Reason, Result, Status, Stop
 from .reopening import raise_limit
@@ -75,7 +76,7 @@ async def run(
     budget: Budget | None = None,
     clock: Clock | None = None,
     random: Callable[[], float] | None = None,
-    listeners: Sequence[Callable[[Entry], None]] = (),
+    listeners: Sequence[Listener] = (),
     resources: Mapping[str, Any] | None = None,
     source: dict[str, Json] | None = None,
     accept_changes: bool = False,
@@ -90,7 +91,7 @@ async def run(
         journal: where to record: a Journal, a URL such as `sqlite:runs.db`, or None: nothing is kept.
         run_id: the run to go on with, if the journal knows it; a finished one is returned.
         budget: a cap on the whole run.
-        listeners: called with each journal entry once it is durable.
+        listeners: called with each journal entry once it is durable; or a Watcher.
         resources: what steps of a kind need, by name; `memory` is a Memory or the URL of one (default:
             that of the journal).
         source: how a document can be loaded again, kept with the run.
@@ -110,11 +111,13 @@ async def run(
         if store is not None and (bounds := bounds_of(made, budget)):
             fresh = replace(fresh, source={**fresh.source, "bounds": bounds})
         log = await _open(store, made, fresh, value, accept_changes, takeover)
+        heard, failed = hearing(listeners, log)
         state = Run(
             fresh.run_id, log, clock or SystemClock(), random or _random.random,
-            listeners=listeners, resources=lent,
+            listeners=heard, resources=lent,
             accept_changes=accept_changes, in_doubt=in_doubt,
         )  # fmt: skip
+        state.warnings += failed
         if budget is not None:
             if state.replay is not None and (told := state.replay.raised.get("")):
                 budget = raised_budget(budget, told)

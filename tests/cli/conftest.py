@@ -157,7 +157,7 @@ class Project:
     @staticmethod
     def environ(extra: dict[str, str]) -> dict[str, str]:
         """Return an environment in which only `extra` is said to the command line."""
-        told = ("LOOPWRIGHT", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONIOENCODING")
+        told = ("LOOPWRIGHT", "OTEL_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONIOENCODING")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(told)}
         return {**kept, "PYTHONUTF8": "1", **extra}
 
@@ -180,6 +180,7 @@ def project(
     monkeypatch.delenv("LOOPWRIGHT_TRUST", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("LOOPWRIGHT_DEBUG", raising=False)
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     sys.modules.pop("steps", None)
     made = Project(tmp_path, capsys)
     yield made

@@ -55,6 +55,10 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `arguments` default to the process's own."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if "--otel" in given:
+        from .observing import with_collector
+
+        given = with_collector(given)
     try:
         code = _app(given)(given, prog_name="loopwright", standalone_mode=False)
     except KeyboardInterrupt:

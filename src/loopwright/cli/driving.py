@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from ..approvals import Question, pending
@@ -18,6 +19,7 @@ from ..records import Result, Status
 from ..run import run
 from . import texts
 from .journals import opened, shown_url
+from .observing import Observing
 from .output import Output
 from .recorded import recorded, result_json
 from .signals import Signals, leave
@@ -42,6 +44,8 @@ class Job:
     accept_changes: bool = False
     in_doubt: str = "suspend"
     verbose: bool = False
+    observing: Observing = field(default_factory=Observing)
+    listeners: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,14 @@ def drive(job: Job, output: Output) -> int:
     for note in job.source.notes:
         output.note(f"note: {note}")
     questions: list[Question] = []
-    with asyncio.Runner() as runner:
+    with contextlib.ExitStack() as stack, asyncio.Runner() as runner:
+        listeners = stack.enter_context(job.observing.listeners(output))
+        job = replace(job, listeners=tuple(listeners))
         with Signals(output) as signals:
             outcome = runner.run(_driven(job, output, signals, questions))
             if isinstance(outcome, _Interrupted):
                 tell_interrupted(outcome.result, output, signals.heard, job.url)
+                stack.close()
                 # Threads of steps may still run and would hold the process; the run is written.
                 leave(output)
         if output.as_json:
@@ -119,7 +126,7 @@ async def _watched(job: Job, store: Journal, view: View, signals: Signals) -> Re
         task = asyncio.ensure_future(
             run(
                 job.source.step, job.value, journal=store, run_id=job.run_id,
-                budget=job.source.budget, listeners=[view.hear], resources=_watching(job, view),
+                budget=job.source.budget, listeners=[view.hear, *job.listeners], resources=_watching(job, view),
                 source=job.source.source, accept_changes=job.accept_changes, in_doubt=job.in_doubt,
             )
         )  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 __all__ = [
-    "AcceptChanges", "Agents", "InDoubt", "InDoubtOption", "InputFile", "InputText", "JournalUrl",
-    "Json", "LoopName", "MaxIterations", "MaxUsd", "Model", "ModelUrl", "Replies", "RunId", "RunName", "Sets", "Transcript",
+    "AcceptChanges", "Agents", "CaptureContent", "InDoubt", "InDoubtOption", "InputFile", "InputText", "JournalUrl",
+    "Json", "Log", "LoopName", "MaxIterations", "MaxUsd", "Model", "ModelUrl", "Otel", "Replies", "RunId", "RunName", "Sets", "Transcript",
     "Verbose", "Yes",
 ]  # fmt: skip
 
@@ -101,4 +101,21 @@ Yes = Annotated[
 ]
 RunId = Annotated[
     str, typer.Option("--run-id", metavar="ID", help="The id of the run; one on record goes on.")
+]
+Otel = Annotated[
+    str | None,
+    typer.Option(
+        "--otel",
+        metavar="[URL]",
+        help="Send traces and metrics to an OTLP/HTTP collector, http://localhost:4318 if none is "
+        "named; OTEL_EXPORTER_OTLP_ENDPOINT does so too.",
+    ),
+]
+Log = Annotated[
+    str | None,
+    typer.Option("--log", metavar="FILE", help="Append JSON log lines; - is stderr."),
+]
+CaptureContent = Annotated[
+    bool,
+    typer.Option("--capture-content", help="Inputs, outputs and feedback in traces and log lines."),
 ]

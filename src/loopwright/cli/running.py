@@ -13,20 +13,24 @@ from ..run import new_run_id
 from .driving import Job, drive
 from .inputs import read_input
 from .journals import DEFAULT, reading
+from .observing import Observing
 from .options import (
     AcceptChanges,
     Agents,
+    CaptureContent,
     InDoubt,
     InDoubtOption,
     InputFile,
     InputText,
     JournalUrl,
     Json,
+    Log,
     LoopName,
     MaxIterations,
     MaxUsd,
     Model,
     ModelUrl,
+    Otel,
     Replies,
     RunId,
     RunName,
@@ -61,6 +65,9 @@ def run(
     transcript: Transcript = None,
     accept_changes: AcceptChanges = False,
     in_doubt: InDoubtOption = InDoubt.SUSPEND,
+    otel: Otel = None,
+    log: Log = None,
+    capture_content: CaptureContent = False,
     yes: Yes = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -78,7 +85,10 @@ def run(
         )  # fmt: skip
         source = agreed(lambda now: load_source(file, given, execute=now), output, yes=yes)
         value = read_input(text, input_file, output)
-        job = Job(source, value, run_id or new_run_id(), journal, accept_changes, in_doubt, verbose)
+        observing = Observing(otel, log, capture_content)
+        job = Job(
+            source, value, run_id or new_run_id(), journal, accept_changes, in_doubt, verbose, observing
+        )  # fmt: skip
         return drive(job, output)
 
 
@@ -96,6 +106,9 @@ def resume(
     transcript: Transcript = None,
     accept_changes: AcceptChanges = False,
     in_doubt: InDoubtOption = InDoubt.SUSPEND,
+    otel: Otel = None,
+    log: Log = None,
+    capture_content: CaptureContent = False,
     yes: Yes = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -116,7 +129,10 @@ def resume(
         if ended(entries):
             return _told(recorded(info, entries), journal, output)
         source = agreed(lambda now: load_again(info, given, execute=now), output, yes=yes)
-        job = Job(source, None, info.run_id, journal, accept_changes, in_doubt, verbose)
+        observing = Observing(otel, log, capture_content)
+        job = Job(
+            source, None, info.run_id, journal, accept_changes, in_doubt, verbose, observing
+        )  # fmt: skip
         return drive(job, output)
 
 

@@ -116,11 +116,18 @@ class Attempt:
             raise fault from None
         spent = self.models.charged(self.request, reply.usage)
         ctx.spend(spent)
-        data = {**reply.to_json(), "usage": spent.to_json()}
+        data = {**reply.to_json(), "usage": spent.to_json(), "request": self._asked()}
         if self.target:
             data["target"] = self.target
         self._tell(ctx, spent, reply=data)
         return data
+
+    def _asked(self) -> Json:
+        """Return which model was asked and how, for whoever reads the record; not the question."""
+        request = self.request
+        told: dict[str, Json] = {"provider": request.provider, "model": request.model}
+        names = ("temperature", "max_tokens")
+        return told | {n: value for n in names if (value := getattr(request, n)) is not None}
 
     def _spent(self, fault: ModelFault, reserved: Usage) -> Usage:
         """Return what a failed request cost: all that was promised, where nobody knows."""
@@ -133,7 +140,7 @@ class Attempt:
 
     async def _keep(self, fault: ModelFault, ctx: Context) -> Recorded:
         """Record what the next decision needs, before the attempt itself is recorded."""
-        facts = fault.to_json()
+        facts = {**fault.to_json(), "request": self._asked()}
         policy = self.models.policy
         if self.target:
             facts["target"] = self.target
