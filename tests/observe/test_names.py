@@ -17,7 +17,7 @@ OURS = {
     value
     for key, value in vars(names).items()
     if isinstance(value, str) and value.startswith(("gen_ai.", "loopwright."))
-    and key not in ("EVALUATION_RESULT",) and not key.startswith("__")
+    and key != "EVALUATION_RESULT" and not key.startswith("__")
 }  # fmt: skip
 KNOWN = {
     value
