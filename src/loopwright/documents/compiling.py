@@ -37,6 +37,7 @@ from .steps import (
     When,
     prepared,
 )  # fmt: skip
+from .tooling import compile_tool_step, compile_tools
 from .workflow_v2_lints import note_last_output
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Compiler:
     """The compilation of one document: where it is, what it may name, and what was found wrong.
 
     `known` are the names that templates may use; `execute` imports functions, without it they are only looked up;
-    `lenient` reads templates as loop nodes do.
+    `lenient` reads templates as loop nodes do. `tools` are those of the document and its servers, `declared` their names.
     """
 
     source: Source
@@ -66,6 +67,8 @@ class Compiler:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     lenient: bool = False
     used: list[tuple[Path_, frozenset[str]]] = field(default_factory=list)
+    tools: dict[str, Any] = field(default_factory=dict)
+    declared: frozenset[str] = frozenset()
 
     def problem(self, path: Path_, message: str, *, key: bool = False) -> None:
         """Report something wrong at a place."""
@@ -197,6 +200,9 @@ class Compiler:
     def _prompt(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
         return compile_prompt(self, spec, name, at)
 
+    def _tool(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
+        return compile_tool_step(self, spec, name, path, at)
+
     def _memory(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
         return compile_memory(self, spec, name, path)
 
@@ -261,7 +267,9 @@ def compile_document(
     document: Document, compiler: Compiler, given: frozenset[str]
 ) -> DocumentWorkflow | None:
     """Compile a document for a caller that supplies the names in `given`; None if problems were found."""
-    inner = compiler.knowing(given)
+    declared = frozenset({*document.tools, *document.servers})
+    tools = compile_tools(document, compiler)
+    inner = replace(compiler.knowing(given), tools=tools, declared=declared)
     made = inner.steps(document.steps, ("steps",))
     names = {spec.name for spec in document.steps}
     if document.output is not None and document.output not in names:

@@ -15,6 +15,7 @@ from .fields import Identifier, Names, Part, Pause, Seconds
 from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
 from .native_models import BudgetSpec, ConsensusSpec, PriceSpec, PromptFields
 from .native_nodes import LoopMemorySpec, MemorySpec, NodeSpec
+from .native_tools import ServerSpec, ToolSpec
 
 __all__ = [
     "ACTIONS",
@@ -30,7 +31,7 @@ __all__ = [
 
 ACTIONS = (
     "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "memory",
-    "set",
+    "tool", "set",
 )  # fmt: skip
 
 
@@ -81,7 +82,14 @@ class Action(CommandFields, PromptFields):
     memory: MemorySpec | None = Field(
         None, description="Texts that outlive the run: kept, or found again."
     )
+    tool: str | None = Field(
+        None, description="A call of a tool: its name in `tools`, or `server.tool`."
+    )
     set: Any = Field(None, description="A value, with templates filled in.")
+
+    arguments: dict[str, Any] | None = Field(
+        None, description="What the tool is called with, with templates; default: the input."
+    )
 
     input: Any = Field(
         None, description="The step's input, with templates; default: what comes before it."
@@ -140,6 +148,7 @@ _ONLY = {
     "expose": ("workflow",),
     "output": ("shell", "prompt", "workflow", "steps", "parallel"),
     "idempotent": ("shell", "python"),
+    "arguments": ("tool",),
     **dict.fromkeys(CommandFields.model_fields, ("shell",)),
     **dict.fromkeys(PromptFields.model_fields, ("prompt",)),
 }
@@ -299,6 +308,12 @@ class Document(Part):
     call_timeout: Seconds | None = Field(None, description="How long one call of a model may take.")
     prices: dict[str, PriceSpec | Literal["free"]] = Field({})
     budget: BudgetSpec | None = None
+    tools: dict[str, ToolSpec] = Field(
+        default_factory=dict, description="Tools by name, for prompts and `tool:` steps."
+    )
+    servers: dict[str, ServerSpec] = Field(
+        default_factory=dict, description="MCP servers by name, whose tools are called like tools."
+    )
     timeout: Seconds | None = None
     at_once: int = Field(1, ge=1, le=256, description="How many steps may run at a time.")
     steps: list[StepSpec] = Field(min_length=1)

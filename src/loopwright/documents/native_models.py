@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from .fields import Part, Seconds
+from .fields import Names, Part, Seconds
 from .native_nodes import PresetSpec
 
 __all__ = ["BudgetSpec", "ConsensusSpec", "PriceSpec", "PromptFields", "VoterSpec"]
@@ -38,6 +38,12 @@ class PromptFields(Part):
         None, min_length=1, description="The answers of `answer: classification`."
     )
     preset: PresetSpec | None = Field(None, description="The criteria of `answer: criteria`.")
+    tools: Names | None = Field(
+        None, description="What the model may call: tools, servers, or `server.tool`."
+    )
+    max_tool_rounds: int | None = Field(
+        None, ge=1, le=1000, description="How many replies may call tools; default: 8."
+    )
     conversation: Literal["fresh", "carried"] | None = Field(
         None,
         description="Whether a prompt in a loop sees the rounds before it as one conversation.",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ..agents.calling import MAX_ROUNDS
 from ..codec import Json
 from ..conditions import CEILING
 from ..evaluators.judge import KNOWN_BAD
@@ -58,6 +59,9 @@ def plan(loaded: Loaded) -> dict[str, Json]:
 def _collect(document: Document, found: dict[str, list[str]]) -> None:
     found["commands"] += [_command(command) for command, _ in commands_in(document)]
     found["python"] += functions_in(document)
+    for server in document.servers.values():
+        _reached([], server.url, found)
+        found["environment"] += [*server.pass_env, *filter(None, [server.token_env])]
     for part in parts(document):
         models = [getattr(part, "model", None), *(getattr(part, "models", None) or ())]
         found["models"] += [name for name in models if name]
@@ -99,6 +103,8 @@ def _described(step: StepSpec) -> dict[str, Json]:
     for kind in ("python", "workflow"):
         if getattr(step, kind):
             row[kind] = getattr(step, kind)
+    if step.tools or step.tool:
+        row["tools"] = step.tools or [step.tool]
     if step.shell is not None:
         row["shell"] = _command(step.shell)
     return row
@@ -121,9 +127,9 @@ def _bounds(loaded: Loaded, root: Document) -> dict[str, Json]:
 def _calls(action: Action, loaded: Loaded, file: str) -> int:
     """Return the most model calls that an action of a file can make, without those that a fault makes again."""
     tries = action.max_retries + 1 if action.on_failure == "retry" else 1
-    own = (
-        1 if action.prompt is not None else len(action.consensus.voters) if action.consensus else 0
-    )
+    own = len(action.consensus.voters) if action.consensus else 0
+    if action.prompt is not None:  # with tools: every round, and one answer without them
+        own = (action.max_tool_rounds or MAX_ROUNDS) + 1 if action.tools else 1
     if action.loop is not None:
         own += _loop_calls(action.loop, loaded, file)
     elif action.each is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..agents.calling import MAX_ROUNDS
+from ..agents.steps import ToolPrompt
 from ..errors import nearest
 from ..evaluators.judge import Judge
 from ..evaluators.questions import Question, YesNo, preset_question
@@ -17,6 +19,7 @@ from .native import Action
 from .native_judging import JudgeSpec
 from .native_models import VoterSpec
 from .native_nodes import PresetSpec
+from .tooling import tools_named
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
@@ -47,8 +50,23 @@ def compile_prompt(compiler: Compiler, spec: Action, name: str, at: Path_) -> Pr
     if asking is None:
         return None
     carried = spec.conversation == "carried"
+    tools = tools_named(compiler, spec.tools or [], (*at, "tools"))
+    if spec.max_tool_rounds is not None and not spec.tools:
+        compiler.problem((*at, "max_tool_rounds"), "max_tool_rounds needs tools")
+        return None
+    if carried and spec.tools:
+        compiler.problem((*at, "conversation"), "a prompt with tools is fresh in each round")
+        return None
+    if tools is None:
+        return None
     read = None if reading.kind == "text" else lambda reply: reading.read(reply.text)
-    made = Prompt(text, name=name, system=system, asking=asking, carried=carried, read=read)
+    if tools:
+        rounds = spec.max_tool_rounds or MAX_ROUNDS
+        made: Prompt = ToolPrompt(
+            text, tools, max_rounds=rounds, name=name, system=system, asking=asking, read=read
+        )
+    else:
+        made = Prompt(text, name=name, system=system, asking=asking, carried=carried, read=read)
     if read is not None:
         made.fingerprint = digest_of("answer", reading.kind, reading.said, made.fingerprint)
     return made

@@ -80,6 +80,7 @@ def deeds_of(loaded: Loaded) -> Deeds:
         for command, cwd in commands_in(document):
             commands.append(command if isinstance(command, str) else shlex.join(command))
             files |= set(_files_named(command, folder, cwd))
+        commands += [f"connect to {s.url}" for s in document.servers.values() if s.url]
         for reference in functions_in(document):
             if reference not in own:
                 references.append(reference)

@@ -10,6 +10,7 @@ from ..loop import DEFAULT_LIMIT
 from .fields import Model
 from .native import Action, Document, EvaluateSpec, LoopSpec
 from .native_judging import JudgeSpec
+from .native_tools import ToolSpec
 
 __all__ = [
     "commands_in", "condition_limit", "evaluators", "functions_in", "inner_actions", "models_in",
@@ -39,6 +40,9 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
         for name in ("shell", "command", "tests"):
             if name in part.model_fields_set and getattr(part, name) is not None:
                 yield getattr(part, name), getattr(part, "cwd", None) or "."
+        if isinstance(part, ToolSpec):
+            for words in part.commands or ():
+                yield words if part.exact else [*words, "…"], part.cwd or "."
 
 
 def functions_in(document: Document) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path as Folder
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DocumentError, Problem, nearest
@@ -20,6 +21,7 @@ from .workflow_v2_fields import Execution, LoopV2, StepV2, WorkflowV2, hint
 from .workflow_v2_loops import WORKERS, asking
 from .workflow_v2_names import Names
 from .workflow_v2_order import Circle, Element, in_order, written_order
+from .workflow_v2_servers import Servers
 from .workflow_v2_steps import CALL_TIMEOUT, Translator
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
         message = f"{value.get('$schema')!r} is not known; this reads {SCHEMA}"
         raise DocumentError([source.problem(("$schema",), message)])
     spec: WorkflowV2 = validated(WorkflowV2, value, source, hint=hint)
-    return _Translation(spec, source, lenient, project.execute, project.notes).run()
+    folders = list(dict.fromkeys([Folder(source.file).resolve().parent, project.root]))
+    return _Translation(spec, source, lenient, project.execute, folders, project.notes).run()
 
 
 @dataclass
@@ -62,6 +65,7 @@ class _Translation:
     source: Source
     lenient: bool
     runs: bool
+    folders: list[Folder]
     notes: list[Problem]
     problems: list[Problem] = field(default_factory=list)
 
@@ -79,12 +83,17 @@ class _Translation:
         if not spec.steps and not spec.loops:
             self.report((), "needs 'steps' or 'loops' with at least one item")
         names = self._names()
-        self._tools(spec.execution, ("execution",))
-        translator = Translator(self.source, names, spec.execution, self.report, self.note)
+        self._skills(spec.execution, ("execution",))
+        missing = self.report if self.runs else self.note
+        servers = Servers(self.folders, missing)
+        inherited = servers.tools(spec.execution.servers, ("execution", "servers"))
+        translator = Translator(
+            self.source, names, spec.execution, self.report, self.note, servers, inherited
+        )
         elements = [self._element(translator, at, item) for at, item in self._items()]
         order = self._ordered([e for e in elements if e is not None])
         self._settle(order)
-        native, places = self._document(order)
+        native, places = self._document(order, servers)
         if self.problems:
             raise DocumentError(self.problems)
         whole = translated(self.source, places)
@@ -138,19 +147,15 @@ class _Translation:
             return None
         if isinstance(item, LoopV2):
             return translator.loop(item, at)
-        self._tools(item, at)
+        self._skills(item, at)
         return translator.step(item, at)
 
-    def _tools(self, spec: Execution | StepV2, at: Path) -> None:
-        """Refuse what needs more than models."""
+    def _skills(self, spec: Execution | StepV2, at: Path) -> None:
+        """Refuse what would run code of others."""
         if spec.skills:
             self.report(
                 (*at, "skills"), "skills cannot be used: nothing is there yet to run their code"
             )
-        if spec.servers:
-            names = ", ".join(spec.servers)
-            what = f"tool servers are not connected yet: {names}; remove servers to run without"
-            (self.report if self.runs else self.note)((*at, "servers"), what)
 
     def _ordered(self, elements: list[Element]) -> list[Element]:
         try:
@@ -181,7 +186,9 @@ class _Translation:
 
     # The document.
 
-    def _document(self, order: list[Element]) -> tuple[dict[str, Any], dict[Path, Path]]:
+    def _document(
+        self, order: list[Element], servers: Servers
+    ) -> tuple[dict[str, Any], dict[Path, Path]]:
         spec = self.spec
         native: dict[str, Any] = {"schema": "loopwright/1", "name": spec.name}
         for name in ("description", "version"):
@@ -191,6 +198,8 @@ class _Translation:
         if spec.env:
             native["env"] = spec.env
         native |= self._execution()
+        if servers.native:
+            native["servers"] = servers.native
         places: dict[Path, Path] = {
             ("model",): ("execution", "provider"), ("models",): ("execution", "providers"),
             **{(n,): ("execution", n) for n in ("temperature", "max_tokens", "at_once")},

@@ -14,6 +14,7 @@ from .workflow_v2_fields import Asked, ConsensusV2, Execution, LoopV2, StepV2
 from .workflow_v2_loops import asking, native_loop
 from .workflow_v2_names import MOST_NAMES, Names, Place, Rewriter, UnknownPlaceholder
 from .workflow_v2_order import Element
+from .workflow_v2_servers import Servers, rounds_of
 
 __all__ = ["CALL_TIMEOUT", "Translator"]
 
@@ -39,6 +40,8 @@ class Translator:
     execution: Execution
     report: Report
     note: Report
+    servers: Servers
+    inherited: list[str]
 
     def step(self, spec: StepV2, at: Path) -> Element:
         """Return a step as a native one."""
@@ -59,7 +62,7 @@ class Translator:
             native = self._said(element, (*at, "if"), spec.if_, Place(spec.name), condition)
             element.native["if"] = native
             element.native.setdefault("otherwise", "")
-        self._unused(spec, kind, at)
+        self._unused(spec, kind, at, element.native)
         return element
 
     def loop(self, spec: LoopV2, at: Path) -> Element:
@@ -134,6 +137,12 @@ class Translator:
             ("models",): (*at, "providers"),
         }
         native |= self._asked(spec, at)
+        tools = self.inherited
+        if "servers" in spec.model_fields_set:
+            tools = self.servers.tools(spec.servers, (*at, "servers"))
+            element.places[("tools",)] = (*at, "servers")
+        if tools:
+            native |= {"tools": tools, "max_tool_rounds": rounds_of(spec, self.execution)}
         self._failure(spec, native)
 
     def _failure(self, spec: StepV2, native: dict[str, Any]) -> None:
@@ -219,11 +228,11 @@ class Translator:
         self.report((*at, given), f"{given} is given without {missing}; name both")
         return None
 
-    def _unused(self, spec: StepV2, kind: str, at: Path) -> None:
+    def _unused(self, spec: StepV2, kind: str, at: Path, native: Mapping[str, Any]) -> None:
         """Note fields that have no effect here."""
         given = spec.model_fields_set
         for name, why in NO_EFFECT.items():
-            if name in given:
+            if name in given and not (name == "max_iterations" and "tools" in native):
                 self.note((*at, name), f"{name} has no effect: {why}")
         if kind in ("template", "loop"):
             for name in ("provider", "model", "providers", "temperature", "max_tokens"):

@@ -1,6 +1,7 @@
 """Tools: what a step or a model may do: Python functions, commands, MCP servers."""
 
 from .base import Tool, ToolSet, call_tool
+from .command import CommandTool, command_tool
 from .function import FunctionTool, tool
 from .mcp import McpServer, McpTool, mcp_server
 from .process import CommandResult, run_command
@@ -8,6 +9,7 @@ from .shell import ShellStep, shell
 
 __all__ = [
     "CommandResult",
+    "CommandTool",
     "FunctionTool",
     "McpServer",
     "McpTool",
@@ -15,6 +17,7 @@ __all__ = [
     "Tool",
     "ToolSet",
     "call_tool",
+    "command_tool",
     "mcp_server",
     "run_command",
     "shell",

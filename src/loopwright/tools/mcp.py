@@ -149,10 +149,11 @@ def mcp_server(
         name: what it is called, in the journal too.
         command: the program and its arguments, for stdio.
         url: its address, for streamable HTTP; in place of `command`.
-        env: variables of its environment, beside HOME, PATH and the like.
+        env: variables of its environment, beside HOME, PATH and the like; `${NAME}` in a value is
+            read from ours when it starts.
         pass_env: names of variables that are handed on to it, for keys.
         cwd: the folder in which it runs.
-        headers: sent with every request over HTTP.
+        headers: sent with every request over HTTP; `${NAME}` as in `env`.
         token_env: the variable that holds the bearer token for HTTP.
         only: the tools that may be used; default: all.
         idempotent: whether calls may run twice if the process dies under them, for all or by name.

@@ -7,12 +7,11 @@ the process, the deadlines and what a death means are ours.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import hashlib
 import logging
 import os
-from collections.abc import AsyncIterator, Coroutine
+import re
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -25,6 +24,7 @@ from mcp.shared.message import SessionMessage
 from ..codec import Json
 from ..errors import StepError
 from .child import Child
+from .mcp_results import output_of
 from .results import HARD_LIMIT
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ PAGES = 100  # of a list of tools
 DAY = 86_400.0  # seconds
 END = 3.0  # seconds that a connection gets to close
 _MODERN = (types.METHOD_NOT_FOUND, types.UNSUPPORTED_PROTOCOL_VERSION)
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 T = TypeVar("T")
 
 # What the library would print of a server's output: what matters of it is in our errors.
@@ -104,7 +105,7 @@ class Connection:
     @contextlib.asynccontextmanager
     async def _http(self) -> AsyncIterator[Any]:
         """The transport of the library over HTTP, with the headers that were declared."""
-        headers = dict(self.server.headers)
+        headers = _filled(self.server.headers)
         if self.server.token_env:
             token = os.environ.get(self.server.token_env, "")
             if not token:
@@ -125,7 +126,7 @@ class Connection:
     async def _stdio(self) -> AsyncIterator[Any]:
         """The transport of the library over a child process of ours."""
         given = {name: os.environ[name] for name in self.server.pass_env if name in os.environ}
-        words, env = list(self.server.command), {**given, **self.server.env}
+        words, env = list(self.server.command), {**given, **_filled(self.server.env)}
         child = Child(words, env=env, cwd=self.server.cwd, limit=HARD_LIMIT)
         self._child = child
         to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -295,6 +296,14 @@ async def connect(server: McpServer) -> Connection:
     return made
 
 
+def _filled(given: Mapping[str, str]) -> dict[str, str]:
+    """Return values with `${NAME}` read from our environment, empty where it is not set."""
+    return {
+        name: _VARIABLE.sub(lambda found: os.environ.get(found[1], ""), value)
+        for name, value in given.items()
+    }
+
+
 def _first(error: BaseException) -> BaseException:
     """Return what went wrong in a group of errors."""
     while isinstance(error, BaseExceptionGroup):
@@ -305,43 +314,3 @@ def _first(error: BaseException) -> BaseException:
 def _seen(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()
-
-
-def output_of(result: types.CallToolResult) -> Json:
-    """Return what a tool answered: its texts, its structure where there is no text, or a list.
-
-    Binary content is described by its type, size and digest, as no prompt can hold it.
-
-    Raises:
-        StepError: `tool_error` with its text.
-    """
-    blocks = [_block(block) for block in result.content]
-    texts = [block["text"] for block in blocks if block.keys() == {"type", "text"}]
-    text = "\n".join(str(one) for one in texts)
-    if result.is_error:
-        raise StepError(text or "the tool failed and did not say why", kind="tool_error")
-    if len(texts) == len(blocks):
-        if not blocks and result.structured_content is not None:
-            return result.structured_content
-        return text
-    return list(blocks)
-
-
-def _block(block: Any) -> dict[str, Json]:
-    data = block.model_dump(mode="json", by_alias=True, exclude_none=True)
-    data.pop("_meta", None)
-    data.pop("annotations", None)
-    inner = data.get("resource", data)
-    for key in ("data", "blob"):
-        if isinstance(inner.get(key), str):
-            raw = _decoded(inner.pop(key))
-            inner |= {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
-    found: dict[str, Json] = data
-    return found
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=False)
-    except ValueError:
-        return text.encode()

@@ -14,14 +14,17 @@ HEAD = '$schema: "workflow/v2.0"\nname: main\nexecution: {provider: openai, mode
 SERVERS = HEAD + ", servers: [git]}\nsteps: [{name: a, run: x}]\n"
 
 
-def test_servers_are_told_by_check_and_refused_by_run(tmp_path: Path) -> None:
-    """Tool servers are not connected: what only looks is told, what runs is refused."""
+def test_servers_nobody_describes_are_told_by_check_and_refused_by_run(tmp_path: Path) -> None:
+    """Without a file that says how they are started, what only looks is told, what runs is refused."""
     file = tmp_path / "main.yaml"
     file.write_text(SERVERS)
     (note,) = load(file, Settings(execute=False)).notes
-    assert note.message == "tool servers are not connected yet: git; remove servers to run without"
-    assert (note.line, note.path) == (3, "execution.servers")
-    with pytest.raises(DocumentError, match="tool servers are not connected yet: git"):
+    assert note.message == (
+        "nothing says how the server 'git' is started; write server_config.json beside the document: "
+        '{"mcpServers": {"git": {"command": …, "args": […]}}}'
+    )
+    assert (note.line, note.path) == (3, "execution.servers[0]")
+    with pytest.raises(DocumentError, match="nothing says how the server 'git' is started"):
         load(file)
 
 
