@@ -155,10 +155,18 @@ class LiveView(LinesView):
 
         assert self._live is not None
         now, room = time.monotonic() + self._shift, self.output.width - 1
-        lines = [Text(texts.fit(self.flight(now), room), style="cyan", no_wrap=True)]
+        lines = [Text(line, style="cyan", no_wrap=True) for line in self.lines(now, room)]
         if said := self.saying(room):
             lines.append(Text(said, style="dim", no_wrap=True))
         self._live.update(Text("\n").join(lines), refresh=True)
+
+    def lines(self, now: float, room: int) -> list[str]:
+        """Return what is in flight and what was used, on one line of `room` cells or on two."""
+        flight = self.flight(now)
+        if texts.width(flight) <= room:
+            return [flight]
+        head, _, used = flight.partition(" | ")
+        return [texts.fit(line, room, self.output.signs) for line in (head, f"  {used}")]
 
     def saying(self, room: int) -> str:
         """Return the end of what the model that spoke last is saying, in at most `room` cells."""
@@ -175,8 +183,9 @@ class LiveView(LinesView):
             path, started = flying[-1]
             name = texts.fit_end(texts.one_line(path), self.output.width // 2, self.output.signs)
             parts.append(f"{name} {texts.duration(max(0.0, now - started))}")
-            if path in self.progress.models:
-                parts.append(f"({texts.one_line(self.progress.models[path])})")
+            if path in self.progress.models:  # its provider is told by `show`
+                model = self.progress.models[path].rpartition(":")[2]
+                parts.append(f"({texts.fit(texts.one_line(model), 24, self.output.signs)})")
             if len(flying) > 1:
                 parts.append(f"and {len(flying) - 1} more")
         most = f"of {texts.duration(self.seconds)}" if self.seconds < math.inf else "in all"

@@ -1,0 +1,182 @@
+"""`approve`, and going on with raised limits and edited inputs, on the command line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from .conftest import Project
+
+ASKS = """
+from loopwright import Loop, MaxIterations, ScoreAtLeast, parallel, step
+
+async def draft(value, ctx):
+    with open("effects.txt", "a") as file:
+        print(f"draft {ctx.iteration}", file=file)
+    return {"text": f"{value}!", "round": ctx.iteration}
+
+async def judge(output, ctx):
+    return {"score": 0.2 * ctx.iteration, "feedback": f"round {ctx.iteration} is long"}
+
+def adapt(last):
+    return f"{last.input}, {last.feedback}"
+
+until = ScoreAtLeast(0.9) | MaxIterations(2)
+both = Loop(draft, judge, adapt, until, name="both", approve=("iteration", "limit"))
+plain = Loop(draft, judge, adapt, until, name="plain")
+
+async def sign(value, ctx):
+    return ctx.ask("who", {"kind": "tool", "tool": "mail", "arguments": {"to": "a"}}, "call mail?")
+
+async def name(value, ctx):
+    return ctx.ask("name", {"hint": "the first one"}, "what is your name?")
+
+two = parallel(step(sign), step(name), name="two")
+"""
+
+
+@pytest.fixture
+def asks(project: Project) -> Project:
+    """A folder with steps that ask."""
+    (project.folder / "asks.py").write_text(ASKS)
+    sys.modules.pop("asks", None)
+    return project
+
+
+def test_a_run_that_asks_says_so_and_how_to_answer(asks: Project) -> None:
+    """Exit code 4; the question, its path and the command are told by run, runs and show."""
+    done = asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
+    assert done.code == 4
+    assert "waits at both/1/approve\n" in done.out
+    assert "answer: loopwright approve one\n" in done.out
+    assert "1 question: both: " in asks.call("runs").out
+    assert "answer: loopwright approve one" in asks.call("show", "one").out
+    data = asks.call("show", "one", "--json").json
+    assert [question["path"] for question in data["questions"]] == ["both/1/approve"]
+    row = asks.call("runs", "--json").json["runs"][0]
+    assert (row["status"], row["questions"]) == ("suspended", 1)
+
+
+def test_approve_alone_shows_what_is_asked(asks: Project) -> None:
+    """The question, what it is about, and the options that answer it; --json has the same."""
+    asks.call("run", "asks:two", "--run-id", "one")
+    shown = asks.call("approve", "one")
+    assert shown.code == 0
+    assert "two/sign/who  since " in shown.out
+    assert '      "to": "a"' in shown.out
+    assert "answer: loopwright approve one two/sign/who with one of" in shown.out
+    assert "  hint: the first one" in shown.out
+    asked = asks.call("approve", "one", "--json").json["questions"]
+    assert [(q["kind"], q["detail"]) for q in asked] == [
+        ("tool", "call mail?"), ("free", "what is your name?"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--yes"], {"approve": True}),
+        (["--no"], {"approve": False}),
+        (["--no", "--reason", "not now"], {"approve": False, "reason": "not now"}),
+        (["--edit", '{"to": "b"}'], {"approve": True, "arguments": {"to": "b"}}),
+        (["--value", '{"approve": true}'], {"approve": True}),
+    ],
+)
+def test_a_tool_is_approved_denied_or_edited(asks: Project, options: list[str], said: Any) -> None:
+    """The step is given the answer in its long form; the other question is answered by a value."""
+    asks.call("run", "asks:two", "--run-id", "one")
+    first = asks.call("approve", "one", "two/sign/who", *options)
+    assert first.code == 0
+    assert "still waits at two/name/name: what is your name?" in first.out
+    last = asks.call("approve", "one", "--value", "Ann", "--resume", "--json")
+    assert (last.code, last.json["output"]) == (0, {"sign": said, "name": "Ann"})
+
+
+WRONG = [
+    ([], "it asks 2 questions; give the path: two/sign/who, two/name/name", ["--yes"]),
+    (["two/sign/wo"], "did you mean 'two/sign/who'?", ["--yes"]),
+    (["two/sign/who"], "is no answer to this question", ["--value", "7"]),
+    (["two/sign/who"], "arguments: 'b' is not an object", ["--edit", "b"]),
+    (["two/sign/who"], "--accept is for rounds of a loop", ["--accept"]),
+    (["two/sign/who"], "give one of --yes, --no", ["--yes", "--no"]),
+    (["two/sign/who"], "--reason says why not", ["--yes", "--reason", "x"]),
+]
+
+
+@pytest.mark.parametrize(("path", "sentence", "options"), WRONG)
+def test_a_wrong_answer_is_a_sentence_and_changes_nothing(
+    asks: Project, path: list[str], sentence: str, options: list[str]
+) -> None:
+    """Exit code 2 with what was expected; the question stays open."""
+    asks.call("run", "asks:two", "--run-id", "one")
+    done = asks.call("approve", "one", *path, *options)
+    assert done.code == 2
+    assert sentence in done.err
+    assert len(asks.call("approve", "one", "--json").json["questions"]) == 2
+
+
+def test_a_question_is_answered_once(asks: Project) -> None:
+    """A second answer is refused, and a run without questions says what to do."""
+    asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
+    assert asks.call("approve", "one", "--yes").code == 0
+    again = asks.call("approve", "one", "both/1/approve", "--no")
+    assert (again.code, "answered already" in again.err) == (2, True)
+    shown = asks.call("approve", "one")
+    assert shown.out == "one asks nothing, it is suspended\ngo on: loopwright resume one\n"
+    assert "answered, to be resumed" in asks.call("runs").out
+
+
+def test_rounds_are_edited_and_limits_raised(asks: Project) -> None:
+    """Feedback as text, the limit as a number, an output accepted: each goes on with --resume."""
+    asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
+    second = asks.call("approve", "one", "--edit", "be brief", "--resume")
+    assert second.code == 4
+    assert "both/1/approve: a person said yes, feedback be brief" in second.out
+    third = asks.call("approve", "one", "--edit", "1", "--resume", "--json")
+    assert third.json["loops"]["both"]["history"][1]["input"] == "x, be brief"
+    assert third.json["questions"][0]["path"] == "both/3/limit"
+    asks.call("approve", "one", "--yes", "--resume")
+    given = ["--accept", "--edit", '{"output": "mine"}']
+    last = asks.call("approve", "one", *given, "--resume", "--json")
+    assert (last.code, last.json["reason"], last.json["output"]) == (0, "accepted", "mine")
+    assert len(asks.effects()) == 4
+
+
+def test_an_exhausted_run_goes_on_with_a_raised_limit(asks: Project) -> None:
+    """resume tells a finished run again; --max-iterations reopens it, and says so in its rows."""
+    asks.call("run", "asks:plain", "--input", "x", "--run-id", "one")
+    told = asks.call("resume", "one")
+    assert (told.code, len(asks.effects())) == (3, 2)
+    more = asks.call("resume", "one", "--max-iterations", "4")
+    assert more.code == 3
+    assert "plain: max_iterations is 4 now" in more.out
+    assert asks.effects() == ["draft 1", "draft 2", "draft 3", "draft 4"]
+    low = asks.call("resume", "one", "--max-iterations", "3")
+    assert (low.code, "is not above the 4 iterations" in low.err) == (2, True)
+    named = asks.call("resume", "one", "--max-iterations", "9", "--loop", "plan")
+    assert (named.code, "did you mean 'plain'" in named.err) == (2, True)
+    assert asks.call("resume", "one", "--max-usd", "1").code == 3
+    assert asks.call("resume", "one", "--max-iterations", "9", "--json").json["iterations"] == 5
+
+
+def test_a_rewound_iteration_is_given_another_input(asks: Project) -> None:
+    """rewind LOOP/K --input sets round K aside and gives it that input at the next resume."""
+    asks.call("run", "asks:plain", "--input", "x", "--run-id", "one")
+    done = asks.call("rewind", "one", "plain/2", "--input", "edited")
+    assert (done.code, "plain/2 will have the input that you gave" in done.out) == (0, True)
+    result = asks.call("resume", "one", "--json").json
+    history = result["loops"]["plain"]["history"]
+    assert [row["input"] for row in history] == ["x", "edited"]
+    wrong = asks.call("rewind", "one", "plain/2/execute", "--input", "x")
+    assert (wrong.code, "give its path" in wrong.err) == (2, True)
+
+
+def test_outputs_that_are_objects_are_compared_by_their_parts(asks: Project) -> None:
+    """--diff shows a line per field, so that only what changed is marked."""
+    asks.call("run", "asks:plain", "--input", "x", "--run-id", "one")
+    lines = asks.call("show", "one", "--diff", "1", "2").out.splitlines()
+    assert '-  "round": 1,' in lines
+    assert '+  "round": 2,' in lines
+    assert '-  "text": "x!"' in lines
