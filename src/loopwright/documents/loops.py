@@ -215,12 +215,17 @@ def _rejudge(spec: LoopSpec) -> int:
 
 
 def _soft(compiler: Compiler, spec: EvaluateSpec, path: Path_) -> list[Any]:
-    if spec.judge is None:
-        return []
-    from .prompting import compile_judge
+    made: list[Any] = []
+    if spec.judge is not None:
+        from .prompting import compile_judge
 
-    judge = JudgeSpec(criterion=spec.judge) if isinstance(spec.judge, str) else spec.judge
-    return [compile_judge(compiler, judge, (*path, "judge"))]
+        judge = JudgeSpec(criterion=spec.judge) if isinstance(spec.judge, str) else spec.judge
+        made.append(compile_judge(compiler, judge, (*path, "judge")))
+    if spec.confidence is not None:
+        from .rating import compile_confidence
+
+        made.append(compile_confidence(compiler, spec.confidence, (*path, "confidence")))
+    return made
 
 
 def _check(compiler: Compiler, spec: CheckSpec, path: Path_) -> Any:

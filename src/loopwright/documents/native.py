@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from .fields import Identifier, Names, Part, Pause, Seconds
+from .native_confidence import ConfidenceSpec
 from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
 from .native_models import BudgetSpec, ConsensusSpec, PriceSpec, PromptFields
 from .native_nodes import LoopMemorySpec, MemorySpec, NodeSpec
@@ -197,6 +198,7 @@ class EvaluateSpec(Part):
     checklist: list[CheckSpec] | None = Field(None, min_length=1)
     score: ScoreSpec | None = None
     judge: JudgeSpec | str | None = None
+    confidence: ConfidenceSpec | None = None
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
@@ -204,7 +206,7 @@ class EvaluateSpec(Part):
     @model_validator(mode="after")
     def _something(self) -> EvaluateSpec:
         if not self.model_fields_set:
-            kinds = "check, checklist, score, judge, python"
+            kinds = "check, checklist, score, judge, confidence, python"
             raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
         return self
 

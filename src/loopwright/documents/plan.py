@@ -152,6 +152,9 @@ def _loop_calls(loop: LoopSpec, loaded: Loaded, file: str) -> int:
             once += _judge_calls(judge)
             tests = len(KNOWN_BAD) if judge.self_test else 0
             after += (judge.rejudge + tests) * len(judge.criteria or (1,)) * _ASKED
+        if evaluator.confidence is not None:
+            once += _ASKED
+            after += 0 if evaluator.confidence.criteria else 1
         if evaluator.score is not None and evaluator.score.of is not None:
             once += _calls(evaluator.score.of, loaded, file)
     tries = loop.max_retries + 1 if loop.on_failure == "retry" else 1

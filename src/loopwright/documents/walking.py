@@ -95,6 +95,8 @@ def _models_of(action: Action) -> Iterator[str]:
         for evaluator in evaluators(action.loop):
             if evaluator.judge is not None and not isinstance(evaluator.judge, str):
                 yield from _named(evaluator.judge)
+            if evaluator.confidence is not None:
+                yield from _named(evaluator.confidence)
     if action.consensus is not None:
         yield from (voter.model for voter in action.consensus.voters if voter.model)
     for inner in inner_actions(action):
