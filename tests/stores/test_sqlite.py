@@ -568,7 +568,8 @@ async def main():
     try:
         for i in range(200):
             log.append(Entry("finished", f"step-{i}", i, "x" * int(sys.argv[3])))
-            await log.sync()
+            if (pending := log.sync()) is not None:
+                await pending
             kept += 1
     except JournalUnavailable as error:
         print(kept, error)
@@ -765,7 +766,8 @@ async def main():
     for i in range(1, 4):
         log.append(Entry("finished", f"step-{i}", i, "x" * 2000))
         log.append(Entry("started", f"step-{i + 1}", i))
-        await log.sync()
+        if (pending := log.sync()) is not None:
+            await pending
         os.write(1, b"+")
     await journal.close()
 

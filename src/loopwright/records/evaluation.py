@@ -69,6 +69,12 @@ class Evaluation:
     def __hash__(self) -> int:
         return hash((self.score, self.passed, self.feedback, self.undecided))
 
+    @property
+    def says_only_score(self) -> bool:
+        """Whether it is a score and a verdict, or one of them, and nothing else."""
+        told = self.feedback or self.improvements or self.criteria or self.votes
+        return not told and not self.undecided
+
     def to_json(self) -> Json:
         """Return it as a JSON object without the fields that say nothing."""
         data: dict[str, Json] = {"score": self.score, "passed": self.passed}

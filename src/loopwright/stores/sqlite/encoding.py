@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator, Mapping
 from json.encoder import encode_basestring as quote
 from typing import Any
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from ... import codec
 from ...codec import Json
 from ...journal import Entry
@@ -56,6 +58,19 @@ def content_digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=20).digest()
 
 
+def json_text(value: Json) -> str:
+    """Return compact JSON text of a normalised value, as `codec.encode` does, and sooner."""
+    kind = type(value)
+    if kind is int or kind is float:
+        return repr(value)
+    if kind is dict or kind is list:
+        try:
+            return to_json(value).decode()
+        except (PydanticSerializationError, ValueError):  # half of a surrogate pair
+            return codec.encode(value)
+    return codec.encode(value)
+
+
 class Contents:
     """The long values of one open run: what is stored already, and what waits to be.
 
@@ -81,9 +96,11 @@ class Contents:
 
     def rank(self, loop: str) -> tuple[int, int]:
         """Count an iteration of a loop; return its rank in the run and in the loop."""
-        for name in {"", loop}:
-            self.ranks[name] = self.ranks.get(name, 0) + 1
-        return self.ranks[""], self.ranks[loop]
+        ranks = self.ranks
+        ranks[loop] = in_loop = ranks.get(loop, 0) + 1
+        if loop:
+            ranks[""] = ranks.get("", 0) + 1
+        return ranks[""], in_loop
 
     def take(self) -> list[Content]:
         """Return the contents that wait, and forget that they do."""
@@ -98,7 +115,7 @@ class Contents:
             if value.isprintable() and '"' not in value and "\\" not in value:
                 return f'"{value}"'  # what most values are, and quicker than to look for escapes
             return quote(value)
-        text = codec.encode(value)
+        text = json_text(value)
         if len(text) <= INLINE and '"$' not in text:
             return text
         return self._refer(value, text)
@@ -112,15 +129,19 @@ class Contents:
 
     def fold_evaluation(self, value: Evaluation) -> str:
         """Return the JSON text of an evaluation, or where in this row what it was read from is."""
+        here = self.here
+        passed, score = value.passed, value.score
+        if passed is None and score is not None and value.says_only_score:
+            text = repr(score)  # a mere number is a score
+            if text in here:
+                return f'{{"$here":{here.index(text)}}}'
         text = self.fold(value.to_json())
         forms = [text]
-        if value.passed is None:
+        if passed is None:
             forms.append(text.replace('"passed":null,', "", 1))
-            if value.score is not None:  # a mere number is a score
-                forms.append(text.removeprefix('{"score":').removesuffix(',"passed":null}'))
         for form in forms:
-            if form in self.here:
-                return f'{{"$here":{self.here.index(form)}}}'
+            if form in here:
+                return f'{{"$here":{here.index(form)}}}'
         return text
 
     def _recall(self, value: object) -> str:

@@ -76,10 +76,11 @@ class SideLock:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
 
     def __enter__(self) -> None:
-        if not self._taken():
+        if not self.taken():
             self._wait()
 
-    def _taken(self) -> bool:
+    def taken(self) -> bool:
+        """Take it, unless another process holds it; return whether it was taken."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -92,15 +93,19 @@ class SideLock:
         while time.monotonic() < until:
             time.sleep(pause)
             pause = min(pause * 2, 0.01)
-            if self._taken():
+            if self.taken():
                 return
         raise JournalUnavailable(
             f"{self._path}: another process has held this lock for {self._patience:g} seconds; "
             "end that process, or let it go on"
         )
 
-    def __exit__(self, *_: object) -> None:
+    def free(self) -> None:
+        """Let others have it."""
         fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def __exit__(self, *_: object) -> None:
+        self.free()
 
     def close(self) -> None:
         """Let go of the file."""

@@ -95,7 +95,7 @@ class SqliteJournal:
             self._lanes = {
                 known: lane for known, lane in self._lanes.items() if not known.is_closed()
             }
-            lane = self._lanes[loop] = Lane(loop, self._writer.put)
+            lane = self._lanes[loop] = Lane(loop, self._writer.put, self._writer.commit_here)
         return lane
 
     async def open(

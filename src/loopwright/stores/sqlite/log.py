@@ -8,13 +8,14 @@ by one put. What one run appended in it becomes one row: the "finished" of an ef
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from ...errors import JournalError, OwnershipLost
 from ...journal import Entry, RunInfo
-from .encoding import Content, Contents, entry_text, utf8
+from .encoding import FILE, Content, Contents, entry_text, utf8
 from .rows import RunRow, chained
 
 __all__ = ["WIDTH", "Batch", "Lane", "SqliteLog"]
@@ -22,6 +23,7 @@ __all__ = ["WIDTH", "Batch", "Lane", "SqliteLog"]
 GiveBack = Callable[["SqliteLog", RunInfo], Awaitable[None]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
 BATCH_RUNS = 512  # runs in a batch before it is handed over, so that the writer need not wait
+SHARE = 0.005  # seconds after which the event loop gets to do what else there is
 _ROW_ENTRIES = 64
 
 
@@ -46,6 +48,10 @@ class Batch:
         starts = [i * WIDTH for i, log in enumerate(self.owners) if log.failure is None]
         return [value for i in starts for value in self.values[i : i + WIDTH]]
 
+    def has_files(self) -> bool:
+        """Return whether a content in it is large enough to be a file."""
+        return bool(self.contents) and any(size > FILE for _, rows in self.contents for _, _, size, _ in rows)
+
     def settle(self) -> None:
         """Tell everyone who waits for it how it went; called in the event loop."""
         self.done = True
@@ -61,13 +67,20 @@ class Batch:
 class Lane:
     """The way of one event loop to the writer; `runs` counts those that are open."""
 
-    __slots__ = ("batch", "last", "loop", "put", "runs", "scheduled")
+    __slots__ = ("batch", "commit", "last", "loop", "passed", "put", "runs", "scheduled")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, put: Callable[[Batch], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        put: Callable[[Batch], None],
+        commit: Callable[[Batch], bool],
+    ) -> None:
         self.loop = loop
         self.put = put
+        self.commit = commit
         self.batch = Batch(loop)
         self.last: Batch | None = None
+        self.passed = 0.0  # when the event loop last came by
         self.runs = 0
         self.scheduled = False
 
@@ -84,17 +97,35 @@ class Lane:
     def flush(self) -> None:
         """Hand over what was appended in this pass."""
         self.scheduled = False
+        self.passed = time.monotonic()
         if self.batch.logs:
             self.hand_over()
 
     def hand_over(self) -> None:
         """Hand over what was appended, be it all of this pass or not."""
+        self.put(self._take())
+
+    def _take(self) -> Batch:
         batch = self.batch
         for log in batch.logs:
             log.cut(batch)
         self.batch = Batch(self.loop)
         self.last = batch
-        self.put(batch)
+        return batch
+
+    def commit_here(self) -> None:
+        """Commit what was appended on this very thread, where that is quick; else hand it over.
+
+        Two hand-overs between threads cost more than a quick commit.
+        """
+        if self.last is not None and not self.last.done:
+            self.hand_over()
+            return
+        batch = self._take()
+        if self.commit(batch):
+            batch.settle()
+        else:
+            self.put(batch)
 
     async def settled(self) -> None:
         """Wait until everything appended so far was committed or refused."""
@@ -215,7 +246,7 @@ class SqliteLog:
         self._first = self._seq + 1
         self._loop = self._mark = None
 
-    def sync(self) -> asyncio.Future[None] | None:
+    def sync(self) -> Awaitable[None] | None:
         """Return what to await until everything appended is durable; None if it is already."""
         if self.failure is not None:
             raise self.failure()
@@ -223,11 +254,20 @@ class SqliteLog:
         if batch is None or batch.done:
             return None
         lane = self._lane
+        if lane.runs == 1 and batch is lane.batch:  # nobody else could join this batch
+            lane.commit_here()
+            if batch.done:
+                return self._settled()
         waiter: asyncio.Future[None] = lane.loop.create_future()
         batch.waiters.append((waiter, self))
-        if lane.runs == 1 and batch is lane.batch:  # nobody else could join this batch
-            lane.hand_over()
         return waiter
+
+    def _settled(self) -> Awaitable[None] | None:
+        if self.failure is not None:
+            raise self.failure()
+        # Others have a share of this thread: timers, signals, tasks.
+        overdue = time.monotonic() - self._lane.passed > SHARE
+        return asyncio.sleep(0) if overdue else None
 
     def fail(self, error: JournalError) -> None:
         """Refuse everything from here on: what was appended last may not have been kept."""

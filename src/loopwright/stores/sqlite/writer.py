@@ -26,6 +26,7 @@ from .owners import BEAT
 __all__ = ["Order", "Writer"]
 
 T = TypeVar("T")
+QUICK = 0.001  # seconds that a commit may take on the thread of an event loop
 TRANSACTION_ROWS = 4096  # a slow disk makes for large transactions, a quick one for small ones
 
 
@@ -88,6 +89,7 @@ class Writer:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._jobs: SimpleQueue[Any] = SimpleQueue()
+        self._turn = threading.Lock()  # of whoever uses the database
         self._next_beat = 0.0
         self._started = False
         self._ended = False
@@ -101,6 +103,23 @@ class Writer:
         self._jobs.put(job)
         if self._ended:
             self._refuse_late()
+
+    def commit_here(self, batch: Batch) -> bool:
+        """Commit a batch on the calling thread; return False if that might block it for long.
+
+        It might if the latest commit took long, if someone else is writing, or with a content for
+        a file, which takes several syncs.
+        """
+        slow = self.database.took > QUICK or batch.has_files()
+        if slow or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            return self.database.commit_at_once(batch)
+        except Exception as fault:
+            self._refuse([batch], journal_error(fault, str(self.database.path)))
+            return True
+        finally:
+            self._turn.release()
 
     async def perform(self, order: Order[T], *, unwanted: Callable[[T], None] | None = None) -> T:
         """Do something in a transaction and return its result once it is durable.
@@ -140,13 +159,15 @@ class Writer:
         jobs = self._gather()
         stop = jobs.pop() if jobs and type(jobs[-1]) is _Stop else None
         if jobs:
-            self._transact(jobs)
+            with self._turn:
+                self._transact(jobs)
         if stop is not None:
             self._finish(stop.order)
             return False
         if self.database.logs and time.monotonic() >= self._next_beat:
             self._next_beat = time.monotonic() + BEAT
-            self.database.beat()
+            with self._turn:
+                self.database.beat()
         return True
 
     def _gather(self) -> list[Any]:
@@ -186,7 +207,8 @@ class Writer:
                     log.fail(error)
 
     def _finish(self, order: Order[None]) -> None:
-        self.database.finish()
+        with self._turn:
+            self.database.finish()
         self._ended = True
         self._refuse_late()
         self._notify([order])
