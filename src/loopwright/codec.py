@@ -23,13 +23,24 @@ from typing import Any
 
 from .errors import ConfigurationError, StepError
 
-__all__ = ["Json", "canonical", "copied", "decode", "digest", "encode", "normalise", "text_of"]
+__all__ = [
+    "ATOMS",
+    "Json",
+    "canonical",
+    "copied",
+    "decode",
+    "digest",
+    "encode",
+    "normalise",
+    "text_of",
+]
 
 Json = Any  # JSON values: None, bool, int, float, str, list[Json], dict[str, Json]
 
 MAX_DEPTH = 100
-_ATOMS = frozenset({str, int, float, bool, type(None)})
+ATOMS = frozenset({str, int, float, bool, type(None)})  # types of values that nobody can change
 _SHORT = 40
+_WHOLE = 10**15
 _BITS = 14_000  # of a whole number: about 4,200 digits, Python writes no more than 4,300
 
 
@@ -61,7 +72,7 @@ def _container(value: Any, path: str, depth: int) -> Json:
             retryable=False,
         )
     kind = type(value)
-    if kind in _ATOMS:
+    if kind in ATOMS:
         return normalise(value, what=path)
     if isinstance(value, (list, tuple)) and not hasattr(value, "to_json"):
         return [_container(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
@@ -197,7 +208,9 @@ def digest(value: Json) -> str:
     Short values stay readable in a mismatch message, and cost nothing to name.
     """
     kind = type(value)
-    if kind in _ATOMS and kind is not str and kind is not int:
+    if kind is int and -_WHOLE < value < _WHOLE:
+        return repr(value)
+    if kind in ATOMS and kind is not str and kind is not int:
         return repr(value)
     if kind is str and len(value) <= _SHORT:
         return repr(value)

@@ -196,7 +196,8 @@ class Course:
         elapsed = now - self.start
         wall = self.run.clock.wall() if self.loop.wall < math.inf else 0.0
         if not self.run.silent:
-            entry = Entry("iteration", self.path, now, value=record, seconds=elapsed)
+            entry = Entry("iteration", self.path, now, record)
+            entry.seconds = elapsed
             if cut is not None:
                 entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
             self.run.append(entry)

@@ -33,43 +33,45 @@ GRACE = 0.5  # seconds that a cancelled call gets to clean up before it is left 
 
 async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -> Json:
     """Perform an effect under the journal's protocol, or hand back what is on record."""
-    run, gate, append = ctx.run, ctx.gate, ctx.run.append
-    started = Entry("started", path, 0.0)
+    run, gate = ctx.run, ctx.gate
+    fingerprint, asked = "", None
     if run.keeps:
         asks = getattr(step, "asks", None)  # what it sends, where its input does not say it
-        started.value = asks() if asks is not None else None
-        started.fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
+        asked = asks() if asks is not None else None
+        fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
         if run.replay is not None and (known := run.replay.finished.get(path)) is not None:
-            return _replayed(run, known, started.fingerprint)
+            return _replayed(run, known, fingerprint)
     if gate is not None:
         gate.ask(run)
     if run.cancelled is not None:
         raise Stopped("", run.cancelled)
-    doubtful = run.replay is not None and path in run.replay.doubts
-    if doubtful and (said := _doubt(run, path, step)) is not None:
-        return _settled_by(run, said, started)
-    began = started.at = run.now()
+    began = run.now()
+    started = Entry("started", path, began, asked, fingerprint)
+    if run.replay is not None and path in run.replay.doubts:
+        if (said := _doubt(run, path, step)) is not None:
+            return _settled_by(run, said, started)
     if step.reserve is not None:
         await _promise(ctx, step, value, started)
         began += started.seconds
-    append(started)
+    run.append(started)
     if run.listeners:
         await _durable(ctx, started, run.settle())
     elif (pending := run.sync()) is not None:
         await _durable(ctx, started, pending)
     inner = ctx.within(path) if step.wants_context else None
-    finished = Entry("finished", path, began)
+    finished = Entry("finished", path, began, None, fingerprint)
     try:
-        work = functools.partial(step.act, value, inner)
-        output = await (work() if gate is None else _within(ctx, work))
+        if gate is None:
+            output = await step.act(value, inner)
+        else:
+            output = await _within(ctx, functools.partial(step.act, value, inner))
         finished.value = output = codec.normalise(output, what="output")
     except BaseException as error:
         _broken(error, ctx, inner, started, finished)
     if inner is not None or started.reserved is not NOTHING:
         _settle(ctx, inner, started, finished)
     finished.seconds = run.now() - began
-    finished.fingerprint = started.fingerprint
-    append(finished)
+    run.append(finished)
     if finished.error is not None:
         raise _raised(finished.error)
     return output

@@ -119,8 +119,9 @@ class Run:
     def note(self, record: Iteration) -> None:
         """Count a round of any of its loops, and the best score: what the row of an open run shows."""
         self.rounds += 1
-        if record.score is not None and (self.score is None or record.score > self.score):
-            self.score = record.score
+        score = record.score
+        if score is not None and (self.score is None or score > self.score):
+            self.score = score
 
     def now(self) -> float:
         """Return the run's active seconds: they never shrink, and downtime does not count."""

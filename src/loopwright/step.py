@@ -111,10 +111,11 @@ def _caller(
         is_async = inspect.iscoroutinefunction(function.func)
 
     def given(value: Any, ctx: Any) -> tuple[Any, ...]:
-        return (value if type(value) is str else _own(value), ctx)[:count]
+        return (value if type(value) in codec.ATOMS else _own(value), ctx)[:count]
 
     if is_async and count == 1:
-        return lambda value, ctx: function(value if type(value) is str else _own(value))
+        atoms = codec.ATOMS
+        return lambda value, ctx: function(value if type(value) in atoms else _own(value))
     if is_async:
         return lambda value, ctx: function(*given(value, ctx))
     if inline:
@@ -126,6 +127,8 @@ def _own(value: Any) -> Any:
     """Return what a function may change as it likes: what it does to it reaches nobody else."""
     if type(value) is not Iteration:
         return codec.copied(value)
+    if type(value.input) in codec.ATOMS and type(value.output) in codec.ATOMS:
+        return value
     given, output = codec.copied(value.input), codec.copied(value.output)
     if given is value.input and output is value.output:
         return value

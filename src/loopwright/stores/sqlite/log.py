@@ -50,7 +50,9 @@ class Batch:
 
     def has_files(self) -> bool:
         """Return whether a content in it is large enough to be a file."""
-        return bool(self.contents) and any(size > FILE for _, rows in self.contents for _, _, size, _ in rows)
+        return bool(self.contents) and any(
+            size > FILE for _, rows in self.contents for _, _, size, _ in rows
+        )
 
     def settle(self) -> None:
         """Tell everyone who waits for it how it went; called in the event loop."""
