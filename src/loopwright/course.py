@@ -240,12 +240,13 @@ class Course:
     ) -> Result:
         """Record how the loop ended, and whose guard or cancel it was if not its own; return it."""
         result = self._result(stop, self._output(stop), self.account.settled, reported)
-        ended = {"name": self.loop.name, "stop": stop.to_json(), "output": result.output}
-        if reported is not None:
-            ended["reported_score"] = reported
-        if cut is not None and cut.owner != self.path:
-            ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
-        self.run.append(Entry("ended", self.path, self.run.now(), value=ended))
+        if not self.run.silent:
+            ended = {"name": self.loop.name, "stop": stop.to_json(), "output": result.output}
+            if reported is not None:
+                ended["reported_score"] = reported
+            if cut is not None and cut.owner != self.path:
+                ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
+            self.run.append(Entry("ended", self.path, self.run.now(), value=ended))
         self._register(result)
         if self.loop.on_terminate is not None:
             await self._tell(self.loop.on_terminate, result)

@@ -36,7 +36,7 @@ from .conditions import (
 from .context import Context
 from .course import Course
 from .errors import ConfigurationError, Stopped, Suspended, nearest
-from .records import History, Iteration, Reason, Result, Stop
+from .records import History, Iteration, Reason, Result, Status, Stop
 from .step import as_step, digest_of
 
 __all__ = ["DEFAULT_LIMIT", "Loop"]
@@ -269,9 +269,12 @@ class Loop(Composite):
     def _ending(self, stop: Stop, history: History) -> Stop:
         """Return the stop to report: a loop of which every round failed has failed, whatever ended
         it."""
-        failed = [item for item in history if item.error is not None and not item.interrupted]
-        whole = [item for item in history if item.error is None]
-        if stop.reason.status.value != "exhausted" or whole or not failed:
+        if stop.reason.status is not Status.EXHAUSTED:
+            return stop
+        if any(item.error is None for item in history):
+            return stop
+        failed = [item for item in history if not item.interrupted]
+        if not failed:
             return stop
         detail = f"all {len(failed)} iterations failed, the last with: {failed[-1].feedback}"
         return Stop(Reason.ALL_FAILED, detail, (stop.reason, *stop.also))

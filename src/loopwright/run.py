@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random as _random
 import re
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -63,8 +63,12 @@ class SystemClock:
 
 def new_run_id() -> str:
     """Return a fresh run id that sorts by time: date, time and 6 random letters and digits."""
-    chance = "".join(secrets.choice(_LETTERS) for _ in range(6))
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + chance
+    chance = int.from_bytes(os.urandom(8), "big")
+    letters = ""
+    for _ in range(6):
+        chance, letter = divmod(chance, len(_LETTERS))
+        letters += _LETTERS[letter]
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + letters
 
 
 async def run(
@@ -277,9 +281,10 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
     try:
         result = await _outcome(state, step, info.input)
         state.task = None  # it is over: a cancel comes too late
-        kind = "suspended" if result.status is Status.SUSPENDED else "ended"
-        state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
-        await state.settle()
+        if not state.silent:
+            kind = "suspended" if result.status is Status.SUSPENDED else "ended"
+            state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
+            await state.settle()
     except BaseException as error:
         state.task = None
         await _interrupted(state, info, error)
@@ -335,19 +340,13 @@ async def _outcome(state: Run, step: Any, value: Json) -> Result:
         result = _cut(suspended.stop, state, step)
     if state.cancelled is not None:
         await _forgive(state.task)
-    return replace(
-        result,
-        run_id=state.run_id,
-        name=step.name,
-        usage=state.account.settled,
-        judging=state.account.judging,
-        loops=state.loops,
-        steps=state.steps,
-        agents=state.agents,
-        warnings=state.warnings,
-        seconds=state.now(),
-        request=request,
-    )
+    account = state.account
+    return Result(
+        result.status, result.reason, result.detail, result.output, result.history,
+        account.settled, state.run_id, step.name, result.also, state.loops, state.steps,
+        agents=state.agents, warnings=state.warnings, seconds=state.now(), request=request,
+        judging=account.judging, reported_score=result.reported_score,
+    )  # fmt: skip
 
 
 def _cut(stop: Stop, state: Run, step: Any) -> Result:
