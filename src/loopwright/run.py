@@ -39,6 +39,7 @@ from .step import as_step
 __all__ = ["SystemClock", "resume", "run", "run_sync"]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_PAIRS = [a + b for a in _LETTERS for b in _LETTERS]
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -63,11 +64,9 @@ class SystemClock:
 
 def new_run_id() -> str:
     """Return a fresh run id that sorts by time: date, time and 6 random letters and digits."""
-    chance = int.from_bytes(os.urandom(8), "big")
-    letters = ""
-    for _ in range(6):
-        chance, letter = divmod(chance, len(_LETTERS))
-        letters += _LETTERS[letter]
+    first, rest = divmod(int.from_bytes(os.urandom(8), "big"), len(_PAIRS))
+    second, third = divmod(first, len(_PAIRS))
+    letters = _PAIRS[rest] + _PAIRS[third] + _PAIRS[second % len(_PAIRS)]
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + letters
 
 

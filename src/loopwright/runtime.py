@@ -278,6 +278,7 @@ class Gate:
 
 
 _NONE: list[Entry] = []  # of a run without listeners; never appended to
+_UNBEGUN = History()  # of a scope before its first round; what has rounds replaces it
 _NOTHING_YET: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -312,7 +313,7 @@ class Scope:
         self.number = 0
         self.total = 0  # of the items, where it goes over a list
         self.parts: Mapping[str, Json] | None = None  # of the present round, for its record
-        self.history = History()
+        self.history = _UNBEGUN
         # Most scopes are loops', which have neither; see `keep`.
         self.outputs: Mapping[str, Json] = _NOTHING_YET
         self.results: Mapping[str, Result] = _NOTHING_YET

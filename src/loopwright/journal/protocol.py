@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..codec import Json
 from ..errors import RunNotFound
@@ -12,7 +12,7 @@ from ..records import NOTHING, Iteration, Usage
 from .entries import Entry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunInfo:
     """The row of a run: what it is and how far it is.
 
@@ -22,21 +22,21 @@ class RunInfo:
     it) or a Status.
     """
 
-    run_id: str
-    name: str
-    input: Json = None
-    fingerprint: str = ""
-    source: dict[str, Json] = field(default_factory=dict)
-    status: str = "running"
-    reason: str = ""
-    detail: str = ""
-    created: float = 0.0
-    updated: float = 0.0
-    active: float = 0.0
-    epoch: int = 0
-    iterations: int = 0
-    score: float | None = None
-    usage: Usage = NOTHING
+    run_id: Final[str]
+    name: Final[str]
+    input: Final[Json] = None
+    fingerprint: Final[str] = ""
+    source: Final[dict[str, Json]] = field(default_factory=dict)
+    status: Final[str] = "running"
+    reason: Final[str] = ""
+    detail: Final[str] = ""
+    created: Final[float] = 0.0
+    updated: Final[float] = 0.0
+    active: Final[float] = 0.0
+    epoch: Final[int] = 0
+    iterations: Final[int] = 0
+    score: Final[float | None] = None
+    usage: Final[Usage] = NOTHING
 
     def to_json(self) -> dict[str, Json]:
         """Return it as a JSON object."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ..codec import Json
 from ..errors import NotSatisfied
@@ -13,7 +14,7 @@ from .reasons import Reason, Status
 from .usage import NOTHING, Usage, by_purpose
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """How a run, or a loop inside it, ended and what it produced.
 
@@ -25,23 +26,23 @@ class Result:
     step to its output, `agents` the name of each agent to what it reports of itself.
     """
 
-    status: Status
-    reason: Reason
-    detail: str
-    output: Json = None
-    history: History = field(default_factory=History)
-    usage: Usage = NOTHING
-    run_id: str = ""
-    name: str = ""
-    also: tuple[Reason, ...] = ()
-    loops: Mapping[str, Result] = field(default_factory=dict)
-    steps: Mapping[str, Json] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    seconds: float = 0.0
-    request: Mapping[str, Json] | None = None
-    judging: Usage = NOTHING
-    reported_score: float | None = None
-    agents: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    status: Final[Status]
+    reason: Final[Reason]
+    detail: Final[str]
+    output: Final[Json] = None
+    history: Final[History] = field(default_factory=History)
+    usage: Final[Usage] = NOTHING
+    run_id: Final[str] = ""
+    name: Final[str] = ""
+    also: Final[tuple[Reason, ...]] = ()
+    loops: Final[Mapping[str, Result]] = field(default_factory=dict)
+    steps: Final[Mapping[str, Json]] = field(default_factory=dict)
+    warnings: Final[tuple[str, ...]] = ()
+    seconds: Final[float] = 0.0
+    request: Final[Mapping[str, Json] | None] = None
+    judging: Final[Usage] = NOTHING
+    reported_score: Final[float | None] = None
+    agents: Final[Mapping[str, Mapping[str, Json]]] = field(default_factory=dict)
 
     @property
     def satisfied(self) -> bool:

@@ -124,7 +124,7 @@ class Database:
         db = connect_writer(self.path, self._synchronous)
         self._one = _ONE
         if self._on_point is not None:
-            db.create_function("point", 0, lambda: self._point("in_txn") or 1)
+            db.create_function("point", 0, self._within)
             self._one = f"{_ONE} AND point()"
         return db
 
@@ -192,6 +192,11 @@ class Database:
         if self._on_point is not None:
             self._points += position == "before"
             self._on_point(position, self._points)
+
+    def _within(self) -> bool:
+        """Reach the point inside a transaction, called by SQLite from a statement that is one."""
+        self._point("in_txn")
+        return True
 
     def _write_files(self, batch: Batch) -> None:
         for log, contents in batch.contents:
