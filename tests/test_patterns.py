@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -258,3 +259,24 @@ def test_any_text_is_a_pattern_or_a_pattern_error(text: str) -> None:
     except PatternError as error:
         position = error.position
     assert 0 <= position <= len(text)
+
+
+def test_a_busy_machine_does_not_make_a_search_time_out() -> None:
+    """Only the search's own work counts: while other threads keep the processor, it is waited
+    for."""
+    ended = threading.Event()
+
+    def spin() -> None:
+        while not ended.is_set():
+            sum(range(100))
+
+    others = [threading.Thread(target=spin) for _ in range(2)]
+    for other in others:
+        other.start()
+    try:
+        pattern = compile_pattern("b", timeout=0.01)
+        assert all(pattern.search("a" * 1000 + "b") for _ in range(5))
+    finally:
+        ended.set()
+        for other in others:
+            other.join()

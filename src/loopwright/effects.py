@@ -47,9 +47,9 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
         raise Stopped("", run.cancelled)
     began = run.now()
     started = Entry("started", path, began, asked, fingerprint)
-    if run.replay is not None and path in run.replay.doubts:
-        if (said := _doubt(run, path, step)) is not None:
-            return _settled_by(run, said, started)
+    doubtful = run.replay is not None and path in run.replay.doubts
+    if doubtful and (said := _doubt(run, path, step)) is not None:
+        return _settled_by(run, said, started)
     if step.reserve is not None:
         await _promise(ctx, step, value, started)
         began += started.seconds
