@@ -120,19 +120,19 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "no kind": (
         HEAD + "  - {name: a}\n",
         [
-            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, memory, tool, set, and has none",
+            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, and has none",
         ],
     ),
     "two kinds": (
         HEAD + "  - {name: a, set: 1, shell: [ls]}\n",
         [
-            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, memory, tool, set, and has shell and set",
+            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, and has shell and set",
         ],
     ),
     "three kinds": (
         HEAD + "  - {name: a, set: 1, shell: [ls], prompt: hi}\n",
         [
-            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, memory, tool, set, and has shell and prompt and set",
+            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, and has shell and prompt and set",
         ],
     ),
     "misplaced env": (
@@ -967,7 +967,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "score of two kinds": (
         LOOP + "      evaluate: {score: {of: {set: 1, shell: [ls]}}}\n",
         [
-            "7:30: steps[0].loop.evaluate.score.of: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, memory, tool, set, and has shell and set",
+            "7:30: steps[0].loop.evaluate.score.of: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, and has shell and set",
         ],
     ),
     "score tests template": (

@@ -9,6 +9,7 @@ from ..codec import Json
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..records import History, Reason, Result, Status, Stop, Usage
 from ..replay import Replay
+from .agents import executions_in
 from .journals import find_run
 
 __all__ = ["ended", "on_record", "recorded", "recorded_json", "result_json"]
@@ -113,5 +114,7 @@ def recorded_json(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:
     if not ended(entries) and info.status not in list(Status):
         data |= {"status": info.status, "reason": None}
     row = info.to_json()
+    if found := executions_in(info, entries):
+        data["executions"] = found
     extra = ("name", "input", "created", "updated", "active", "source", "fingerprint")
     return {**data, **{key: row[key] for key in extra}}

@@ -16,6 +16,7 @@ from ..journal import Entry, RunInfo, surviving
 from ..records import Iteration
 from ..replay import Replay
 from . import texts
+from .agents import tell_agents
 from .journals import DEFAULT, again, reading, shown_url
 from .listing import STYLES
 from .looking import iteration_of, loop_of, rounds_of
@@ -90,6 +91,7 @@ def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: 
     if path:
         _scores(path, rounds[path], output)
         _rows(entries, path if loop else "", output)
+    tell_agents(info, entries, output)
     tell_output(result.output, output)
     output.say((f"kept in {shown_url(url)}", "dim"))
     if path:

@@ -18,6 +18,7 @@ from ..step import FunctionStep
 from ..templates import TemplateError, compile_expression
 from ..variables import FIXED, Filled, fill, needed
 from . import functions
+from .agents import compile_phased, compile_reasoning
 from .commands import compile_command
 from .consensus import compile_consensus
 from .each import compile_each
@@ -202,6 +203,14 @@ class Compiler:
 
     def _tool(self, spec: Action, name: str, path: Path_, at: Path_) -> Any:
         return compile_tool_step(self, spec, name, path, at)
+
+    def _phased(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        assert spec.phased is not None
+        return compile_phased(self, spec.phased, name, path)
+
+    def _reasoning(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
+        assert spec.reasoning is not None
+        return compile_reasoning(self, spec.reasoning, name, path)
 
     def _memory(self, spec: Action, name: str, path: Path_, _: Path_) -> Any:
         return compile_memory(self, spec, name, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from .walking import condition_limit, evaluators
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
 
-__all__ = ["compile_loop"]
+__all__ = ["compile_evaluators", "compile_loop"]
 
 
 def compile_loop(
@@ -44,7 +44,7 @@ def compile_loop(
     compiler = compiler.knowing(["loop", *(["memory"] if remembers(spec) else [])])
     execute = compiler.action(spec.execute, "execute", (*path, "execute"))
     judges, until = _until(compiler, spec, path)
-    evaluate = _evaluate(compiler, spec, judges, path)
+    evaluate = compile_evaluators(compiler, spec.evaluate, path, judges)
     adapt = _adapt(compiler, spec, path)
     guards = conditions(compiler, spec.guards, (*path, "guards"))
     if spec.max_iterations is not None:
@@ -168,19 +168,18 @@ def _joined(
     return (whole[0] if len(whole) == 1 else kind(whole)) if whole else None
 
 
-def _evaluate(compiler: Compiler, spec: LoopSpec, judges: list[JudgeSpec], path: Path_) -> Any:
-    """Compile the evaluators in the order in which they are asked: the deterministic ones first."""
-    given = (
-        spec.evaluate
-        if isinstance(spec.evaluate, list)
-        else [spec.evaluate]
-        if spec.evaluate
-        else []
-    )
+def compile_evaluators(
+    compiler: Compiler,
+    evaluate: EvaluateSpec | list[EvaluateSpec] | None,
+    path: Path_,
+    judges: Sequence[JudgeSpec] = (),
+) -> Any:
+    """Compile evaluators in the order in which they are asked: the deterministic ones first."""
+    given = evaluate if isinstance(evaluate, list) else [evaluate] if evaluate else []
     firm: list[Any] = []
     soft: list[Any] = []
     for i, item in enumerate(given):
-        at = (*path, "evaluate", i) if isinstance(spec.evaluate, list) else (*path, "evaluate")
+        at = (*path, "evaluate", i) if isinstance(evaluate, list) else (*path, "evaluate")
         firm += _firm(compiler, item, at)
         soft += _soft(compiler, item, at)
     for judge in judges:

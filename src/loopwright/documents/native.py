@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from .fields import Identifier, Names, Part, Pause, Seconds
+from .native_agents import PhasedSpec, ReasoningSpec
 from .native_confidence import ConfidenceSpec
 from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
 from .native_models import BudgetSpec, ConsensusSpec, PriceSpec, PromptFields
@@ -31,8 +32,8 @@ __all__ = [
 
 
 ACTIONS = (
-    "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "memory",
-    "tool", "set",
+    "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "phased",
+    "reasoning", "memory", "tool", "set",
 )  # fmt: skip
 
 
@@ -79,6 +80,12 @@ class Action(CommandFields, PromptFields):
     )
     consensus: ConsensusSpec | None = Field(
         None, description="One prompt to several models, which must agree."
+    )
+    phased: PhasedSpec | None = Field(
+        None, description="An agent that plans, executes and refines."
+    )
+    reasoning: ReasoningSpec | None = Field(
+        None, description="An agent that reasons in one conversation until it states its answer."
     )
     memory: MemorySpec | None = Field(
         None, description="Texts that outlive the run: kept, or found again."

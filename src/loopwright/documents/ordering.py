@@ -13,7 +13,7 @@ Path_ = tuple[str | int, ...]
 
 def holds_loops(spec: Action) -> bool:
     """Whether a loop may have ended where a step has: itself, or one of those that it runs at once or in turn."""
-    if spec.loop is not None or spec.each is not None:
+    if any(one is not None for one in (spec.loop, spec.each, spec.phased, spec.reasoning)):
         return True
     return any(holds_loops(inner) for inner in (*(spec.parallel or ()), *(spec.fallback or ())))
 

@@ -14,7 +14,8 @@ from ..evaluators.votes import votes_of
 from ..loop import DEFAULT_LIMIT
 from ..models.endpoints import PROVIDERS
 from .each import MOST_ITEMS
-from .native import Action, Document, LoopSpec, StepSpec
+from .native import Action, Document, EvaluateSpec, LoopSpec, StepSpec
+from .native_agents import PhasedSpec
 from .native_judging import JudgeSpec
 from .walking import (
     commands_in,
@@ -23,6 +24,8 @@ from .walking import (
     functions_in,
     inner_actions,
     parts,
+    phase_limits,
+    phases_of,
 )
 
 if TYPE_CHECKING:
@@ -100,6 +103,11 @@ def _described(step: StepSpec) -> dict[str, Json]:
         row["limit"] = condition_limit(step.loop)
     if step.each is not None:
         row["limit"] = step.each.max_items or MOST_ITEMS
+    if step.phased is not None:
+        limits, cap = phase_limits(step.phased)
+        row["limit"] = min(sum(limits.values()), cap)
+    if step.reasoning is not None:
+        row["limit"] = step.reasoning.max_iterations
     for kind in ("python", "workflow"):
         if getattr(step, kind):
             row[kind] = getattr(step, kind)
@@ -132,6 +140,10 @@ def _calls(action: Action, loaded: Loaded, file: str) -> int:
         own = (action.max_tool_rounds or MAX_ROUNDS) + 1 if action.tools else 1
     if action.loop is not None:
         own += _loop_calls(action.loop, loaded, file)
+    elif action.phased is not None:
+        own += _phased_calls(action.phased, loaded, file)
+    elif action.reasoning is not None:
+        own += action.reasoning.max_iterations if action.reasoning.mode == "iterate" else 1
     elif action.each is not None:
         tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
         own += _calls(action.each.execute, loaded, file) * (action.each.max_items or MOST_ITEMS)
@@ -147,18 +159,41 @@ def _calls(action: Action, loaded: Loaded, file: str) -> int:
 def _loop_calls(loop: LoopSpec, loaded: Loaded, file: str) -> int:
     once, after = _calls(loop.execute, loaded, file), 0
     for evaluator in evaluators(loop):
-        if evaluator.judge is not None:
-            judge = evaluator.judge if isinstance(evaluator.judge, JudgeSpec) else JudgeSpec()
-            once += _judge_calls(judge)
+        once += _evaluation_calls(evaluator, loaded, file)
+        if isinstance(judge := evaluator.judge, JudgeSpec):
             tests = len(KNOWN_BAD) if judge.self_test else 0
             after += (judge.rejudge + tests) * len(judge.criteria or (1,)) * _ASKED
         if evaluator.confidence is not None:
-            once += _ASKED
             after += 0 if evaluator.confidence.criteria else 1
-        if evaluator.score is not None and evaluator.score.of is not None:
-            once += _calls(evaluator.score.of, loaded, file)
     tries = loop.max_retries + 1 if loop.on_failure == "retry" else 1
     return once * min(condition_limit(loop), CEILING) * tries + after
+
+
+def _phased_calls(agent: PhasedSpec, loaded: Loaded, file: str) -> int:
+    """Return the most calls of an agent whose phases are entered once each."""
+    limits, cap = phase_limits(agent)
+    judged = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(agent))
+    tries = agent.max_retries + 1 if agent.on_failure == "retry" else 1
+    total, left = 0, cap
+    for phase, action in phases_of(agent):
+        rounds = min(limits[phase], left)
+        left -= rounds
+        once = _calls(action, loaded, file) + (0 if phase == "planning" else judged)
+        total += rounds * once * tries
+    return total
+
+
+def _evaluation_calls(evaluator: EvaluateSpec, loaded: Loaded, file: str) -> int:
+    """Return the most calls of judging once."""
+    found = 0
+    if evaluator.judge is not None:
+        judge = evaluator.judge if isinstance(evaluator.judge, JudgeSpec) else JudgeSpec()
+        found += _judge_calls(judge)
+    if evaluator.confidence is not None:
+        found += _ASKED
+    if evaluator.score is not None and evaluator.score.of is not None:
+        found += _calls(evaluator.score.of, loaded, file)
+    return found
 
 
 def _judge_calls(judge: JudgeSpec) -> int:

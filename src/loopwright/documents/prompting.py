@@ -16,6 +16,7 @@ from ..nodes.validating import criteria_of
 from ..prompts import Asking, Prompt, Text
 from ..step import digest_of
 from .native import Action
+from .native_agents import ReasoningSpec
 from .native_confidence import ConfidenceSpec
 from .native_judging import JudgeSpec
 from .native_models import VoterSpec
@@ -153,7 +154,7 @@ def _criterion(compiler: Compiler, text: str, at: Path_) -> Text:
 
 def asked(
     compiler: Compiler,
-    spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec,
+    spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
     at: Path_,
     schema: Any = None,
     **fixed: Any,

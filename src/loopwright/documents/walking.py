@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..agents.phases import PHASES
+from ..agents.presets import effective, preset
 from ..conditions import CEILING
 from ..loop import DEFAULT_LIMIT
 from .fields import Model
 from .native import Action, Document, EvaluateSpec, LoopSpec
+from .native_agents import PhasedSpec
 from .native_judging import JudgeSpec
 from .native_tools import ToolSpec
 
 __all__ = [
     "commands_in", "condition_limit", "evaluators", "functions_in", "inner_actions", "models_in",
-    "parts", "sentences",
+    "parts", "phase_limits", "phases_of", "sentences",
 ]  # fmt: skip
 
 
@@ -50,6 +53,8 @@ def functions_in(document: Document) -> Iterator[str]:
     for part in parts(document):
         if "python" in part.model_fields_set and part.python:
             yield part.python
+        if isinstance(part, PhasedSpec):
+            yield from part.capabilities
 
 
 def inner_actions(action: Action) -> Iterator[Action]:
@@ -60,19 +65,40 @@ def inner_actions(action: Action) -> Iterator[Action]:
         yield action.each.execute
     if action.loop is not None:
         yield action.loop.execute
-        for evaluator in evaluators(action.loop):
+    if action.phased is not None:
+        yield from (action for _, action in phases_of(action.phased))
+    if (judged := action.loop or action.phased) is not None:
+        for evaluator in evaluators(judged):
             if evaluator.score is not None and evaluator.score.of is not None:
                 yield evaluator.score.of
 
 
-def evaluators(loop: LoopSpec) -> Iterator[EvaluateSpec]:
-    """Iterate over a loop's evaluators, those that sentences in `until` ask for included."""
+def phases_of(spec: PhasedSpec) -> Iterator[tuple[str, Action]]:
+    """Iterate over the phases of an agent that have a step, each with it."""
+    for phase in PHASES:
+        if (action := getattr(spec, phase)) is not None:
+            yield phase, action
+
+
+def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
+    """Return the limits of an agent's phases by name, and the cap of the whole."""
+    usual = preset(spec.role, spec.task_complexity or "")
+    limits = {}
+    for phase, _ in phases_of(spec):
+        name = f"max_{phase}_iterations"
+        given = getattr(spec, name)
+        limits[phase] = int(usual[name]) if given is None else given
+    return limits, effective(sum(limits.values()), spec.max_iterations)
+
+
+def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
+    """Iterate over the evaluators of a loop or agent, those that sentences in `until` ask for included."""
     given = loop.evaluate
     if isinstance(given, list):
         yield from given
     elif given is not None:
         yield given
-    for sentence in sentences(loop.until):
+    for sentence in sentences(getattr(loop, "until", None)):
         yield EvaluateSpec(judge=JudgeSpec(criterion=sentence))
 
 
@@ -91,8 +117,10 @@ def _named(spec: Any) -> Iterator[str]:
 
 def _models_of(action: Action) -> Iterator[str]:
     yield from _named(action)
-    if action.loop is not None:
-        for evaluator in evaluators(action.loop):
+    if action.reasoning is not None:
+        yield from _named(action.reasoning)
+    if (judged := action.loop or action.phased) is not None:
+        for evaluator in evaluators(judged):
             if evaluator.judge is not None and not isinstance(evaluator.judge, str):
                 yield from _named(evaluator.judge)
             if evaluator.confidence is not None:
