@@ -8,7 +8,8 @@ from ..agents.phased import PhasedAgent
 from ..agents.phases import PHASES
 from ..agents.reasoning import ReasoningAgent
 from .loops import compile_evaluators
-from .native_agents import PhasedSpec, ReasoningSpec
+from .native import PhasedSpec
+from .native_agents import ReasoningSpec
 from .prompting import asked
 from .walking import phases_of
 

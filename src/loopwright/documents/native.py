@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from .fields import Identifier, Names, Part, Pause, Seconds
-from .native_agents import PhasedSpec, ReasoningSpec
+from .native_agents import PhasedFields, ReasoningSpec
 from .native_confidence import ConfidenceSpec
 from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
 from .native_models import BudgetSpec, ConsensusSpec, PriceSpec, PromptFields
@@ -26,6 +26,7 @@ __all__ = [
     "EachSpec",
     "EvaluateSpec",
     "LoopSpec",
+    "PhasedSpec",
     "ScoreSpec",
     "StepSpec",
 ]
@@ -258,6 +259,21 @@ class LoopSpec(Part):
     )
     memory: LoopMemorySpec | None = Field(
         None, description="The same, with where in the memory and how much."
+    )
+
+
+class PhasedSpec(PhasedFields):
+    """An agent that plans, executes and refines, each phase in a loop of its own.
+
+    Templates of the phases know `task`, `plan` and `results`, and `value` with `previous` and
+    `feedback`.
+    """
+
+    planning: Action | None = Field(None, description="What an iteration of planning does.")
+    execution: Action | None = Field(None, description="What an iteration of execution does.")
+    refinement: Action | None = Field(None, description="What an iteration of refinement does.")
+    evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(
+        None, description="Judges what execution and refinement give; its score is the confidence."
     )
 
 

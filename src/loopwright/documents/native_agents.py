@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from .fields import Names, Part, Seconds
 
-if TYPE_CHECKING:
-    from .native import Action, EvaluateSpec
-
-__all__ = ["PhasedSpec", "ReasoningSpec"]
+__all__ = ["PhasedFields", "ReasoningSpec"]
 
 _LIMIT = "Iterations of this phase at most; 0 skips it. Default: that of the role."
 
 
-class PhasedSpec(Part):
-    """An agent that plans, executes and refines, each phase in a loop of its own.
+class PhasedFields(Part):
+    """The settings of a phased agent."""
 
-    Templates of the phases know `task`, `plan` and `results`, and `value` with `previous` and
-    `feedback`.
-    """
-
-    planning: Action | None = Field(None, description="What an iteration of planning does.")
-    execution: Action | None = Field(None, description="What an iteration of execution does.")
-    refinement: Action | None = Field(None, description="What an iteration of refinement does.")
-    evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(
-        None, description="Judges what execution and refinement give; its score is the confidence."
-    )
     role: Literal["base", "qa_specialist", "coordinator", "financial_analyst", "risk_analyst"] = (
         Field("base", description="The limits of what is not given.")
     )

@@ -14,8 +14,7 @@ from ..evaluators.votes import votes_of
 from ..loop import DEFAULT_LIMIT
 from ..models.endpoints import PROVIDERS
 from .each import MOST_ITEMS
-from .native import Action, Document, EvaluateSpec, LoopSpec, StepSpec
-from .native_agents import PhasedSpec
+from .native import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
 from .native_judging import JudgeSpec
 from .walking import (
     commands_in,

@@ -10,8 +10,7 @@ from ..agents.presets import effective, preset
 from ..conditions import CEILING
 from ..loop import DEFAULT_LIMIT
 from .fields import Model
-from .native import Action, Document, EvaluateSpec, LoopSpec
-from .native_agents import PhasedSpec
+from .native import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec
 from .native_judging import JudgeSpec
 from .native_tools import ToolSpec
 
