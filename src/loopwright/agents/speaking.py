@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..codec import Json
 from ..context import Context
-from ..models import Message, Reply
+from ..models import Message
 from ..prompts import Prompt, filled_in
 from ..tools.base import Tool
-from .calling import call_with_tools, tools_of
+from .calling import tools_of
 from .capability import AgentState, Hooks
+from .steps import answered
 
-__all__ = ["Tools", "last_reply", "spoken"]
+__all__ = ["Tools", "spoken"]
 
 
 @dataclass(frozen=True)
@@ -51,25 +52,16 @@ async def spoken(
     system = filled_in(prompt.system, value, ctx)
     messages = [*([Message("system", system)] if system else []), Message("user", str(text))]
     inner = ctx.child(ctx.below("work"))
-    if tools.given:
-        request, failover = prompt.asking.request(messages, inner)
-        used: list[Any] = [_Watched(tools.given, hooks, state)] if hooks else list(tools.given)
-        told = await call_with_tools(
-            inner, "", request, used, max_rounds=tools.rounds, failover=failover
-        )
-        reply = last_reply(told, inner)
+    given = [*getattr(prompt, "tools", ()), *tools.given]
+    if given:
+        rounds = tools.rounds if tools.given else getattr(prompt, "max_rounds", tools.rounds)
+        used: list[Any] = [_Watched(tuple(given), hooks, state)] if hooks else given
+        reply, _ = await answered(prompt.asking, messages, used, rounds, inner)
     else:
         reply = await prompt.asking.ask(messages, inner)
     for warning in reply.warnings:
         ctx.warn(warning)
     return await hooks.changed(ctx, "process_response", state, prompt.read(reply))
-
-
-def last_reply(told: Mapping[str, Json], ctx: Context) -> Reply:
-    """Return the last reply of a conversation with tools; that it wanted more of them is a warning."""
-    if told["limit_reached"]:
-        ctx.warn(f"after {told['rounds']} replies it still wanted to call tools; it gets no more")
-    return Reply.from_json({**told, "tool_calls": ()})
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ..tools.function import as_tool
 from ..variables import Filled, fill, rendered
 from .calling import MAX_ROUNDS, call_with_tools, tools_of
 
-__all__ = ["Selected", "ToolPrompt", "ToolStep", "tool_prompt", "tool_step"]
+__all__ = ["Selected", "ToolPrompt", "ToolStep", "answered", "tool_prompt", "tool_step"]
 
 NO_MORE = "No more tools can be called. Answer now, from what you have."
 
@@ -79,30 +79,48 @@ class ToolPrompt(Prompt):
         system = filled_in(self.system, value, ctx)
         said = Message("user", filled_in(self.text, value, ctx))
         head = [Message("system", system)] if system else []
-        request, targets = self.asking.request([*head, said], ctx)
-        told = await call_with_tools(
-            ctx, "", request, self.tools, max_rounds=self.max_rounds, failover=targets
-        )
-        reply = Reply.from_json({**told, "tool_calls": ()})
-        if told["limit_reached"]:
-            talk = [*map(Message.from_json, told["messages"]), Message("user", NO_MORE)]
-            known = await tools_of(ctx, self.tools)
-            described = tuple(tool.described() for tool in known.values())
-            last = replace(request, messages=tuple(talk), tools=described)
-            reply = Reply.from_json(await call_model(ctx, "answer", last, failover=targets))
-        if reply.tool_calls:
-            raise StepError(
-                f"the model still wants to call tools after {self.max_rounds} rounds of them; "
-                "raise max_tool_rounds, or ask for less",
-                path=ctx.path,
-                kind="tool_rounds",
-            )
+        reply, _ = await answered(self.asking, [*head, said], self.tools, self.max_rounds, ctx)
         for warning in reply.warnings:
             ctx.warn(warning)
         output = self.read(reply)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
         )
+
+
+async def answered(
+    asking: Asking,
+    messages: Sequence[Message],
+    tools: Sequence[Any],
+    max_rounds: int,
+    ctx: Context,
+) -> tuple[Reply, list[Message]]:
+    """Ask a model that may call tools; return its answer, and the conversation with it.
+
+    When the rounds are used up the model is asked once more, to answer without tools.
+
+    Raises:
+        StepError: `tool_rounds` if it wants to call tools all the same.
+    """
+    request, targets = asking.request(messages, ctx)
+    told = await call_with_tools(ctx, "", request, tools, max_rounds=max_rounds, failover=targets)
+    reply = Reply.from_json({**told, "tool_calls": ()})
+    talk = [Message.from_json(one) for one in told["messages"]]
+    if told["limit_reached"]:
+        talk.append(Message("user", NO_MORE))
+        known = await tools_of(ctx, tools)
+        described = tuple(tool.described() for tool in known.values())
+        last = replace(request, messages=tuple(talk), tools=described)
+        reply = Reply.from_json(await call_model(ctx, "answer", last, failover=targets))
+        talk.append(reply.message())
+    if reply.tool_calls:
+        raise StepError(
+            f"the model still wants to call tools after {max_rounds} rounds of them; "
+            "raise max_tool_rounds, or ask for less",
+            path=ctx.path,
+            kind="tool_rounds",
+        )
+    return reply, talk
 
 
 class ToolStep(Composite):

@@ -9,8 +9,8 @@ from ..codec import Json
 from ..context import Context
 from ..models import Message, Reply
 from ..prompts import Asking
-from .calling import call_with_tools
-from .speaking import Tools, last_reply
+from .speaking import Tools
+from .steps import answered
 
 __all__ = ["Talk"]
 
@@ -48,15 +48,9 @@ class Talk:
             reply = await self.asking.ask(messages, ctx)
             _warn(reply, ctx)
             return [*messages, reply.message()]
-        request, failover = self.asking.request(messages, ctx)
-        told = await call_with_tools(
-            ctx, "", request, self.kit.given, max_rounds=self.kit.rounds, failover=failover
-        )
-        _warn(last_reply(told, ctx), ctx)
-        talked = [Message.from_json(one) for one in told["messages"]]
-        while talked[-1].role == "tool":  # the calls of the last permitted reply were not made
-            talked.pop()
-        return talked
+        reply, talk = await answered(self.asking, messages, self.kit.given, self.kit.rounds, ctx)
+        _warn(reply, ctx)
+        return talk
 
 
 def _warn(reply: Reply, ctx: Context) -> None:

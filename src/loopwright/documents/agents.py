@@ -11,6 +11,7 @@ from .loops import compile_evaluators
 from .native import PhasedSpec
 from .native_agents import ReasoningSpec
 from .prompting import asked
+from .tooling import tools_named
 from .walking import phases_of
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def compile_reasoning(
     prompt = compiler.filled((*path, "prompt"), spec.prompt) if spec.prompt else ""
     system = compiler.filled((*path, "system"), spec.system) if spec.system else ""
     asking = asked(compiler, spec, path)
-    if asking is None:
+    tools = tools_named(compiler, spec.tools, (*path, "tools"))
+    if asking is None or tools is None:
         return None
     return compiler.attempt(
         path,
@@ -78,5 +80,6 @@ def compile_reasoning(
             prompt, name=name, role=spec.role, goal=spec.goal, backstory=spec.backstory,
             system=system, max_iterations=spec.max_iterations, mode=spec.mode,
             notice_lead=spec.notice_lead, max_prompt_chars=spec.max_prompt_chars, asking=asking,
+            tools=tools, tool_rounds=spec.max_tool_rounds,
         ),
     )  # fmt: skip

@@ -85,3 +85,10 @@ class ReasoningSpec(Part):
         1, ge=1, description="How many of the last rounds are told that the end is near."
     )
     max_prompt_chars: int = Field(10_000, ge=1)
+    tools: Names = Field(
+        default_factory=list,
+        description="What the model may call: tools, servers, or `server.tool`.",
+    )
+    max_tool_rounds: int = Field(
+        8, ge=1, le=1000, description="How many replies of one round may call tools."
+    )

@@ -142,7 +142,9 @@ def _calls(action: Action, loaded: Loaded, file: str) -> int:
     elif action.phased is not None:
         own += _phased_calls(action.phased, loaded, file)
     elif action.reasoning is not None:
-        own += action.reasoning.max_iterations if action.reasoning.mode == "iterate" else 1
+        agent = action.reasoning
+        once = agent.max_tool_rounds + 1 if agent.tools else 1
+        own += once * (agent.max_iterations if agent.mode == "iterate" else 1)
     elif action.each is not None:
         tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
         own += _calls(action.each.execute, loaded, file) * (action.each.max_items or MOST_ITEMS)
