@@ -263,11 +263,7 @@ class LoopSpec(Part):
 
 
 class PhasedSpec(PhasedFields):
-    """An agent that plans, executes and refines, each phase in a loop of its own.
-
-    Templates of the phases know `task`, `plan` and `results`, and `value` with `previous` and
-    `feedback`.
-    """
+    """An agent of three phases; their templates know `task`, `plan` and `results` too."""
 
     planning: Action | None = Field(None, description="What an iteration of planning does.")
     execution: Action | None = Field(None, description="What an iteration of execution does.")
