@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-__all__ = ["DOCUMENTS", "MODULE", "files"]
+import yaml
+
+__all__ = ["DOCUMENTS", "MODULE", "Project", "files", "projects"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -119,10 +122,29 @@ steps:
 DOCUMENTS = {"every_step": EVERY_STEP, "every_loop": EVERY_LOOP}
 
 
+Project = dict[str, str]  # files by name, of which the first is the document that is read
+
+
+def projects() -> list[Project]:
+    """Return all documents of this project with the files that they need: these, the examples, those of other dialects."""
+    found: list[Project] = [
+        {f"{name}.yaml": text, "steps.py": MODULE} for name, text in DOCUMENTS.items()
+    ]
+    for file in sorted((ROOT / "examples").rglob("*.yaml")):
+        text = file.read_text(encoding="utf-8")
+        if re.search(r"(?m)^(steps|orchestrator):", text):
+            beside = {
+                str(other.relative_to(file.parent)): other.read_text(encoding="utf-8")
+                for other in sorted(file.parent.rglob("*"))
+                if other.suffix in (".py", ".yaml", ".txt", ".json") and other != file
+            }
+            found.append({file.name: text, **beside})
+    cases = sorted((ROOT / "tests" / "dialects").glob("*/cases/*.yaml"))
+    return found + [
+        dict(yaml.safe_load(file.read_text(encoding="utf-8"))["files"]) for file in cases
+    ]
+
+
 def files() -> list[str]:
-    """Return the texts of all documents of this project: these, the examples and those of other dialects."""
-    found = [*DOCUMENTS.values()]
-    for folder in (ROOT / "examples", ROOT / "tests" / "dialects"):
-        for ending in ("*.yaml", "*.yml", "*.json"):
-            found += [file.read_text(encoding="utf-8") for file in sorted(folder.rglob(ending))]
-    return found
+    """Return the texts of the documents alone."""
+    return [next(iter(project.values())) for project in projects()]

@@ -2,9 +2,11 @@
 
     python tests/documents/fuzz.py --count 10000 --seed 1
 
-Documents are made from a seed and their number, so each can be made again (`--show NUMBER`). They
-are read in batches by worker processes: a document that ends its worker, or that takes longer than
-the limit, is named, and the next worker goes on behind it.
+Documents are made from a seed and their number, so each can be made again (`--show NUMBER`): of
+every twenty, nine are edited as their author might, eight are broken in a few places, and three are
+hostile. They are read in batches by worker processes, beside the files that they need: a document
+that ends its worker, or that takes longer than the limit, is named, and the next worker goes on
+behind it. Times are CPU times of what `check` does; wall times are shown too.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from documents.corpus import MODULE, files
-from documents.mutations import hostile, mutated
+from documents.corpus import Project, files, projects
+from documents.mutations import edited, hostile, mutated
 
 __all__ = ["Report", "document", "fuzz"]
 
@@ -39,19 +41,51 @@ class Report:
     """What became of the documents: how many loaded, were refused or went wrong, and their times."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    seconds: list[float] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
-    def percentile(self, share: float) -> float:
-        """Return the time in seconds that a share of the documents stays below."""
-        ordered = sorted(self.seconds)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+    def table(self) -> str:
+        """Return how many documents of each kind load, and how long reading one takes."""
+        lines = ["kind      documents  load    CPU p50    p99   longest   wall p99  (ms)"]
+        for kind in ("edited", "broken", "hostile", ""):
+            rows = [row for row in self.rows if kind in ("", row["kind"])]
+            if rows:
+                loads = sum(row["outcome"] == "loads" for row in rows) / len(rows)
+                cpu, wall = ([row[clock] * 1000 for row in rows] for clock in ("cpu", "seconds"))
+                times = [
+                    percentile(cpu, 0.5),
+                    percentile(cpu, 0.99),
+                    max(cpu),
+                    percentile(wall, 0.99),
+                ]
+                shown = "".join(f"{time:9.1f}" for time in times)
+                lines.append(f"{kind or 'all':8}  {len(rows):9}  {loads:4.0%}  {shown}")
+        return "\n".join(lines)
 
 
-def document(seed: int, number: int, corpus: list[str]) -> str:
+def percentile(values: list[float], share: float) -> float:
+    """Return what a share of the values stays below."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+class Document(NamedTuple):
+    """A text that is read, its kind, and which project it belongs to."""
+
+    text: str
+    kind: str
+    project: int
+
+
+def document(seed: int, number: int, corpus: list[str]) -> Document:
     """Return document `number` of a seed."""
     source = random.Random(f"{seed}:{number}")
-    return hostile(source) if source.random() < 0.15 else mutated(source, corpus)
+    project, kind = source.randrange(len(corpus)), source.random()
+    if kind < 0.15:
+        return Document(hostile(source), "hostile", project)
+    if kind < 0.55:
+        return Document(mutated(source, corpus[project], corpus), "broken", project)
+    return Document(edited(source, corpus[project]), "edited", project)
 
 
 def fuzz(count: int, seed: int, first: int = 0) -> Report:
@@ -83,7 +117,7 @@ def _batch(seed: int, start: int, end: int, report: Report) -> int:
                 break
             row = json.loads(line)
             number += 1
-            report.seconds.append(row["seconds"])
+            report.rows.append(row)
             report.outcomes[row["outcome"]] += 1
             if row["outcome"] == "traceback":
                 report.wrong.append(f"document {row['number']}: {row['what']}")
@@ -99,14 +133,24 @@ def _batch(seed: int, start: int, end: int, report: Report) -> int:
 
 
 def _work(seed: int, start: int, end: int) -> None:
-    corpus = files()
+    known = projects()
+    corpus = [next(iter(project.values())) for project in known]
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "document.yaml"
-        (Path(folder) / "steps.py").write_text(MODULE)
         for number in range(start, end):
-            file.write_bytes(document(seed, number, corpus).encode("utf-8", "surrogatepass"))
-            row = {"number": number, **_read(file)}
-            print(json.dumps(row), flush=True)
+            made = document(seed, number, corpus)
+            place = Path(folder) / str(made.project)
+            if not place.exists():
+                _write(place, known[made.project])
+            file = place / next(iter(known[made.project]))
+            file.write_bytes(made.text.encode("utf-8", "surrogatepass"))
+            print(json.dumps({"number": number, "kind": made.kind, **_read(file)}), flush=True)
+
+
+def _write(folder: Path, project: Project) -> None:
+    for name, text in project.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -116,11 +160,12 @@ def _read(file: Path) -> dict[str, Any]:
     from loopwright.errors import DocumentError
     from loopwright.models.endpoints import PROVIDER_NAMES
 
-    began = time.perf_counter()
-    outcome, what = "loads", ""
+    began, cpu = time.perf_counter(), time.process_time()
+    outcome, what, times = "loads", "", {}
     try:
         loaded = load(file, Settings(execute=False, providers=PROVIDER_NAMES))
         loaded.plan()
+        times = {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
         for native in loaded.documents.values():
             to_native_yaml(native)
     except DocumentError as error:
@@ -131,7 +176,8 @@ def _read(file: Path) -> dict[str, Any]:
         import traceback
 
         outcome, what = "traceback", "".join(traceback.format_exception(error)[-3:])
-    return {"seconds": time.perf_counter() - began, "outcome": outcome, "what": what}
+    times = times or {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
+    return {**times, "outcome": outcome, "what": what}
 
 
 def _main() -> int:
@@ -139,22 +185,24 @@ def _main() -> int:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, metavar="NUMBER", help="print a document")
+    parser.add_argument("--slowest", type=int, default=0, help="name so many of the slowest")
     parser.add_argument("--worker", type=int, nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
         _work(*given.worker)
         return 0
     if given.show is not None:
-        sys.stdout.write(document(given.seed, given.show, files()))
+        sys.stdout.write(document(given.seed, given.show, files()).text)
         return 0
     report = fuzz(given.count, given.seed)
     for text in report.wrong:
         print(text)
     print(", ".join(f"{name} {number}" for name, number in sorted(report.outcomes.items())))
-    print(
-        f"p50 {report.percentile(0.5) * 1000:.1f} ms, p99 {report.percentile(0.99) * 1000:.1f} ms, "
-        f"longest {report.percentile(1) * 1000:.1f} ms"
-    )
+    print(report.table())
+    for row in sorted(report.rows, key=lambda row: -row["cpu"])[: given.slowest]:
+        print(
+            f"document {row['number']}: {row['kind']}, {row['outcome']}, {row['cpu'] * 1000:.0f} ms"
+        )
     return 1 if report.wrong else 0
 
 

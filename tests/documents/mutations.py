@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["hostile", "mutated"]
+__all__ = ["edited", "hostile", "mutated"]
 
 SCALARS = (
     "", "~", "null", "true", "no", "0", "-1", "1e309", ".nan", ".inf", "-0.0", "9" * 500, "0x1f", "1:30", "012",
@@ -28,9 +28,111 @@ KEYS = (
 )  # fmt: skip
 
 
-def mutated(source: random.Random, corpus: list[str]) -> str:
-    """Return a document of the corpus with a few things changed."""
-    text = source.choice(corpus)
+WORDS = (
+    "a",
+    "more",
+    "Write it again.",
+    "in 2 words",
+    "not: yes",
+    "# 1",
+    "{{ input }}",
+    "naïve",
+    "x" * 300,
+)
+CHOICES = {
+    "on_failure": ("halt", "continue", "retry"), "keep": ("best", "last"), "required": (True, False),
+    "max_iterations": (1, 3, 7), "max_loops": (1, 4), "temperature": (0, 0.3, 1), "max_tokens": (10, 4000),
+    "timeout": (1, "30s", "5m"), "score_threshold": (0, 0.5, 1), "max_retries": (0, 2), "parallel": (True, False),
+    "description": WORDS, "version": ("1", 1.1, "2.0"), "mode": ("refine", "iterate"), "at_once": (1, 4),
+}  # fmt: skip
+
+
+def edited(source: random.Random, text: str) -> str:
+    """Return a document as its author might change it: it mostly still is one."""
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return _laid_out(source, text)
+    if source.random() < 0.4:
+        return _laid_out(source, text)
+    for _ in range(source.choice((1, 1, 2, 3))):
+        source.choice(_EDITS)(source, value)
+    try:
+        text = (
+            json.dumps(value, indent=source.choice((None, 1)))
+            if source.random() < 0.2
+            else yaml.safe_dump(value, sort_keys=False, allow_unicode=source.random() < 0.5)
+        )
+    except (yaml.YAMLError, ValueError, TypeError):
+        pass
+    return text
+
+
+def _laid_out(source: random.Random, text: str) -> str:
+    """Add lines that mean nothing, or end lines in another way."""
+    lines = text.split("\n")
+    for _ in range(source.choice((1, 2, 5))):
+        lines.insert(
+            source.randrange(len(lines) + 1), source.choice(("", "# a remark", "   ", "  # x: ["))
+        )
+    return source.choice(("\n", "\n", "\r\n")).join(lines)
+
+
+def _chosen(source: random.Random, value: Any) -> None:
+    """Give a field another of its values."""
+    places = [(of, key) for of, key in _places(value) if key in CHOICES]
+    if places:
+        container, key = source.choice(places)
+        container[key] = source.choice(CHOICES[key])
+
+
+def _worded(source: random.Random, value: Any) -> None:
+    """Add words to a text."""
+    places = [
+        (of, key) for of, key in _places(value) if isinstance(of[key], str) and " " in of[key]
+    ]
+    if places:
+        container, key = source.choice(places)
+        container[key] += " " + source.choice(WORDS)
+
+
+def _reordered(source: random.Random, value: Any) -> None:
+    """Write the keys of a mapping in another order."""
+    mappings = [value, *(of[key] for of, key in _places(value))]
+    mapping = source.choice([item for item in mappings if isinstance(item, dict)] or [{}])
+    items = list(mapping.items())
+    source.shuffle(items)
+    mapping.clear()
+    mapping.update(items)
+
+
+def _repeated(source: random.Random, value: Any) -> None:
+    """Repeat a named item of a list under another name."""
+    lists = [of[key] for of, key in _places(value) if isinstance(of[key], list)]
+    named = [
+        (rows, row) for rows in lists for row in rows if isinstance(row, dict) and "name" in row
+    ]
+    if named:
+        rows, row = source.choice(named)
+        copy = json.loads(json.dumps(row, default=str))
+        rows.append({**copy, "name": f"{row['name']}{source.randrange(9)}"})
+
+
+def _left_out(source: random.Random, value: Any) -> None:
+    """Leave out a field that need not be there."""
+    places = [(of, key) for of, key in _places(value) if key in CHOICES]
+    if places:
+        container, key = source.choice(places)
+        del container[key]
+
+
+_EDITS: tuple[Callable[[random.Random, Any], None], ...] = (
+    _chosen, _worded, _reordered, _repeated, _left_out,
+)  # fmt: skip
+
+
+def mutated(source: random.Random, text: str, corpus: list[str]) -> str:
+    """Return a document with a few things broken."""
     if source.random() < 0.6:
         text = _reshaped(source, text, corpus)
     for _ in range(source.choice((0, 1, 1, 2, 3, 6))):
@@ -177,7 +279,8 @@ def _long(source: random.Random) -> str:
     )
     field = source.choice(("set", "prompt", "shell", "python", "if", "name", "nothing", "timeout"))
     text = json.dumps((kind * size)[:size], ensure_ascii=False)
-    return f"{_HEAD}- {{name: a, set: 1, {field}: {text}}}\n"
+    action = "" if field in ("set", "prompt", "shell", "python") else "set: 1, "
+    return f"{_HEAD}- {{name: a, {action}{field}: {text}}}\n"
 
 
 def _many(source: random.Random) -> str:

@@ -306,6 +306,20 @@ WRONG: dict[str, tuple[str, list[str]]] = {
             "4:32: steps[0].timeout: expected a number, not [1]",
         ],
     ),
+    "a duration without end": (
+        HEAD + f"  - {{name: a, set: 1, timeout: '{'1' * 200_000}'}}\n",
+        [
+            f"4:32: steps[0].timeout: '{'1' * 59}…' is not a duration; write seconds, or text like 30s or 5m",
+        ],
+    ),
+    "steps that are a number": (
+        "steps: 3\n",
+        [
+            "1:1: needs 'schema'",
+            "1:1: needs 'name'",
+            "1:8: steps: expected a list, not 3",
+        ],
+    ),
     "bad duration order": (
         HEAD + "  - {name: a, set: 1, timeout: s30}\n",
         [

@@ -49,7 +49,8 @@ __all__ = ["Compiler", "compile_document"]
 Path_ = tuple[str | int, ...]
 _T = TypeVar("_T")
 _SHOWN = 12  # names that a problem lists
-_HINTS = 20  # problems for which a nearest name is looked for: among many names that takes time
+_COMPARED = 1_000  # names that are compared in all, to find the nearest: that takes time
+_MOST = 100  # problems after which no further step is looked at
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ class Compiler:
 
     def _nearest(self, name: str, names: Iterable[str]) -> str:
         """Return what a name could have been; of many wrong names, only the first are looked at."""
-        return nearest(name, names) if len(self.problems) < _HINTS else ""
+        known = list(names)
+        return nearest(name, known) if len(self.problems) * len(known) < _COMPARED else ""
 
     def function(self, path: Path_, reference: str) -> Any:
         """Return the function that a reference names, or None with a problem."""
@@ -228,6 +230,9 @@ class Compiler:
         for i in order:
             spec = specs[i]
             here = (*path, i)
+            if len(self.problems) >= _MOST:
+                self.problem(here, f"no further step is looked at after {_MOST} problems")
+                break
             if spec.name in seen:
                 first = self.source.position((*path, seen[spec.name], "name"))[0]
                 self.problem((*here, "name"), f"{spec.name!r} is already a step, on line {first}")

@@ -8,21 +8,30 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from .scalars import shorten
+
 __all__ = ["Identifier", "Model", "Names", "Part", "Pause", "Seconds"]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_LONGEST = 60  # characters of a duration
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration(value: Any) -> Any:
     """Return seconds of a number, or of text such as `500ms`, `30s`, `5m`, `1h30m`."""
     if isinstance(value, str):
-        text = value.strip().lower()
+        text = (
+            value[:_LONGEST].strip().lower()
+        )  # the pattern takes the square of the time of a long text
         parts = _DURATION.findall(text)
-        if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
+        if (
+            len(value) > _LONGEST
+            or not parts
+            or "".join(n + u for n, u in parts) != text.replace(" ", "")
+        ):
             raise PydanticCustomError(
                 "duration", "{value} is not a duration; write seconds, or text like 30s or 5m",
-                {"value": repr(value)},
+                {"value": repr(shorten(value))},
             )  # fmt: skip
         return sum(float(number) * _UNITS[unit] for number, unit in parts)
     return value

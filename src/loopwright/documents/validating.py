@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -16,6 +17,7 @@ from .source import Source
 __all__ = ["Hint", "validated"]
 
 Hint = Callable[[tuple[str | int, ...]], str]
+_LONG = 60  # characters of a value that a message shows
 _Item = tuple[tuple[str | int, ...], dict[str, Any]]
 
 
@@ -153,21 +155,30 @@ def _message(
         return f"needs {str(item['loc'][-1])!r}"
     if "kinds" in item:
         wanted = " or ".join(item["kinds"])
-        return f"expected {wanted}, not {shorten(repr(item['input']))}"
+        return f"expected {wanted}, not {shorten(_shown(item['input']))}"
     if kind == "too_short":
         return f"list should have at least {_items(item['ctx']['min_length'])}, not {item['ctx']['actual_length']}"
     if kind in ("literal_error", "enum"):
         wanted = item["ctx"]["expected"]
         words = wanted.replace("'", "").replace(" or ", ", ").split(", ")
         near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
-        return f"{shorten(repr(item['input']))} is not {wanted}{near}"
+        return f"{shorten(_shown(item['input']))} is not {wanted}{near}"
     if kind == "string_pattern_mismatch":
-        return f"{shorten(repr(item['input']))} is not a name; use letters, digits, _, - and spaces, a letter first"
+        return f"{shorten(_shown(item['input']))} is not a name; use letters, digits, _, - and spaces, a letter first"
     message: str = item["msg"][0].lower() + item["msg"][1:]
-    shown = repr(item["input"])
-    if kind in ("action", "misplaced", "check", "evaluate", "adapt", "duration") or len(shown) > 60:
+    if kind in ("action", "misplaced", "check", "evaluate", "adapt", "duration"):
         return message
-    return f"{message}, not {shown}"
+    shown = _shown(item["input"])
+    return message if len(shown) > _LONG else f"{message}, not {shown}"
+
+
+def _shown(value: Any) -> str:
+    """Return how a value looks in a message; what is long is not written out only to be cut."""
+    if isinstance(value, str):
+        return repr(value[: _LONG + 1])
+    if isinstance(value, list | dict) and len(value) > _LONG:
+        return repr(type(value)(islice(value.items() if isinstance(value, dict) else value, _LONG)))
+    return repr(value)
 
 
 def _items(count: int) -> str:

@@ -34,7 +34,8 @@ SCHEMA = "workflow/v2.0"
 
 def is_fragment(value: Mapping[str, Any]) -> bool:
     """Tell if a document that says no dialect looks like a part of this one."""
-    items = [item for key in ("steps", "loops") for item in value.get(key) or ()]
+    lists = [value[key] for key in ("steps", "loops") if isinstance(value.get(key), list)]
+    items = [item for found in lists for item in found]
     own = {"run", "template", "until", "workflow", "consensus", "loop"}
     return "schema" not in value and any(isinstance(i, Mapping) and own & i.keys() for i in items)
 
