@@ -5,6 +5,8 @@ itself until it says that it is done), and the conversation with tools that both
 from .calling import call_with_tools
 from .capability import AgentState, Capability
 from .executions import Execution, execution_of, executions
+from .following import Follower, lifecycle_of
+from .lifecycle import Lifecycle
 from .markers import completion
 from .phased import PhasedAgent
 from .presets import COMPLEXITIES, ROLES
@@ -17,11 +19,14 @@ __all__ = [
     "AgentState",
     "Capability",
     "Execution",
+    "Follower",
+    "Lifecycle",
     "PhasedAgent",
     "ReasoningAgent",
     "call_with_tools",
     "completion",
     "execution_of",
     "executions",
+    "lifecycle_of",
     "sanitised",
 ]

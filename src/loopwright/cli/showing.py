@@ -46,15 +46,20 @@ def show(
         str, typer.Option("--loop", metavar="NAME", help="Of this loop; the outermost by default.")
     ] = "",
     timeline: Annotated[bool, typer.Option("--timeline", help="Every effect, in order.")] = False,
+    lifecycle: Annotated[
+        bool, typer.Option("--lifecycle", help="The states that it went through.")
+    ] = False,
     only_output: Annotated[
         bool, typer.Option("--output", help="The output alone, whole and as it is.")
     ] = False,
     as_json: Json = False,
 ) -> int:
     """Show what a run is, why it ended, its scores and its iterations."""
-    asked = [iteration is not None, diff is not None, timeline, only_output]
+    asked = [iteration is not None, diff is not None, timeline, lifecycle, only_output]
     if sum(asked) > 1:
-        raise ConfigurationError("give one of --iteration, --diff, --timeline and --output")
+        raise ConfigurationError(
+            "give one of --iteration, --diff, --timeline, --lifecycle and --output"
+        )
     info, entries = reading(journal, lambda store: on_record(store, name))
     with Output(as_json=as_json) as output:
         if iteration is not None:
@@ -63,6 +68,8 @@ def show(
             _diff(info, entries, loop, diff, output)
         elif timeline:
             _timeline(info, entries, output)
+        elif lifecycle:
+            _lifecycle(info, entries, output)
         elif as_json:
             output.give(recorded_json(info, entries))
         elif only_output:
@@ -189,6 +196,22 @@ def _timeline(info: RunInfo, entries: list[Entry], output: Output) -> None:
         output.give({"run_id": info.run_id, "timeline": kept})
         return
     _effects(surviving(entries), output)
+
+
+def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
+    from ..agents.following import lifecycle_of
+
+    found = lifecycle_of(entries)
+    if output.as_json:
+        moments = [moment.to_json() for moment in found.moments]
+        output.give({"run_id": info.run_id, "state": found.state.value, "moments": moments})
+        return
+    for moment in found.moments:
+        output.say(
+            (f"{moment.at:9.2f} s  ", "dim"), f"{moment.move.event:19} ",
+            (f"{moment.move.after:13} ", "bold"),
+            texts.one_line(moment.path), ("  " + texts.one_line(moment.detail), "dim"),
+        )  # fmt: skip
 
 
 def _effects(entries: list[Entry], output: Output) -> None:

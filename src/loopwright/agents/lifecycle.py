@@ -1,0 +1,212 @@
+"""The lifecycle of an agent: one table of states and events, from which its diagram is drawn.
+
+Rules:
+
+1. An event that a state does not accept changes nothing and is refused as data, with the reason and
+   the events that it does accept. Nothing is raised.
+2. Events tell what has happened: `STEP_COMPLETE` after the step, not before it.
+3. From every state an end is reached, whatever ended the work: a pass, an error, a limit, a timeout or
+   a cancel. So `TIMEOUT`, `MAX_ITERATIONS` and `STEP_FAILED` are accepted wherever work is going on.
+
+Source of states and events: the state machine of the loop controller, which draws an edge from
+evaluating to executing and into waiting, and names no events for them: `NEXT_STEP`, `INPUT_NEEDED` and
+`AGENT_CALLED` are this package's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from ..codec import Json
+from ..errors import nearest
+
+__all__ = [
+    "ACTIVE", "TABLE", "TERMINAL", "Event", "Lifecycle", "Move", "State", "diagram", "event_table",
+]  # fmt: skip
+
+
+class State(StrEnum):
+    """Where an agent is."""
+
+    IDLE = "idle"
+    INITIALIZING = "initializing"
+    PLANNING = "planning"
+    EXECUTING = "executing"
+    EVALUATING = "evaluating"
+    ADAPTING = "adapting"
+    WAITING_INPUT = "waiting_input"
+    WAITING_AGENT = "waiting_agent"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+
+
+class Event(StrEnum):
+    """What has happened to an agent."""
+
+    START = "START"
+    INIT_COMPLETE = "INIT_COMPLETE"
+    PLAN_COMPLETE = "PLAN_COMPLETE"
+    STEP_COMPLETE = "STEP_COMPLETE"
+    STEP_FAILED = "STEP_FAILED"
+    EVALUATION_PASS = "EVALUATION_PASS"  # noqa: S105
+    EVALUATION_FAIL = "EVALUATION_FAIL"
+    NEXT_STEP = "NEXT_STEP"
+    ADAPTATION_COMPLETE = "ADAPTATION_COMPLETE"
+    INPUT_NEEDED = "INPUT_NEEDED"
+    INPUT_RECEIVED = "INPUT_RECEIVED"
+    AGENT_CALLED = "AGENT_CALLED"
+    AGENT_COMPLETE = "AGENT_COMPLETE"
+    TIMEOUT = "TIMEOUT"
+    MAX_ITERATIONS = "MAX_ITERATIONS"
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    CANCEL = "CANCEL"
+    RESET = "RESET"
+
+
+ACTIVE = (
+    State.INITIALIZING, State.PLANNING, State.EXECUTING, State.EVALUATING, State.ADAPTING,
+    State.WAITING_INPUT, State.WAITING_AGENT,
+)  # fmt: skip
+TERMINAL = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+
+# An event, the states that accept it, and the state after it; None is the one before the pause.
+_ROWS: tuple[tuple[Event, tuple[State, ...], State | None, str], ...] = (
+    (Event.START, (State.IDLE,), State.INITIALIZING, "the work was taken up"),
+    (Event.INIT_COMPLETE, (State.INITIALIZING,), State.PLANNING, "what it needs is there"),
+    (Event.PLAN_COMPLETE, (State.PLANNING,), State.EXECUTING, "what to do first is known"),
+    (Event.STEP_COMPLETE, (State.EXECUTING,), State.EVALUATING, "a step was done"),
+    (Event.EVALUATION_PASS, (State.EVALUATING,), State.SUCCEEDED, "the output is good enough"),
+    (Event.EVALUATION_FAIL, (State.EVALUATING,), State.ADAPTING, "it is not, or the step failed"),
+    (Event.NEXT_STEP, (State.EVALUATING,), State.EXECUTING, "it is, and another step follows"),
+    (Event.ADAPTATION_COMPLETE, (State.ADAPTING,), State.EXECUTING, "the next try is made up"),
+    (Event.INPUT_NEEDED, (State.EXECUTING,), State.WAITING_INPUT, "a person was asked"),
+    (Event.INPUT_RECEIVED, (State.WAITING_INPUT,), State.EXECUTING, "the person answered"),
+    (Event.AGENT_CALLED, (State.EXECUTING,), State.WAITING_AGENT, "another agent was asked"),
+    (Event.AGENT_COMPLETE, (State.WAITING_AGENT,), State.EXECUTING, "the other agent answered"),
+    (Event.STEP_FAILED, ACTIVE, State.FAILED, "an error ended the work"),
+    (Event.TIMEOUT, ACTIVE, State.FAILED, "the time ran out"),
+    (Event.MAX_ITERATIONS, ACTIVE, State.FAILED, "another limit ended the work"),
+    (Event.PAUSE, ACTIVE, State.PAUSED, "the work was interrupted, or waits for a quota"),
+    (Event.RESUME, (State.PAUSED,), None, "the work goes on where it was"),
+    (Event.CANCEL, (*ACTIVE, State.PAUSED), State.CANCELLED, "somebody ended the work"),
+    (Event.RESET, TERMINAL, State.IDLE, "the work is taken up again"),
+)
+TABLE: Mapping[tuple[State, Event], State | None] = MappingProxyType(
+    {(state, event): after for event, before, after, _ in _ROWS for state in before}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What became of an event: whether it was accepted, and the lifecycle after it.
+
+    `reason` says why it was refused, "" if it was not; `valid` are the events that the state before
+    accepts.
+    """
+
+    success: bool
+    event: str
+    before: State
+    lifecycle: Lifecycle
+    reason: str = ""
+    valid: tuple[Event, ...] = ()
+
+    @property
+    def after(self) -> State:
+        """The state after it."""
+        return self.lifecycle.state
+
+    def to_json(self) -> dict[str, Json]:
+        """Return it as a JSON object."""
+        told = {"reason": self.reason, "valid": [event.value for event in self.valid]}
+        return {
+            "success": self.success,
+            "event": self.event,
+            "before": self.before.value,
+            "after": self.after.value,
+            **({} if self.success else told),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """Where an agent is; an event gives a Move with the lifecycle after it, and changes nothing here.
+
+    `previous` is the state before a pause.
+
+    >>> move = Lifecycle().on("START")
+    >>> move.success, move.after.value
+    (True, 'initializing')
+    >>> refused = move.lifecycle.on("EVALUATION_PASS")
+    >>> refused.success, refused.after.value, refused.reason
+    (False, 'initializing', 'initializing does not accept EVALUATION_PASS')
+    """
+
+    state: State = State.IDLE
+    previous: State | None = None
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the work has ended."""
+        return self.state in TERMINAL
+
+    @property
+    def valid(self) -> tuple[Event, ...]:
+        """The events that are accepted now."""
+        return tuple(event for event in Event if (self.state, event) in TABLE)
+
+    def on(self, event: str) -> Move:
+        """Return what becomes of an event."""
+        name = str(event)
+        if name not in Event.__members__:
+            hint = nearest(name, [one.value for one in Event])
+            return self._refused(name, f"{name!r} is no event{hint}")
+        known = Event(name)
+        if (self.state, known) not in TABLE:
+            return self._refused(name, f"{self.state} does not accept {name}")
+        after = TABLE[self.state, known] or self.previous or State.IDLE
+        paused = self.state if after is State.PAUSED else None
+        return Move(True, name, self.state, Lifecycle(after, paused))
+
+    def _refused(self, name: str, reason: str) -> Move:
+        return Move(False, name, self.state, self, reason, self.valid)
+
+
+def diagram() -> str:
+    """Return the table as a state diagram in Mermaid's language.
+
+    States in which work is going on stand in a box; what all of them accept is drawn from the box.
+    """
+    lines = ["stateDiagram-v2", "    [*] --> idle", "    state active {"]
+    inside: list[str] = []
+    outside: list[str] = []
+    for event, before, after, _ in _ROWS:
+        whole = set(ACTIVE) <= set(before)
+        target = "active" if after is None else after.value
+        if whole:
+            outside.append(f"active --> {target}: {event}")
+        for state in before:
+            if not (whole and state in ACTIVE):
+                both = state in ACTIVE and after in ACTIVE
+                (inside if both else outside).append(f"{state} --> {target}: {event}")
+    lines += [f"        {line}" for line in inside]
+    lines += ["    }", *(f"    {line}" for line in outside)]
+    lines += [f"    {state} --> [*]" for state in TERMINAL]
+    return "\n".join(lines)
+
+
+def event_table() -> str:
+    """Return the table in Markdown: a row for each event."""
+    rows = ["| event | from | to | what has happened |", "|---|---|---|---|"]
+    for event, before, after, told in _ROWS:
+        rest = [state.value for state in before if state not in ACTIVE or len(before) < len(ACTIVE)]
+        sources = ["any active state"] if set(ACTIVE) <= set(before) else []
+        target = after.value if after is not None else "the state before the pause"
+        rows.append(f"| `{event}` | {', '.join([*sources, *rest])} | {target} | {told} |")
+    return "\n".join(rows)
