@@ -42,7 +42,7 @@ def test_a_row_is_one_line_within_the_terminal(
 
 def test_a_row_on_a_terminal_reads_from_left_to_right() -> None:
     """Label, bar and score, verdict, feedback, cost and time."""
-    line = plain(row_line(Row("refine", GOOD), Columns.within(80), UNICODE))
+    line = plain(row_line(Row("refine", GOOD), Columns.within(100), UNICODE))
     assert line.startswith("refine 2 ")
     assert "████████░░ 0.85   ✓ passed     Too long" in line
     assert line.endswith(" $0.0012    1.2 s")

@@ -131,3 +131,34 @@ def test_failures_are_told_as_such(more: Project) -> None:
     assert "error:\nValueError: no such thing\n" in more.call("show", "one", "--iteration", "1").out
     lines = more.call("show", "one", "--timeline").out.splitlines()
     assert [line.split("  ")[-1] for line in lines] == ["failed: ValueError: no such thing"] * 2
+
+
+@pytest.mark.parametrize(
+    ("room", "lines"),
+    [
+        (89, ["⠋ a/1/attempt-1 10.0 s (gpt-x) | 20.0 s of 1m 00s | $0.1000 of $0.5000, 2 of 9 calls"]),
+        (50, ["⠋ a/1/attempt-1 10.0 s (gpt-x)", "  20.0 s of 1m 00s | $0.1000 of $0.5000, 2 of 9 c…"]),
+    ],
+)  # fmt: skip
+def test_what_is_waited_for_and_used_fits_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, room: int, lines: list[str]
+) -> None:
+    """The model, the time and each cap are told; on two lines where one is too short."""
+    monkeypatch.setenv("COLUMNS", "80")
+    view = LiveView(Output(), cap=Budget(calls=9, usd=0.5), seconds=60)
+    view.progress.spent = Usage(2, 10, 20, 0.1)
+    view.progress.hear(Entry("started", "a/1/attempt-1", 10.0, {"model": "openai:gpt-x"}))
+    assert view.lines(20.0, room) == lines
+
+
+def test_the_end_of_what_a_model_is_saying_is_shown_until_it_is_done() -> None:
+    """Text as it comes, on one line, without what a terminal would obey; gone with its call."""
+    view = LiveView(Output())
+    view.progress.hear(Entry("started", "a/attempt-1", 0.0, {"model": "m"}))
+    assert view.saying(40) == ""
+    for piece in ("first\n", "second ", "\x1b[31mthird"):
+        view.hear_text("a/attempt-1", piece)
+    assert view.saying(40) == "  first second third"
+    assert view.saying(12) == "  …ond third"
+    view.progress.hear(Entry("finished", "a/attempt-1", 1.0))
+    assert view.saying(40) == ""

@@ -134,7 +134,7 @@ class Progress:
             return [Row(entry.path, entry.value)]
         elif entry.kind == "ended" and "/" in entry.path:
             return [Ending(entry.path, Stop.from_json(entry.value["stop"]))]
-        elif entry.kind == "asked":
+        elif entry.kind == "asked" and entry.value["request"].get("kind") not in _AT_ONCE:
             return [Note(entry.path, f"asks a person: {entry.value['detail']}")]
         elif entry.kind == "answered":
             return [Note(entry.path, answered(entry.path, entry.value))]
@@ -149,4 +149,5 @@ class Progress:
 
 
 _DONE = ("finished", "cut")
+_AT_ONCE = ("iteration", "limit")  # questions at which a loop stops: how the run ends tells them
 _KEPT = 2000  # characters

@@ -26,6 +26,7 @@ __all__ = [
 LOOKED_AT = 2000  # characters of what may be a book, of which a line shows the beginning
 SHOWN = 200  # characters of feedback on a plain line
 NARROW = 76  # columns; below that verdicts are signs without words
+WIDE = 96  # columns; below that labels and bars are shorter, for what a judge says
 
 
 class Columns(NamedTuple):
@@ -45,6 +46,8 @@ class Columns(NamedTuple):
         fixed = cls(min(24, width // 5), 10, 11, 8, 7, 2)
         if width < NARROW:
             fixed = cls(10, 5, 1, 7, 7, 1)
+        elif width < WIDE:
+            fixed = cls(12, 6, 11, 8, 7, 1)
         taken = sum(fixed[:5]) + 5 * fixed.gap + 6  # 6: a space and the score behind its bar
         return fixed._replace(feedback=max(8, width - taken))
 
