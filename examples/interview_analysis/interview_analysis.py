@@ -12,7 +12,15 @@ from pathlib import Path
 
 from interview import ANALYSIS, GOOD, adapt, judge
 
-from loopwright import Iteration, Loop, MaxIterations, NoImprovement, ScoreAtLeast, Timeout, run_sync
+from loopwright import (
+    Iteration,
+    Loop,
+    MaxIterations,
+    NoImprovement,
+    ScoreAtLeast,
+    Timeout,
+    run_sync,
+)
 from loopwright.models import Models, ProviderModel, ScriptedModel
 from loopwright.prompts import prompt
 
