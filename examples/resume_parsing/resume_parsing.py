@@ -60,15 +60,17 @@ def main(files: list[str]) -> None:
                     print(f"  {item.error.path.rpartition('/')[2]}: {item.error.message}")
             print(json.dumps(result.output, indent=1, ensure_ascii=False))
         return
-    measure(loop, resources)
+    measure(loop, resources, RESUMES)
+    print("\nand of forms that the parsers were not written for:\n")
+    measure(loop, resources, RESUMES / "unseen")
 
 
-def measure(loop: Loop, resources: dict[str, Any]) -> None:
+def measure(loop: Loop, resources: dict[str, Any], folder: Path) -> None:
     """Print what the loop chooses for each resume and how right that is, then each strategy alone."""
-    expected = json.loads((RESUMES / "expected.json").read_text(encoding="utf-8"))
+    expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
     scores: dict[str, list[float]] = {name: [] for name in (*STRATEGIES, "the loop")}
     for name, right in expected.items():
-        resume = read({"file": str(RESUMES / name)})
+        resume = read({"file": str(folder / name)})
         result = run_sync(loop, resume, resources=resources)
         for strategy, parse in STRATEGIES.items():
             scores[strategy].append(accuracy(parse(resume), right))
