@@ -45,9 +45,7 @@ def side_by_side(before: str, after: str) -> list[Pair]:
     return pairs
 
 
-def _equal(
-    left: list[str], a: int, b: int, c: int, *, first: bool, last: bool
-) -> Iterator[Pair]:
+def _equal(left: list[str], a: int, b: int, c: int, *, first: bool, last: bool) -> Iterator[Pair]:
     head = 0 if first else AROUND
     tail = 0 if last else AROUND
     if first and last:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..cli.progress import Progress
+from ..codec import Json
 from ..journal import Entry, surviving
 from ..stores.views import RunView
 
@@ -15,7 +16,8 @@ _STILL = ("interrupted", "suspended")
 
 
 class Fold:
-    """How far a run is: what it is doing and spent, which models it asked, and up to which entry.
+    """How far a run is: what it is doing and spent, which models it asked, which limits were raised
+    (by path, "" for the run), and up to which entry that holds.
 
     `rewinds` counts how often something was set aside while it was looked at.
     """
@@ -23,6 +25,7 @@ class Fold:
     def __init__(self) -> None:
         self.progress = Progress()
         self.models: dict[str, None] = {}
+        self.raised: dict[str, dict[str, Json]] = {}
         self.last = 0
         self.rewinds = 0
 
@@ -49,6 +52,8 @@ class Fold:
                 model = entry.value.get("model")
                 if isinstance(model, str):
                     self.models[model] = None
+            elif entry.kind == "accepted" and isinstance(entry.value, dict):
+                self.raised[entry.path] = {**self.raised.get(entry.path, {}), **entry.value}
 
 
 class Folds:

@@ -14,7 +14,7 @@ from ..approvals import open_questions
 from ..cli.exporting import FORMS
 from ..codec import text_of
 from ..errors import ConfigurationError, RunNotFound
-from ..journal import Entry, surviving
+from ..journal import surviving
 from ..records import Reason
 from ..stores.views import RunView
 from .comparing import side_by_side
@@ -123,41 +123,34 @@ async def run(page: Page, request: Request) -> Response:
     run_id = run_in(request)
 
     def work(view: RunView) -> str:
-        fold = page.folds.of(view) if view.info.status != "satisfied" else None
+        fold = page.folds.of(view)
         loop = main_loop(view)
         shown = run_of(view, loop, fold)
-        sections = [section_of(view, path) for path in view.loops()]
+        sections = [section_of(view, path, fold.raised) for path in view.loops()]
         questions: list[Asked] = []
-        output, ended = _ending(view, loop)
         if view.info.status == "suspended":
-            questions = asked_of(open_questions(surviving(_entries(view))))
+            questions = asked_of(open_questions(surviving(view.between(0, 0))))
         return render(
             "run.html", run=shown, sections=sections, questions=questions,
-            input=text_of(view.info.input)[:_LONGEST], output=output[:_LONGEST],
+            input=text_of(view.info.input)[:_LONGEST], output=_output(view, loop)[:_LONGEST],
             rewindable=bool(sections) and "bounds" in view.info.source,
             raisable=bool(view.info.source.get("file") or view.info.source.get("python")),
-            ended=ended,
         )  # fmt: skip
 
     return HTMLResponse(await page.records.look(run_id, work))
 
 
-def _entries(view: RunView) -> list[Entry]:
-    whole = getattr(view, "entries", None)
-    return whole() if whole is not None else view.since(0)
-
-
-def _ending(view: RunView, loop: str) -> tuple[str, str]:
+def _output(view: RunView, loop: str) -> str:
     """Return the output of a run, the best so far of one that goes on."""
     end = view.ending()
     if end is not None:
-        return text_of(end.get("output")), ""
+        return text_of(end.get("output"))
     marks = view.outline(loop) if loop else []
     scored = [item for _, item in marks if item.eligible and item.score is not None]
     best = max(scored, key=lambda item: item.score or 0.0, default=None)
     if best is None and marks:
         best = marks[-1][1]
-    return (text_of(view.iteration(loop, best.number).output), "") if best else ("", "")
+    return text_of(view.iteration(loop, best.number).output) if best else ""
 
 
 async def rows(page: Page, request: Request) -> Response:
@@ -167,7 +160,7 @@ async def rows(page: Page, request: Request) -> Response:
 
     def work(view: RunView) -> str:
         if request.query_params.get("table"):
-            section = section_of(view, loop)
+            section = section_of(view, loop, {})
             return render("inner.html", section=section)
         return render("rows.html", rows=chunks_of(view, loop, offset, limit))
 
@@ -206,7 +199,8 @@ async def compare(page: Page, request: Request) -> Response:
     def work(view: RunView) -> tuple[list[str], list[str], str]:
         items = [view.iteration(loop, number) for number in numbers]
         titles = [
-            f"Iteration {item.number}" + (f" (score {item.score:.2f})" if item.score is not None else "")
+            f"Iteration {item.number}"
+            + (f" (score {item.score:.2f})" if item.score is not None else "")
             for item in items
         ]
         return [text_of(item.output) for item in items], titles, name_of(loop, view.info)
@@ -225,9 +219,11 @@ async def timeline(page: Page, request: Request) -> Response:
     run_id, after = run_in(request), number_in(request, "after")
 
     def work(view: RunView) -> str:
-        entries = view.since(after, TIMELINE)
+        entries = view.between(after, TIMELINE)
         last = entries[-1].seq if len(entries) == TIMELINE else 0
-        kept = [entry for entry in surviving(entries) if entry.kind in ("started", "finished", "cut")]
+        kept = [
+            entry for entry in surviving(entries) if entry.kind in ("started", "finished", "cut")
+        ]
         more = f"/runs/{run_id}/timeline?after={last}"
         effects = effects_of(kept, view.info.active)
         return render("timeline.html", effects=effects, after=last, more=more)
@@ -259,7 +255,9 @@ async def start(page: Page, request: Request) -> Response:
     """The workflows of the project folder."""
     del request
     documents = await asyncio.to_thread(page.project.documents)
-    return HTMLResponse(render("start.html", documents=documents, folder=_home(page.project.folder)))
+    return HTMLResponse(
+        render("start.html", documents=documents, folder=_home(page.project.folder))
+    )
 
 
 def _home(folder: Path) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_environment
 from markupsafe import Markup
 
-from ..cli import charts, texts
+from ..cli import texts
 from ..codec import Json, text_of
+from . import charts
 
 __all__ = ["STATIC", "macro", "render"]
 

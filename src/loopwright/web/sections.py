@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from markupsafe import Markup
 
-from ..cli import charts, texts
+from ..cli import texts
 from ..codec import Json, text_of
 from ..journal import Entry
 from ..stores.views import Mark, RunView
+from . import charts
 from .shapes import Row, best_of, bounds_of_loop, name_of, points_of, rows_of
 
 __all__ = ["Effect", "Section", "chunks_of", "effects_of", "inner_of", "section_of"]
@@ -88,17 +90,20 @@ class Effect:
         return ", ".join(part for part in (self.took, self.cost) if part)
 
 
-def section_of(view: RunView, loop: str) -> Section:
-    """Return a loop with all its points, and its rows as far as a page begins with them."""
+def section_of(
+    view: RunView, loop: str, raised: Mapping[str, Mapping[str, Json]], *, whole: bool = False
+) -> Section:
+    """Return a loop with all its points, and its rows: all of them, or as far as a page begins
+    with them."""
     marks = view.outline(loop)
     best = best_of(marks)
-    bounds = bounds_of_loop(loop, view.info)
+    bounds = bounds_of_loop(loop, view.info, raised)
     live = view.info.status == "running"
     inside = inner_of(view, f"{loop}/{len(marks) + 1}", opened=True) if live else []
     points = points_of(marks)
     return Section(
         loop, name_of(loop, view.info), len(marks), _score(marks, best), bounds,
-        _chunks(loop, marks, best), points, _charts(points, bounds.get("threshold")), inside,
+        _chunks(loop, marks, best, whole=whole), points, _charts(points, bounds.get("threshold")), inside,
     )  # fmt: skip
 
 
@@ -108,7 +113,7 @@ def inner_of(view: RunView, under: str, *, opened: bool = False) -> list[Section
     for loop in view.loops(under):
         marks = view.outline(loop)
         best = best_of(marks)
-        chunks = _chunks(loop, marks, best) if opened else []
+        chunks = _chunks(loop, marks, best, whole=len(marks) < WHOLE) if opened else []
         found.append(
             Section(
                 loop, name_of(loop, view.info), len(marks), _score(marks, best), {}, chunks,
@@ -128,8 +133,8 @@ def chunks_of(view: RunView, loop: str, offset: int, limit: int) -> list[Row]:
     return rows_of(loop, view.outline(loop, offset=offset, limit=limit), best)
 
 
-def _chunks(loop: str, marks: list[Mark], best: int) -> list[Chunk]:
-    if len(marks) <= WHOLE:
+def _chunks(loop: str, marks: list[Mark], best: int, *, whole: bool = False) -> list[Chunk]:
+    if whole or len(marks) <= WHOLE:
         return [Chunk(0, len(marks), rows_of(loop, marks, best))]
     starts = range(0, len(marks), CHUNK)
     chunks = []
@@ -204,7 +209,9 @@ def _asked(value: Json) -> list[tuple[str, str]]:
         (str(role), _cut(text_of(value.get(f"text-{number}"))))
         for number, role in enumerate(value["roles"], start=1)
     ]
-    return [(f"{role} to {value.get('model')}" if role == "user" else role, text) for role, text in told]
+    return [
+        (f"{role} to {value.get('model')}" if role == "user" else role, text) for role, text in told
+    ]
 
 
 def _given(value: Json) -> tuple[str, list[str]]:
@@ -217,4 +224,8 @@ def _given(value: Json) -> tuple[str, list[str]]:
 
 def _cut(text: str) -> str:
     left = len(text) - SHOWN
-    return f"{text[:SHOWN]}\n[… {left:,} characters more; export the run for all]" if left > 0 else text
+    return (
+        f"{text[:SHOWN]}\n[… {left:,} characters more; export the run for all]"
+        if left > 0
+        else text
+    )

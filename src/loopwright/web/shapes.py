@@ -84,13 +84,20 @@ def _told(loop: str, info: RunInfo) -> Mapping[str, Any] | None:
     return inside[0] if len(inside) == 1 else None
 
 
-def bounds_of_loop(loop: str, info: RunInfo) -> dict[str, Any]:
-    """Return the tightest bounds of a loop: `threshold`, `limit`, `seconds`, `usd`, `calls`, `tokens`."""
+def bounds_of_loop(
+    loop: str, info: RunInfo, raised: Mapping[str, Mapping[str, Json]]
+) -> dict[str, Any]:
+    """Return the tightest bounds of a loop: `threshold`, `limit`, `seconds`, `usd`, `calls`, `tokens`;
+    `raised` are limits that were raised since, by path."""
     found: dict[str, Any] = {}
     told = _told(loop, info)
     for condition in told["until"] if told else ():
         for tag, fields in condition.items():
             _bound(found, tag, fields)
+    told_since = raised.get(loop, {})
+    for key, name in (("max_iterations", "limit"), ("max_usd", "usd")):
+        if key in told_since:
+            found[name] = told_since[key]
     return found
 
 
@@ -110,21 +117,23 @@ def _bound(found: dict[str, Any], tag: str, fields: Any) -> None:
             found[key] = min(value, found.get(key, value))
 
 
-def run_of(view: RunView, loop: str, fold: Fold | None) -> Run:
+def run_of(view: RunView, loop: str, fold: Fold) -> Run:
     """Return what the beginning of a run's page shows; `loop` is the one that stands for it."""
     info = view.info
-    live = info.status == "running"
-    used = fold.progress.spent if fold is not None and info.status in _OPEN else info.usage
-    active = max(info.active, fold.progress.active) if fold is not None else info.active
-    bounds = bounds_of_loop(loop, info) if loop else {}
+    progress = fold.progress
+    used = progress.spent if info.status in _OPEN else info.usage
+    active = max(info.active, progress.active)
+    bounds = bounds_of_loop(loop, info, fold.raised) if loop else {}
     budget = (info.source.get("bounds") or {}).get("budget") or {}
     bounds |= {key: value for key, value in budget.items() if value is not None}
+    if "max_usd" in fold.raised.get("", {}):
+        bounds["usd"] = fold.raised[""]["max_usd"]
     marks = [item for _, item in view.outline(loop)] if loop else []
-    flying = list(fold.progress.flying.items()) if live and fold is not None else []
+    flying = list(progress.flying.items())[-4:] if info.status == "running" else []
     return Run(
-        info, _sentence(info), _facts(marks, used, active, bounds), flying[-4:], active,
-        _model(info, fold), _document(info), fold.last if fold is not None else view.last,
-        fold.rewinds if fold is not None else 0, info.status in _OPEN,
+        info, _sentence(info), _facts(marks, used, active, bounds), flying, active,
+        ", ".join(list(fold.models)[:3]) or text_of(info.source.get("model")), _document(info),
+        fold.last, fold.rewinds, info.status in _OPEN,
     )  # fmt: skip
 
 
@@ -136,7 +145,9 @@ def _sentence(info: RunInfo) -> str:
     if info.status == "running":
         return "It is running now."
     if info.status == "interrupted":
-        return "Its process was stopped or is gone; what it did is kept, and resume goes on with it."
+        return (
+            "Its process was stopped or is gone; what it did is kept, and resume goes on with it."
+        )
     detail = info.detail or info.reason.replace("_", " ")
     return detail[:1].upper() + detail[1:]
 
@@ -167,12 +178,6 @@ def _used(label: str, used: float, given: float | None, shown: Any) -> Fact:
         return Fact(label, shown(used))
     part = min(1.0, used / given) if given else 1.0
     return Fact(label, shown(used), f"of {shown(given)}", part)
-
-
-def _model(info: RunInfo, fold: Fold | None) -> str:
-    if fold is not None and fold.models:
-        return ", ".join(list(fold.models)[:3])
-    return text_of(info.source.get("model"))
 
 
 def _document(info: RunInfo) -> str:

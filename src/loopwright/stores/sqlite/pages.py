@@ -19,7 +19,7 @@ from ...codec import Json
 from ...errors import ConfigurationError, nearest
 from ...journal import Entry, RunInfo
 from ...records import Iteration, Reason, as_evaluation
-from ..views import Mark, directly, enclosing, no_iteration
+from ..views import ENDING, Mark, directly, enclosing, ending_of, no_iteration
 from .encoding import decode_entry, decode_row, unfold, value_of
 from .faults import as_damage
 from .owners import read_owners
@@ -265,6 +265,12 @@ class SqliteView:
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         return self._pages.light(self._row, seq, limit)
+
+    def between(self, seq: int, limit: int) -> list[Entry]:
+        return self._pages.entries(self._row, seq, limit)
+
+    def ending(self) -> dict[str, Json] | None:
+        return ending_of(self.between(max(0, self.last - ENDING), 0))
 
 
 class _Nothing(dict[int, str]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from . import texts
+from ..cli import texts
 
 __all__ = ["curve", "sparkline"]
 
