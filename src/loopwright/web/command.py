@@ -55,6 +55,7 @@ def _listen(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen(128)  # whoever has the address may come before we are ready
     except OSError as error:
         listener.close()
         why = error.strerror or type(error).__name__

@@ -184,7 +184,7 @@ async def iteration(page: Page, request: Request) -> Response:
 
     def work(view: RunView) -> str:
         item = view.iteration(loop, number)
-        effects = effects_of(view.effects(loop, number), view.info.active)
+        effects = effects_of(view.effects(loop, number), view.info.active, f"{loop}/{number}/")
         loops = inner_of(view, f"{loop}/{number}")
         return render("iteration.html", item=item, effects=effects, loops=loops)
 

@@ -49,7 +49,8 @@ def _environment() -> Environment:
 
 def render(template: str, **values: Any) -> str:
     """Return a template with its values, escaped."""
-    return _environment().get_template(template).render(here="", **values)
+    here = {"runs.html": "runs", "start.html": "start"}.get(template, "")
+    return _environment().get_template(template).render(here=here, **values)
 
 
 def macro(name: str, *values: Any) -> str:

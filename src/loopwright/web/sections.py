@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -169,8 +169,8 @@ def _charts(points: list[list[Json]], threshold: float | None) -> list[Chart]:
     return found
 
 
-def effects_of(entries: list[Entry], active: float) -> list[Effect]:
-    """Return the effects among entries, in the order they began."""
+def effects_of(entries: list[Entry], active: float, under: str = "") -> list[Effect]:
+    """Return the effects among entries, in the order they began; paths are told from `under` on."""
     begun: dict[str, Entry] = {}
     ended: dict[str, Entry] = {}
     for entry in entries:
@@ -180,7 +180,12 @@ def effects_of(entries: list[Entry], active: float) -> list[Effect]:
             ended[entry.path] = entry
     whole = max(active, max((e.at + e.seconds for e in ended.values()), default=0.0), 0.001)
     paths = dict.fromkeys([*begun, *ended])
-    found = [_effect(path, begun.get(path), ended.get(path), whole) for path in paths]
+    found = [
+        replace(
+            _effect(path, begun.get(path), ended.get(path), whole), path=path.removeprefix(under)
+        )
+        for path in paths
+    ]
     return sorted(found, key=lambda effect: effect.at)
 
 

@@ -164,7 +164,10 @@ def _facts(
         facts.append(Fact("Best score", texts.score(max(scores)), told, max(scores)))
     if items:
         facts.append(_used("Iterations", len(items), bounds.get("limit"), str))
-    facts.append(_used("Cost", used.usd, bounds.get("usd"), texts.money))
+    if used.usd or not used.unpriced:
+        facts.append(_used("Cost", used.usd, bounds.get("usd"), texts.money))
+    else:
+        facts.append(Fact("Cost", "unknown"))
     if used.calls or "calls" in bounds:
         facts.append(_used("Model calls", used.calls, bounds.get("calls"), str))
     if used.tokens or "tokens" in bounds:

@@ -242,8 +242,8 @@ class SqliteView:
         return found
 
     def iteration(self, loop: str, number: int) -> Iteration:
-        for path, item in self._pages.iterations(self._row, loop, number - 1, 1):
-            if path == loop and item.number == number:
+        if number > 0:
+            for _, item in self._pages.iterations(self._row, loop, number - 1, 1):
                 return item
         raise no_iteration(self.info.run_id, loop, number)
 
