@@ -23,7 +23,12 @@ LOOKS = [(390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
 
 @contextmanager
 def visiting(
-    browser: Any, server: Server, *, width: int = 1280, scheme: str = "light"
+    browser: Any,
+    server: Server,
+    *,
+    width: int = 1280,
+    scheme: str = "light",
+    refused: bool = False,
 ) -> Iterator[Any]:
     """Open a page as a person would; nothing may appear on its console or be asked elsewhere."""
     context = browser.new_context(
@@ -31,12 +36,14 @@ def visiting(
     )
     page = context.new_page()
     wrong: list[str] = []
-    page.on(
-        "console",
-        lambda m: (
-            wrong.append(f"console {m.type}: {m.text}") if m.type in ("error", "warning") else None
-        ),
-    )
+
+    def said(message: Any) -> None:
+        told = f"console {message.type}: {message.text}"
+        known = refused and "the server responded with a status of 40" in told
+        if message.type in ("error", "warning") and not known:
+            wrong.append(told)
+
+    page.on("console", said)
     page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
     page.on("request", lambda r: None if r.url.startswith(server.base) else wrong.append(r.url))
     page.on("response", lambda r: wrong.append(f"{r.status} {r.url}") if r.status >= 500 else None)
@@ -52,6 +59,13 @@ def own(tmp_path: Path) -> Iterator[Server]:
     """A project of this test's own, and its page."""
     with serving(prepared(tmp_path)) as made:
         yield made
+
+
+def counted(page: Any, selector: str, count: int) -> None:
+    """Wait until there are so many of something."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(selector)).to_have_count(count, timeout=30_000)
 
 
 def accessible(page: Any) -> None:
@@ -121,7 +135,7 @@ def test_no_output_is_more_than_text(browser: Any, tmp_path: Path) -> None:
         page.goto(f"{server.base}/runs/hostile")
         page.wait_for_selector("button.open")
         page.evaluate("document.querySelectorAll('button.open').forEach(b => b.click())")
-        page.wait_for_function("document.querySelectorAll('.opened .detail').length === 100")
+        counted(page, ".opened .detail", 100)
         shown = page.eval_on_selector_all(
             ".opened pre[aria-label^=Output]", "all => all.map(one => one.textContent)"
         )
@@ -298,7 +312,7 @@ def test_an_exhausted_run_goes_on_with_more(browser: Any, own: Server) -> None:
         page.locator("summary", has_text="Raise a limit").click()
         page.fill("form[data-action$=raise] input[name=iterations]", "4")
         page.get_by_role("button", name="Raise and go on").click()
-        page.wait_for_function("document.querySelectorAll('tr.iteration').length === 4")
+        counted(page, "tr.iteration", 4)
         page.wait_for_selector("#head[data-status=exhausted]")
         assert "of 4" in page.text_content(".facts")
         page.locator("summary", has_text="Go back").click()
@@ -306,7 +320,7 @@ def test_an_exhausted_run_goes_on_with_more(browser: Any, own: Server) -> None:
         page.fill("form[data-action$=rewind] textarea", "another input")
         page.get_by_role("button", name="Go back and go on").click()
         page.wait_for_selector("#head[data-status=exhausted]")
-        page.wait_for_function("document.querySelectorAll('tr.iteration').length === 4")
+        counted(page, "tr.iteration", 4)
         page.locator("button.open").nth(1).click()
         page.wait_for_selector(".opened pre[aria-label^=Input]")
         assert page.text_content(".opened pre[aria-label^=Input]") == "another input"
@@ -319,7 +333,7 @@ def test_a_question_is_answered(browser: Any, own: Server) -> None:
         form = page.locator("form.question")
         form.locator("textarea[name=feedback]").fill("Name the date")
         form.get_by_role("button", name="Go on").click()
-        page.wait_for_function("document.querySelectorAll('tr.iteration').length === 2")
+        counted(page, "tr.iteration", 2)
         page.wait_for_selector("form.question")
         page.locator("form.question").get_by_role("button", name="Accept this output").click()
         page.wait_for_selector("#head[data-status=satisfied]")
@@ -329,7 +343,7 @@ def test_a_question_is_answered(browser: Any, own: Server) -> None:
 
 def test_what_is_refused_is_told_in_place(browser: Any, own: Server) -> None:
     """An action that cannot be done says why beside its button, and changes nothing."""
-    with visiting(browser, own) as page:
+    with visiting(browser, own, refused=True) as page:
         page.goto(f"{own.base}/runs/exhausted")
         page.locator("summary", has_text="Raise a limit").click()
         page.fill("form[data-action$=raise] input[name=iterations]", "1")
