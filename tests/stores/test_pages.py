@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -177,3 +179,41 @@ def test_paths_say_which_loops_are_around() -> None:
     assert outermost("refine") == "refine"
     assert enclosing("outer/2/execute") == ("outer", 2)
     assert enclosing("outer") is None
+
+
+_OTHER = """
+import asyncio, sys
+from loopwright import Loop, MaxIterations, run
+from loopwright.stores import open_journal
+async def main():
+    store = open_journal(sys.argv[1])
+    if sys.argv[2] == "run":
+        await run(Loop(lambda v: v, until=MaxIterations(1), name="o"), 1, journal=store, run_id="o")
+    else:
+        print([entry.kind for entry in await store.entries("nested")].count("rewound"))
+    await store.close()
+asyncio.run(main())
+"""
+
+
+def _other(path: Path, word: str) -> str:
+    """Let another process open the journal, do something and close it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _OTHER, f"sqlite:{path}", word],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+async def test_what_is_read_first_and_written_then_is_not_lost(tmp_path: Path) -> None:
+    """A process that reads, and only then writes, keeps its place when others come and go."""
+    path = tmp_path / "runs.db"
+    async with SqliteJournal(path) as first:
+        await run(outer, "x", journal=first, run_id="nested")
+    async with SqliteJournal(path) as mine:
+        await mine.find("nested")  # a connection to read with
+        await mine.rewind("nested", "outer/2")  # and one to write with
+        _other(path, "run")
+        await mine.rewind("nested", "outer/1")
+        assert _other(path, "read") == "2"
+        assert len(await mine.runs()) == 2
