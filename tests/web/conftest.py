@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import urllib.error
@@ -105,6 +106,17 @@ def serving(folder: Path) -> Iterator[Server]:
             process.terminate()
             process.wait(20)
             process.stdout.close()
+
+
+def copied(folder: Path, made: Path) -> Path:
+    """Copy a prepared folder, and agree to its document where it is now."""
+    skipped = shutil.ignore_patterns("*.log", "*-shm", "go-*", "state")
+    shutil.copytree(folder, made, ignore=skipped, dirs_exist_ok=True)
+    db = sqlite3.connect(made / ".loopwright/runs.db")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    assert call(made, "run", "count.yaml", "--yes", "--run-id", "agreed").returncode == 0
+    return made
 
 
 def prepared(folder: Path) -> Path:

@@ -14,7 +14,7 @@ import pytest
 
 from loopwright import Evaluation, Loop, MaxIterations, run_sync
 
-from .conftest import Server, call, environ, prepared, serving
+from .conftest import Server, call, copied, environ, serving
 from .hostile import OUTPUTS
 
 WCAG = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
@@ -55,9 +55,9 @@ def visiting(
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[Server]:
+def own(folder: Path, tmp_path: Path) -> Iterator[Server]:
     """A project of this test's own, and its page."""
-    with serving(prepared(tmp_path)) as made:
+    with serving(copied(folder, tmp_path / "own")) as made:
         yield made
 
 
