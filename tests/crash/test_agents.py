@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).with_name("agents.py")
-POSITIONS = ("before", "in_txn", "after", "booked")
+POSITIONS = ("after", "booked", "in_txn", "before")
 SAMPLE = {"before": (4, 23), "in_txn": (11, 30), "after": (7, 19), "booked": (1, 2)}
 
 

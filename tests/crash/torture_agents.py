@@ -28,9 +28,10 @@ def main() -> int:
                 if found is False:
                     break
                 total += 1
-                failures += [str(found)] if found else []
+                if found:
+                    failures.append(str(found))
+                    print(found, flush=True)
             print(f"{position}: {point - 1} points, {time.monotonic() - began:.0f} s", flush=True)
-    print("\n".join(failures))
     print(f"{total - len(failures)} passed, {len(failures)} failed")
     return 1 if failures else 0
 
