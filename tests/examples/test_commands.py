@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +18,7 @@ from models.mock_server import serving
 
 README = (EXAMPLES / "README.md").read_text(encoding="utf-8")
 SERVER = "http://127.0.0.1:8080"  # where the README's model of one's own answers
+NPM = EXAMPLES.parent / "tests" / "npm"  # where an example's server is, next to the examples
 TIMES = re.compile(r"\d{8}-\d{6}-\w{6}|\b[\d.]+ m?s\b")
 
 pytestmark = pytest.mark.slow
@@ -59,8 +62,6 @@ def valid(schema: dict[str, Any]) -> Any:
 
 def reply(body: dict[str, Any], _: dict[str, str]) -> tuple[int, str]:
     """Answer as a model would that always does as it is told."""
-    import json
-
     wanted = body.get("response_format", {}).get("json_schema", {}).get("schema")
     return 200, json.dumps(valid(wanted)) if wanted else "Operators: convert your files for 2.4."
 
@@ -68,7 +69,12 @@ def reply(body: dict[str, Any], _: dict[str, str]) -> tuple[int, str]:
 @pytest.mark.parametrize("block", list(blocks()), ids=str)
 def test_the_commands_of_the_readme_run_as_they_stand(block: Block, tmp_path: Path) -> None:
     """They end with 0, or with 3 where a limit is the point, and print what is shown."""
+    if "folder_questions" in str(block) and not (NPM / "node_modules").exists():
+        what = "the npm servers are missing: run `make npm` (needs node 20 and npm)"
+        pytest.fail(what) if os.environ.get("CI") else pytest.skip(what)
     shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns(".loopwright"))
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "npm").symlink_to(NPM)
     with serving(reply) as url:
         script = "\n".join(["set -e", *block.commands]).replace(SERVER, url)
         done = subprocess.run(
