@@ -48,6 +48,7 @@ COMMANDS = (
     Command("approve", "answering", "What a run asks people, and the answers."),
     Command("cancel", "changing", "Ask a running run to end."),
     Command("rewind", "changing", "Set aside what a run did from a path on."),
+    Command("memory", "remembering", "What runs remember from one to the next."),
     Command("export", "exporting", "A run as JSON, CSV, JSON lines or an HTML report."),
     Command("ui", ".web.command", "The page: runs in a browser, live, and what to do next."),
     Command("schema", "checking", "JSON Schema of documents, for editors."),
