@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from . import documents, durable, engine, memory, models, startup, tools
+from . import documents, durable, engine, models, startup
 
 
 def main() -> int:
     """Run every benchmark and print its rows."""
     over = 0
-    for module in (startup, documents, engine, durable, memory, models, tools):
+    for module in (startup, documents, engine, durable, models):
         print(f"# {(module.__doc__ or '').splitlines()[0]}")
         for row in module.rows():
             print(row, flush=True)

@@ -135,8 +135,9 @@ def iteration_variables(item: Iteration | None) -> dict[str, Json]:
 class Filled:
     """A value with templates compiled: text that is one expression gives its value, other text is rendered.
 
-    `names` are those that something must supply; a member of `given`, or of what only a loop over a list has, is
-    named with its parent: `given.max-words`, `loop.index`. `see` makes of a place what is filled in there.
+    `names` are those that something must supply; a member of `given`, of `steps` and `loops`, or of what only a loop
+    over a list has, is named with its parent: `given.max-words`, `steps.draft`, `loop.index`. `see` makes
+    of a place what is filled in there.
     """
 
     source: Json
@@ -188,7 +189,8 @@ def needed(part: Template | Expression) -> frozenset[str]:
     """Return the names that must be supplied; see `Filled`."""
     given = {f"given.{name}" for name in part.members("given")}
     items = {f"loop.{name}" for name in part.members("loop") & OF_ITEMS}
-    return part.required | given | items
+    steps = {f"{of}.{name}" for of in ("steps", "loops") for name in part.members(of)}
+    return part.required | given | items | steps
 
 
 def rendered(part: Filled | Template | Expression, ctx: Context, value: Json) -> Any:

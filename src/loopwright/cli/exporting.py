@@ -1,6 +1,5 @@
-"""`export`: a run as JSON, CSV, JSON lines or a report.
+"""`export`: a run as JSON, CSV or JSON lines.
 
-`html` is one file that needs no other: what a run is, why it ended, its curves and iterations.
 `json` is the object of `show --json` with all `entries`; `jsonl` one journal entry per line, those
 that a rewind set aside included; `csv` one row per iteration.
 """
@@ -11,9 +10,8 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +26,7 @@ from .options import JournalUrl, RunName
 from .output import Output
 from .recorded import on_record, recorded_json
 
-__all__ = ["FORMS", "export"]
+__all__ = ["export"]
 
 COLUMNS = (
     "loop", "iteration", "score", "passed", "feedback", "error", "output", "seconds", "calls",
@@ -42,7 +40,6 @@ class Form(StrEnum):
     JSON = "json"
     CSV = "csv"
     JSONL = "jsonl"
-    HTML = "html"
 
 
 def export(
@@ -53,9 +50,9 @@ def export(
         str | None, typer.Option("--out", "-o", metavar="FILE", help="Where to; stdout by default.")
     ] = None,
 ) -> int:
-    """Write a run as JSON (all of it), CSV (its iterations), JSON lines (its journal) or HTML (a report)."""
+    """Write a run as JSON (all of it), CSV (its iterations) or JSON lines (its journal)."""
     info, entries = reading(journal, lambda store: on_record(store, name))
-    text = FORMS[form](info, entries)
+    text = {Form.JSON: _json, Form.CSV: _csv, Form.JSONL: _jsonl}[form](info, entries)
     with Output() as output:
         if out is None or out == "-":
             output.put(text)
@@ -91,17 +88,6 @@ def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
                 ]
             )  # fmt: skip
     return text.getvalue()
-
-
-def _html(info: RunInfo, entries: Sequence[Entry]) -> str:
-    # Drawn as the page draws it, which stands above the command line and is known by name only.
-    drawn: str = import_module("loopwright.web.report").report(info, entries)
-    return drawn
-
-
-FORMS: dict[str, Callable[[RunInfo, Sequence[Entry]], str]] = {
-    Form.JSON: _json, Form.CSV: _csv, Form.JSONL: _jsonl, Form.HTML: _html,
-}  # fmt: skip
 
 
 def _write(path: Path, text: str) -> None:

@@ -103,6 +103,8 @@ class Compiler:
         allowed = self.known | FIXED
         self.used.append((path, frozenset(names)))
         for given in sorted(set(names) - allowed):
+            if given.startswith(("steps.", "loops.")):
+                continue  # of those, one that has no value yet is empty
             name = given.removeprefix("given.")
             if name not in allowed:
                 self.problem(path, f"template: nothing supplies {name!r}{self._instead(name)}")

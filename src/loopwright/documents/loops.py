@@ -88,7 +88,8 @@ def _until(
     compiler: Compiler, spec: LoopSpec, path: Path_
 ) -> tuple[list[JudgeSpec], Condition | None]:
     """Return the judges that sentences ask for, and the condition."""
-    at = (*path, "until")
+    key, given = spec.ends
+    at = (*path, key)
     sentences: list[JudgeSpec] = []
 
     def walk(data: Any) -> Any:
@@ -106,10 +107,12 @@ def _until(
             return {tag: walk(value)} if tag in ("any_of", "all_of") else data
         return data
 
-    if spec.until is None:
+    if given is None:
         return [], None
+    if key == "termination":
+        return [], conditions_at(given, at, compiler.problem)
     try:
-        data = walk(spec.until)
+        data = walk(given)
     except ConfigurationError as error:
         compiler.problem(at, str(error))
         return [], None

@@ -13,9 +13,10 @@ from pydantic_core import PydanticCustomError
 
 from .fields import Identifier, Names, Part, Pause, Seconds
 from .native_agents import PhasedFields, ReasoningSpec
+from .native_commands import CommandFields
 from .native_confidence import ConfidenceSpec
 from .native_judging import AdaptSpec, CheckSpec, JudgeSpec
-from .native_models import BudgetSpec, ConsensusSpec, PriceSpec, PromptFields
+from .native_models import BudgetSpec, ConsensusSpec, ModelFields, PriceSpec, PromptFields
 from .native_nodes import LoopMemorySpec, MemorySpec, NodeSpec
 from .native_tools import ServerSpec, ToolSpec
 
@@ -36,19 +37,6 @@ ACTIONS = (
     "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "phased",
     "reasoning", "memory", "tool", "set",
 )  # fmt: skip
-
-
-class CommandFields(Part):
-    """What a command is given."""
-
-    env: dict[str, str] = Field(
-        {}, description="Environment variables of the command, with templates."
-    )
-    stdin: str | None = Field(
-        None, description="Standard input of the command, a template; default: the input."
-    )
-    cwd: str | None = Field(None, description="Folder of the command, inside the project.")
-    allow_exit: list[int] = Field([0], description="Exit codes that are no failure.")
 
 
 class Action(CommandFields, PromptFields):
@@ -239,6 +227,10 @@ class LoopSpec(Part):
         None,
         description="Conditions of which any ends the loop: a list, a tree of any_of and all_of, or a sentence for a judge.",
     )
+    termination: dict[str, Any] | None = Field(
+        None,
+        description="`until` as loop controllers write it: `{type: confidence, threshold: 0.85}`.",
+    )
     guards: Any = Field(None, description="Conditions asked before each effect too.")
     on_failure: Literal["halt", "continue", "retry"] = "halt"
     max_retries: int = Field(2, ge=0, le=100)
@@ -260,6 +252,21 @@ class LoopSpec(Part):
     memory: LoopMemorySpec | None = Field(
         None, description="The same, with where in the memory and how much."
     )
+
+    @property
+    def ends(self) -> tuple[str, Any]:
+        """The key that says what ends it, and its value."""
+        return (
+            ("until", self.until) if self.termination is None else ("termination", self.termination)
+        )
+
+    @model_validator(mode="after")
+    def _one_end(self) -> LoopSpec:
+        if self.until is not None and self.termination is not None:
+            raise PydanticCustomError(
+                "loop", "has until and termination, which say the same in two ways; keep one", {}
+            )
+        return self
 
 
 class PhasedSpec(PhasedFields):
@@ -300,7 +307,7 @@ class EachSpec(Part):
     )
 
 
-class Document(Part):
+class Document(ModelFields):
     """A workflow: named steps, and what binds them all."""
 
     schema_: Literal["loopwright/1"] = Field(
@@ -316,17 +323,6 @@ class Document(Part):
     )
     input: Any = Field(None, description="The input when the caller gives none.")
     env: dict[str, str] = Field({}, description="Constants, as `env.NAME` in templates.")
-    model: str | None = Field(
-        None, description="`provider:model` of prompts and judges that name none."
-    )
-    models: list[str] | None = Field(None, min_length=1)
-    model_url: str | None = None
-    api_key_env: str | None = Field(
-        None, description="The environment variable with the key for `model_url`."
-    )
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1)
-    call_timeout: Seconds | None = Field(None, description="How long one call of a model may take.")
     prices: dict[str, PriceSpec | Literal["free"]] = Field({})
     budget: BudgetSpec | None = None
     tools: dict[str, ToolSpec] = Field(

@@ -9,7 +9,23 @@ from pydantic import Field
 from .fields import Names, Part, Seconds
 from .native_nodes import PresetSpec
 
-__all__ = ["BudgetSpec", "ConsensusSpec", "PriceSpec", "PromptFields", "VoterSpec"]
+__all__ = ["BudgetSpec", "ConsensusSpec", "ModelFields", "PriceSpec", "PromptFields", "VoterSpec"]
+
+
+class ModelFields(Part):
+    """The models of prompts and judges that name none, and how they are asked."""
+
+    model: str | None = Field(
+        None, description="`provider:model` of prompts and judges that name none."
+    )
+    models: list[str] | None = Field(None, min_length=1)
+    model_url: str | None = None
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    call_timeout: Seconds | None = Field(None, description="How long one call of a model may take.")
 
 
 class PromptFields(Part):

@@ -51,6 +51,7 @@ def needs_of(
     for i in running_order(document.steps):
         name = document.steps[i].name
         named = frozenset().union(*(n for path, n in used if path[:2] == ("steps", i)))
-        needs[name] += [other for other in before if other in named and other not in needs[name]]
+        plain = {given.removeprefix("steps.").removeprefix("loops.") for given in named}
+        needs[name] += [other for other in before if other in plain and other not in needs[name]]
         before.append(name)
     return needs

@@ -146,7 +146,7 @@ def sentences(until: Any) -> Iterator[str]:
 
 def condition_limit(loop: LoopSpec) -> int:
     """Return the most iterations that a loop's conditions allow."""
-    limits = [*_limits(loop.until), *_limits(loop.guards)]
+    limits = [*_limits(loop.ends[1]), *_limits(loop.guards)]
     if loop.max_iterations is not None:
         limits.append(loop.max_iterations)
     return min(

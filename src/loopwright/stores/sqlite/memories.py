@@ -149,8 +149,7 @@ def _row(item: MemoryEntry) -> tuple[Any, ...]:
 
 
 def _sum(row: tuple[Any, ...]) -> bytes:
-    data = "\0".join(map(str, row)).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(data, digest_size=_SUM).digest()
+    return hashlib.blake2b(json.dumps(row).encode(), digest_size=_SUM).digest()
 
 
 def _append(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
