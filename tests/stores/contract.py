@@ -121,6 +121,7 @@ iterations = st.builds(
     times,
     st.booleans(),
     st.booleans(),
+    st.none() | st.dictionaries(keys, values, min_size=1, max_size=3),
 )
 paths = st.sampled_from(["", "refine", "refine/1/execute", "outer/2/execute/inner/ü x"])
 plain_kinds = ("started", "finished", "cut", "ended", "suspended", "answered", "accepted")
