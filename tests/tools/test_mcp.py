@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from server_steps import answer, call, lives, misbehaving
+from server_steps import HERE, answer, call, lives, misbehaving
 
 from loopwright import MemoryJournal, Reason, Status
 from loopwright.errors import ConfigurationError
@@ -149,6 +150,30 @@ def test_nothing_that_it_started_is_left_after_the_run(tmp_path: Path) -> None:
         held = tmp_path / "held"
         call(misbehaving("--grandchild", str(held), *options), ("echo", {"text": "x"}))
         assert not lives(int(held.read_text()))
+
+
+def test_a_server_does_not_outlive_a_run_that_is_killed(tmp_path: Path) -> None:
+    """After kill -9 of the run's process a server that goes on working is ended all the same."""
+    held, count = tmp_path / "held", tmp_path / "count"
+    code = (
+        f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+        "from server_steps import call, misbehaving\n"
+        f"call(misbehaving('--grandchild', {str(held)!r}, '--count', {str(count)!r}), "
+        "('slow', {'seconds': 50}))"
+    )
+    running = subprocess.Popen([sys.executable, "-c", code])
+    wait_for(lambda: count.exists() and lines(count, "call") == 1)
+    running.kill()
+    running.wait()
+    wait_for(lambda: not lives(int(held.read_text())))
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    """Wait until something holds; fail if it does not within half a minute."""
+    until = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_only_the_tools_that_are_allowed_exist() -> None:

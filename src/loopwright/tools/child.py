@@ -6,6 +6,7 @@ Rules:
    group is ended with it: end of input, SIGTERM, SIGKILL.
 2. That it died is known at once, also while something that it started holds its pipes.
 3. A line is read up to a limit; a longer one ends the child.
+4. It does not outlive us either way: when our process is killed, a guard beside it ends its group.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ __all__ = ["Child"]
 ASIDE = 0.3  # seconds that it gets to end by itself when its input ends
 GRACE = 0.5  # seconds between SIGTERM and SIGKILL
 DRAIN = 0.2  # seconds in which the last words of a dead child are read
+# Its input ends when we do, however we end; the child itself then has two seconds to go.
+GUARD = ("/bin/sh", "-c", 'read -r _; sleep 2; kill -s KILL -- "-$1"', "sh")
 LAST_WORDS = 8_000  # bytes of its standard error that are kept
 
 
@@ -63,6 +66,13 @@ class Child:
             )
         except (OSError, ValueError) as error:
             raise unstartable(error, words[0], cwd) from error
+        self._guard = subprocess.Popen(
+            [*GUARD, str(self._process.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         self._in, self._out, self._err = (
             pipe.fileno()
             for pipe in (self._process.stdin, self._process.stdout, self._process.stderr)
@@ -171,6 +181,7 @@ class Child:
                 await self._fade()
         finally:
             self._signal(signal.SIGKILL)
+            self._dismiss()
             try:
                 await asyncio.wait({self.exited}, timeout=DRAIN)
             finally:
@@ -179,6 +190,13 @@ class Child:
                 for pipe in (self._process.stdout, self._process.stderr):
                     if pipe is not None:
                         pipe.close()
+
+    def _dismiss(self) -> None:
+        """End the guard, which has nothing left to guard."""
+        self._guard.kill()
+        self._guard.wait()
+        if self._guard.stdin is not None:
+            self._guard.stdin.close()
 
     async def _fade(self) -> None:
         until = time.monotonic() + GRACE
