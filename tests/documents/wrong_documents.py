@@ -891,7 +891,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "evaluate nothing": (
         LOOP + "      evaluate: {}\n",
         [
-            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, judge, python",
+            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, judge, confidence, python",
         ],
     ),
     "evaluate unknown": (

@@ -11,13 +11,14 @@ from typing import Any
 
 import yaml
 
-from .native import Document
+from .native import ACTIONS, Document
 from .scalars import resolve
 
 __all__ = ["to_native_yaml"]
 
 # The order in which people write the fields of a step; the others follow as they are.
-_FIRST = ("name", "description", "needs", "if")
+_FIRST = ("name", "description", "needs", "if", *ACTIONS)
+_HEAD = ("schema", "name", "description", "version", "templates", "input", "env")
 _LAST = ("otherwise",)
 _TEXT = "tag:yaml.org,2002:str"
 _SHORT = 72  # characters of a list of names that stays on one line
@@ -75,7 +76,8 @@ _Printer.add_representer(list, _list)
 
 def to_native_yaml(document: Document) -> str:
     """Return a document as YAML that reads back as the same document."""
-    data = document.model_dump(by_alias=True, exclude_unset=True)
+    dumped = document.model_dump(by_alias=True, exclude_unset=True)
+    data = {key: dumped[key] for key in (*_HEAD, *dumped) if key in dumped}
     steps = [_printed([_step(step)]) for step in data.pop("steps")]
     output = {"output": data.pop("output")} if "output" in data else {}
     whole = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
