@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from . import documents, durable, engine, models, startup
+from . import documents, durable, engine, memory, models, startup, tools
 
 
 def main() -> int:
     """Run every benchmark and print its rows."""
     over = 0
-    for module in (startup, documents, engine, durable, models):
+    for module in (startup, documents, engine, durable, memory, models, tools):
         print(f"# {(module.__doc__ or '').splitlines()[0]}")
         for row in module.rows():
             print(row, flush=True)

@@ -309,3 +309,9 @@ def test_a_wrong_judge_is_an_error_at_load(tmp_path: Path, judge_: str, said: st
         load(file, Settings())
     assert said in str(told.value)
     assert told.value.problems[0].line == 8
+
+
+def test_a_model_without_its_provider_is_refused_where_it_is_named() -> None:
+    """Nobody runs half a loop to learn that a model's name cannot be read."""
+    with pytest.raises(ConfigurationError, match="write provider:model, like openai:gpt-4o"):
+        prompt("Write", model="gpt-4o")

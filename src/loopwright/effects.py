@@ -36,11 +36,11 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
     run, gate = ctx.run, ctx.gate
     fingerprint, asked = "", None
     if run.keeps:
-        asks = getattr(step, "asks", None)  # what it sends, where its input does not say it
-        asked = asks() if asks is not None else None
         fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
         if run.replay is not None and (known := run.replay.finished.get(path)) is not None:
             return _replayed(run, known, fingerprint)
+        if hasattr(step, "asks"):  # what it sends, where its input does not say it
+            asked = step.asks()
     if gate is not None:
         gate.ask(run)
     if run.cancelled is not None:

@@ -35,6 +35,9 @@ class Asking:
 
     `temperature` 0 to 2, `max_tokens` of the reply, `schema` a JSON Schema of structured output, `base_url` and
     `api_key_env` for an endpoint of one's own.
+
+    Raises:
+        ConfigurationError: for a model without its provider.
     """
 
     models: tuple[str, ...] = ()
@@ -44,6 +47,10 @@ class Asking:
     base_url: str = ""
     api_key_env: str = ""
     timeouts: Timers = field(default_factory=Timers)
+
+    def __post_init__(self) -> None:
+        for model in self.models:
+            split_model(model)
 
     def named(self, ctx: Context) -> tuple[str, ...]:
         """Return the models, or the run's default.

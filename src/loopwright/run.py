@@ -127,13 +127,15 @@ async def run(
             uncapped = state.account
             state.account = Account("", None, budget, uncapped.settled)
             state.account.judging = uncapped.judging
-        # What a resume is bounded by may not be what the run was: the row says what holds.
-        bounds = {"bounds": fresh.source["bounds"]} if "bounds" in fresh.source else {}
-        row = replace(log.info, source={**log.info.source, **bounds})
+        row = log.info
+        if "bounds" in fresh.source:  # those of a resume may be others than the run had at first
+            bounds = {"bounds": fresh.source["bounds"]}
+            row = replace(row, source={**row.source, **bounds})
         try:
             return await _drive(state, made, row)
         finally:
-            await state.release()
+            if state.owned:
+                await state.release()
     finally:
         await lent.close()
         if opened and store is not None:

@@ -196,8 +196,12 @@ class Run:
                 await thing.aclose()
 
     def report(self, path: str, name: str, report: Mapping[str, Json]) -> None:
-        """Record what the agent at `path` says of how it ended; said once, it stands."""
-        if self.replay is not None and path in self.replay.reports:
+        """Record what the agent at `path` says of how it ended; said once, it stands.
+
+        One that was cut short, and went on after all, says it again.
+        """
+        known = self.replay.reports.get(path) if self.replay is not None else None
+        if known is not None and known["status"] == report["status"]:
             return
         self.agents[name] = {"name": name, **report}
         if not self.silent:

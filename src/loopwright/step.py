@@ -20,7 +20,7 @@ from .errors import ConfigurationError
 from .records import Iteration, Usage
 from .threads import in_thread
 
-__all__ = ["FunctionStep", "as_step", "digest_of", "step"]
+__all__ = ["FunctionStep", "as_step", "digest_of", "source_digest", "step"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # where an object lies, which is another each time
 
@@ -68,7 +68,7 @@ class FunctionStep:
     def fingerprint(self) -> str:
         """A digest of the function's name and source."""
         if not self._fingerprint:
-            self._fingerprint = _source_digest(inspect.unwrap(self.function))
+            self._fingerprint = source_digest(inspect.unwrap(self.function))
         return self._fingerprint
 
     def __repr__(self) -> str:
@@ -145,14 +145,15 @@ async def _threaded(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-def _source_digest(function: Callable[..., Any]) -> str:
+def source_digest(function: Callable[..., Any]) -> str:
+    """Return a digest of a function's name and of what it does."""
     code = getattr(function, "__code__", None)
     if code is None:  # a callable object: what its class does when it is called
         code = getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
     name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)!s}"
     if isinstance(function, functools.partial):
         bound = repr((function.args, sorted(function.keywords.items())))
-        return digest_of("partial", _source_digest(function.func), _ADDRESS.sub("", bound))
+        return digest_of("partial", source_digest(function.func), _ADDRESS.sub("", bound))
     return digest_of(_ADDRESS.sub("", name), _code_digest(code) if code is not None else "")
 
 

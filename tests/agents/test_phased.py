@@ -24,6 +24,8 @@ from loopwright import (
 )
 from loopwright.agents.presets import ROLES
 from loopwright.errors import ConfigurationError
+from loopwright.evaluators.judge import judge
+from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
 
 NAMES = ("planning", "execution", "refinement")
@@ -475,3 +477,21 @@ def test_what_could_not_mean_anything_is_refused(fields: dict[str, Any], message
     """Wrong settings are an error when the agent is made, with the value and what to do."""
     with pytest.raises(ConfigurationError, match=message):
         agent(**fields)
+
+
+async def test_a_judge_is_told_the_task_and_nothing_else_as_the_goal() -> None:
+    """The goal of the work is what the agent was given, not the object that a phase is given."""
+    told: list[Any] = []
+    script = [{"replies": [{"json": {"verdict": "yes", "score": 90, "reason": "it does"}}]}]
+    models = Models(ScriptedModel(script), transcript=told.append)
+    made = agent(
+        evaluate=judge("It is short.", model="openai:any"), enable_dynamic_termination=True
+    )
+    given = {"input": "Who built it?", "plan": ["look"]}
+    result = await run(made, given, resources={"models": models})
+    assert counted(result) == [0, 1, 0]
+    asked = told[0]["messages"][-1]["content"]
+    assert "Goal of the work:\nWho built it?\n" in "\n".join(
+        m["content"] for m in told[0]["messages"]
+    )
+    assert "plan" not in asked

@@ -22,6 +22,7 @@ from loopwright.agents import Execution, executions
 from loopwright.errors import ConfigurationError
 from loopwright.journal import Journal
 from loopwright.models import Models, ScriptedModel
+from loopwright.reopening import raise_limit
 from loopwright.stores import open_journal
 from loopwright.testing import run_virtual
 from loopwright.tools import tool
@@ -168,6 +169,25 @@ async def test_it_may_call_tools_and_remembers_what_they_said() -> None:
     assert talk.told[-1]["messages"][5]["content"] == "42"
     again = await talk.ask(ReasoningAgent(tools=[multiply]), None, journal=journal, run_id="r")
     assert again.to_json() == result.to_json()
+
+
+async def test_a_person_may_raise_the_limit_of_an_agent_that_used_it_up() -> None:
+    """It goes on in the same conversation, and the notice counts to the new limit."""
+    talk, journal = Talk("one", "two", "three", "TASK_COMPLETE: 4"), MemoryJournal()
+    made = ReasoningAgent(max_iterations=2)
+    first = await talk.ask(made, journal=journal, run_id="r")
+    assert (first.output, report(first)["limit_reached"]) == ("two", True)
+    await raise_limit(journal, "r", max_iterations=4)
+    models = Models(ScriptedModel(talk.script), transcript=talk.told.append)
+    models.model.continued("r", await journal.entries("r"))
+    again = await run(
+        made, journal=journal, run_id="r", resources={"models": models, "model": "openai:any"}
+    )
+    assert (again.output, again.satisfied, report(again)["limit_reached"]) == ("4", True, False)
+    assert report(again)["interaction_count"] == 4
+    assert talk.users()[-1].endswith(NOTICE.format(4, 4))
+    (found,) = await executions(journal)
+    assert (found.result, found.limit_reached) == ("4", False)
 
 
 # What is wrong.

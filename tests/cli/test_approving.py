@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Any
 
 import pytest
 
 from .conftest import Project
+from .test_views import watched
 
 ASKS = """
 from loopwright import Loop, MaxIterations, ScoreAtLeast, parallel, step
@@ -180,3 +182,29 @@ def test_outputs_that_are_objects_are_compared_by_their_parts(asks: Project) -> 
     assert '-  "round": 1,' in lines
     assert '+  "round": 2,' in lines
     assert '-  "text": "x!"' in lines
+
+
+class Keyboard(io.StringIO):
+    """Lines that somebody types at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_at_a_terminal_the_answers_are_asked_for(
+    asks: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A letter, an edit, or Enter to leave it open; a wrong answer is asked for again."""
+    asks.call("run", "asks:two", "--run-id", "one")
+    monkeypatch.setattr("sys.stdin", Keyboard("[1]\n" + '{"to": "c"}\n' + "\n" + "n\n"))
+    code, shown = watched(monkeypatch, "approve", "one")
+    assert code == 0
+    assert shown.count("[y]es, [n]o, or other arguments") == 2
+    assert "it stays open" in shown
+    assert shown.endswith("go on: loopwright resume one\n")
+    monkeypatch.setattr("sys.stdin", Keyboard("Ann\ny\n"))
+    code, shown = watched(monkeypatch, "approve", "one")
+    assert code == 0
+    assert asks.call("show", "one", "--json").json["output"] == {
+        "sign": {"approve": True, "arguments": {"to": "c"}}, "name": "Ann",
+    }  # fmt: skip

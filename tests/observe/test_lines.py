@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
+from urllib.parse import quote
 
 from loopwright import Evaluation, Loop, MaxIterations, Passed, run
 from loopwright.models.redaction import Redactor
@@ -70,3 +72,35 @@ def test_a_line_that_cannot_be_written_fails_no_run() -> None:
     result = run_virtual(run(refine, "x", listeners=[LogLines(full)]))
     assert result.status == "satisfied"
     assert any("no space left" in warning for warning in result.warnings)
+
+
+CANARIES = [
+    f"{prefix}{number:02}{tail}"
+    for number, (prefix, tail) in enumerate(
+        [
+            ("sk-", "abcdefgh/+=ijkl"), ("AIza", "SyD-9tSrke72PouQMn"), ("ghp_", "16C7e42F292c6912"),
+            ("xox", "b-123-456-abc def"), ("pass", "wörd mit Umlaut"), ("a\"b\\c", "quote'd"),
+            ("%", "41%42literal"), ("line", "\\nnot a break"), ("<x>", "&amp;escaped"), ("  pad", "ded  "),
+        ] * 2
+    )
+]  # fmt: skip
+
+
+def test_no_canary_passes_in_any_form() -> None:
+    """Twenty secrets, as they are, in a URL, in JSON text and in base64, reach no line."""
+    forms = [CANARIES, [quote(c, safe="") for c in CANARIES], [json.dumps(c) for c in CANARIES]]
+    forms.append([base64.b64encode(f"user:{c}".encode()).decode() for c in CANARIES])
+
+    def leak(value: Any) -> Any:
+        raise ValueError(" ".join(text for form in forms for text in form))
+
+    written: list[str] = []
+    lines = LogLines(written.append, capture=True, redactor=Redactor(CANARIES))
+    loop = Loop(leak, until=MaxIterations(1), name="leak", on_failure="continue")
+    run_virtual(run(loop, {"given": forms}, listeners=[lines]))
+    everything = "".join(written)
+    assert "[redacted]" in everything
+    for text in (*forms[0], *forms[1]):
+        assert text.strip() not in everything
+    for text in (*forms[2], *forms[3]):
+        assert json.dumps(text)[4:-4] not in everything

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from loopwright import Evaluation, Loop, MaxIterations, Passed, ScoreAtLeast, Usage, Workflow
+from loopwright.agents import call_with_tools
 from loopwright.journal import Entry, MemoryJournal, RunInfo
-from loopwright.models import Models, ScriptedModel
+from loopwright.models import Message, Models, Request, ScriptedModel
 from loopwright.observe import names
 from loopwright.observe.ids import span_id, trace_id
 from loopwright.observe.signals import Event, Measurement, Signal, Span
 from loopwright.observe.trace import Trace
 from loopwright.prompts import prompt
+from loopwright.records import Reason, Result, Status
 from loopwright.run import resume, run
 from loopwright.testing.clock import run_virtual
 
@@ -180,6 +182,39 @@ def test_a_model_call_is_a_chat_span_with_its_tokens() -> None:
     )
     assert len(heard.measured(names.OPERATION_DURATION)) == 2
     assert names.OUTPUT_MESSAGES not in told
+
+
+class Calling:
+    """A step that lets a model call `add`."""
+
+    effect = required = False
+    reserve = None
+    idempotent = True
+    name = fingerprint = "calling"
+
+    async def run(self, value: Any, ctx: Any) -> Result:
+        def add(a: int, b: int) -> int:
+            if b == 0:
+                raise ValueError("nothing to add")
+            return a + b
+
+        request = Request((Message("user", str(value)),), model="gpt-4o", provider="openai")
+        told = await call_with_tools(ctx, "agent", request, [add])
+        return Result(Status.SATISFIED, Reason.COMPLETED, "", told["text"], name=self.name)
+
+
+def test_a_call_of_a_tool_is_a_span_with_the_name_that_the_model_called() -> None:
+    """What a reply asked for and what became of it are one span; an error as data is its type."""
+    wants = [{"name": "add", "arguments": {"a": 1, "b": b}, "id": f"id-{b}"} for b in (2, 0)]
+    for capture in (False, True):
+        heard = Heard(capture=capture)
+        models = Models(ScriptedModel([{"replies": [{"tool_calls": wants}, "it is 3"]}]))
+        run_virtual(run(Calling(), "add", listeners=[heard], resources={"models": models}))
+        calls = [s for s in heard.spans.values() if s.name == "execute_tool add"]
+        assert [s.attributes[names.TOOL_CALL] for s in calls] == ["id-2", "id-0"]
+        assert names.ERROR_TYPE not in calls[0].attributes
+        assert calls[1].attributes[names.ERROR_TYPE] == "ValueError"
+        assert (names.TOOL_ARGUMENTS in calls[0].attributes) == capture
 
 
 def test_a_failed_model_call_says_which_model_and_what_kind_of_fault() -> None:

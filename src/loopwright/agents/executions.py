@@ -90,7 +90,7 @@ def _execution(
     path = begun.path.removesuffix("/begin")
     inside = [e for e in entries if e.path == path or e.path.startswith(f"{path}/")]
     calls = {e.path: e.at for e in inside if e.kind == "started" and _ATTEMPT.fullmatch(e.path)}
-    told = next((e.value for e in inside if e.kind == "reported"), None)
+    told = next((e.value for e in reversed(inside) if e.kind == "reported"), None)
     value = begun.value
     started = float(value["started_at"])
     common = {

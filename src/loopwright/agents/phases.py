@@ -7,6 +7,7 @@ or `answer` where the phase's plan or answer is not the whole object.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,16 @@ from ..step import FunctionStep, digest_of
 from .capability import AgentState, Hooks, says
 from .speaking import Tools, spoken
 
-__all__ = ["PHASES", "PhaseDone", "Round", "confidence", "following", "left_for", "next_input"]
+__all__ = [
+    "PHASES",
+    "Judged",
+    "PhaseDone",
+    "Round",
+    "confidence",
+    "following",
+    "left_for",
+    "next_input",
+]
 
 PHASES = ("planning", "execution", "refinement")
 
@@ -161,6 +171,31 @@ class Round(Composite):
     def _note(self, ctx: Context, found: dict[str, Json]) -> None:
         if ctx.scope is not None:
             ctx.scope.parts = {**(ctx.scope.parts or {}), **found}
+
+
+@dataclass(frozen=True)
+class Judged(Composite):
+    """An evaluator made of steps, such as a judge: the goal of the work is the task, not a phase's input."""
+
+    name: str
+    inner: Any
+    task: Json = field(default=None, compare=False)
+
+    def made_of(self) -> Iterable[Any]:
+        return [self.inner]
+
+    @property
+    def fingerprint(self) -> str:
+        return str(self.inner.fingerprint)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Judge where the evaluator stands, with the task as what the loop was given."""
+        scope = copy.copy(ctx.scope)
+        if scope is not None:
+            scope.initial = self.task
+        inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
+        result: Result = await self.inner.run(value, inner)
+        return result
 
 
 def memory(phase: str, output: Json) -> Json:

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import functools
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +23,11 @@ from ..conditions import MaxIterations, Passed
 from ..context import Context
 from ..errors import ConfigurationError, StepError, nearest
 from ..loop import Loop
-from ..models.attempts import Attempt
 from ..prompts import Asking, Text, filled_in, source_of
 from ..records import Evaluation, Reason, Result, Status
 from ..step import FunctionStep, digest_of
 from ..variables import fill
+from .counting import Counted
 from .markers import MARKER, completion
 from .sanitising import sanitised
 from .speaking import Tools
@@ -103,10 +103,7 @@ class ReasoningAgent(Composite):
         self.max_iterations = codec.whole(
             "reasoning agent: max_iterations", max_iterations, least=1
         )
-        if mode not in ("iterate", "single"):
-            hint = nearest(str(mode), ("iterate", "single")) or "; use iterate or single"
-            raise ConfigurationError(f"reasoning agent: mode: {mode!r} is unknown{hint}")
-        self.mode = mode
+        self.mode = _mode(mode)
         self.notice_lead = codec.whole("reasoning agent: notice_lead", notice_lead, least=1)
         self.max_prompt_chars = codec.whole(
             "reasoning agent: max_prompt_chars", max_prompt_chars, least=1
@@ -217,9 +214,8 @@ class ReasoningAgent(Composite):
         own = self._system(value, ctx)
         return f"{own}\n\n{WRAPPER}" if own else WRAPPER
 
-    def said(self, task: str, number: int) -> str:
-        """Return what the user's message of a round says."""
-        most = self.max_iterations
+    def said(self, task: str, number: int, most: int) -> str:
+        """Return what the user's message of a round says, of at most so many."""
         text = task if number == 1 else ONWARD
         if number > most - self.notice_lead:
             notice = NOTICE if number == most else EARLY
@@ -260,6 +256,13 @@ def _named(name: str) -> str:
     return name
 
 
+def _mode(mode: str) -> str:
+    if mode not in ("iterate", "single"):
+        hint = nearest(str(mode), ("iterate", "single")) or "; use iterate or single"
+        raise ConfigurationError(f"reasoning agent: mode: {mode!r} is unknown{hint}")
+    return mode
+
+
 def _beginning(ctx: Context, agent: ReasoningAgent) -> FunctionStep:
     async def begin(given: Json) -> Json:
         shot = {**given["settings"], "prompt_template": given["settings"]["prompt"]}
@@ -283,40 +286,11 @@ def _judge() -> FunctionStep:
     return FunctionStep(marked, name="marker", fingerprint=digest_of("marker", "1"))
 
 
-@dataclass(slots=True)
-class Tally:
-    """How many calls of a model were made, and when the last one was (seconds since the epoch)."""
-
-    calls: int = 0
-    at: float = 0.0
-
-
-class Counted(Context):
-    """A context that counts the calls of models made in it and below it."""
-
-    __slots__ = ("tally",)
-
-    tally: Tally
-
-    @classmethod
-    def of(cls, ctx: Context, tally: Tally | None = None) -> Counted:
-        """Return the same place, counted."""
-        made = cls(ctx.run, ctx.path, ctx.gate, ctx.account, ctx.scope)
-        made.tally = Tally() if tally is None else tally
-        return made
-
-    def child(self, path: str) -> Counted:
-        """Return the context of a step inside this one."""
-        return self.of(super().child(path), self.tally)
-
-    def call(
-        self, name: str, step: Any, value: Json = None, *, token: str = ""
-    ) -> Coroutine[Any, Any, Json]:
-        """Run a step inside this one; see Context.call."""
-        if isinstance(step, Attempt):
-            self.tally.calls += 1
-            self.tally.at = self.run.clock.wall()
-        return super().call(name, step, value, token=token)
+def _permitted(ctx: Context, most: int) -> int:
+    """Return how many rounds there may be: a person may have raised the limit of a run that used it up."""
+    replay, path = ctx.run.replay, ctx.scope.path if ctx.scope is not None else ""
+    told = replay.raised.get(path, {}) if replay is not None else {}
+    return max(most, int(told.get("max_iterations", 0)))
 
 
 @dataclass(frozen=True)
@@ -335,9 +309,10 @@ class _Thought(Composite):
         agent, counted = self.agent, Counted.of(ctx)
         task = codec.text_of(value)
         messages: list[Json] = []
+        most = _permitted(ctx, agent.max_iterations)
         try:
             text, messages = await Talk(agent.asking, agent.kit).carried(
-                agent.opening(task, ctx), agent.said(task, ctx.iteration), counted
+                agent.opening(task, ctx), agent.said(task, ctx.iteration, most), counted
             )
         finally:
             if ctx.scope is not None:

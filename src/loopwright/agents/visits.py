@@ -17,6 +17,7 @@ from ..runtime import Gate, Scope
 from .capability import AgentState, Hooks
 from .phases import (
     PHASES,
+    Judged,
     PhaseDone,
     Round,
     confidence,
@@ -180,7 +181,7 @@ class Visits:
         """Run a phase's loop; return why the agent ends with it, or None."""
         number = 1 + sum(visit.phase == phase for visit in self.done)
         loop = self._loop(phase, number, allowed)
-        self.scope.outputs = {"task": self.given, "plan": self.plan, "results": self.results()}
+        self.scope.outputs = {"task": self._task(), "plan": self.plan, "results": self.results()}
         try:
             result = await self.ctx.outcome(loop.name, loop, self._input(phase))
         except Stopped:
@@ -201,6 +202,8 @@ class Visits:
             state = self.state()
             step = Round(step.name, step, kit, self.hooks, state, self.outer.path)
         judge = agent.evaluators.get(phase)
+        if judge is not None and not judge.effect:
+            judge = Judged(judge.name, judge, self._task())
         sure = None
         if agent.enable_dynamic_termination:
             judge = judge or (None if phase == "planning" else confidence)
@@ -228,15 +231,24 @@ class Visits:
         return max(1, own)
 
     def _input(self, phase: str) -> Json:
-        task = self.given
-        if isinstance(task, dict) and "input" in task and "plan" in task:
-            task = task["input"]  # a coordinator's plan came with it
-        given = {"phase": phase, "input": task, "plan": self.plan, "results": self.results()}
+        given = {
+            "phase": phase,
+            "input": self._task(),
+            "plan": self.plan,
+            "results": self.results(),
+        }
         earlier = [visit for visit in self.done if visit.phase == phase]
         previous = earlier[-1].output if earlier else None
         last = self.done[-1].result.history.last if self.done else None
         feedback = last.feedback if earlier and last is not None else ""
         return {**given, "previous": previous, "feedback": feedback, "improvements": []}
+
+    def _task(self) -> Json:
+        """Return what is to be done, without the plan that a coordinator gave with it."""
+        task = self.given
+        if isinstance(task, dict) and "input" in task and "plan" in task:
+            return task["input"]
+        return task
 
     def _last_output(self) -> Json:
         last = self.done[-1].result.history.last if self.done else None

@@ -32,6 +32,7 @@ class Command(NamedTuple):
 
     def load(self) -> Callable[..., Any]:
         """Return its function, with its module loaded."""
+        # The page stands above the command line, which knows it by this name only.
         found: Callable[..., Any] = getattr(import_module(f".{self.module}", __name__), self.name)
         return found
 
@@ -47,7 +48,9 @@ COMMANDS = (
     Command("approve", "answering", "What a run asks people, and the answers."),
     Command("cancel", "changing", "Ask a running run to end."),
     Command("rewind", "changing", "Set aside what a run did from a path on."),
-    Command("export", "exporting", "A run as JSON, CSV or JSON lines."),
+    Command("memory", "remembering", "What runs remember from one to the next."),
+    Command("export", "exporting", "A run as JSON, CSV, JSON lines or an HTML report."),
+    Command("ui", ".web.command", "The page: runs in a browser, live, and what to do next."),
     Command("schema", "checking", "JSON Schema of documents, for editors."),
 )
 

@@ -1,15 +1,21 @@
-"""What `show` says of the agents in a run."""
+"""What `show` says of the agents in a run, and `runs --executions` of those in many."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ..codec import Json
-from ..journal import Entry, RunInfo, surviving
+from ..codec import Json, text_of
+from ..errors import ConfigurationError, RunNotFound, nearest
+from ..journal import Entry, Journal, RunInfo, surviving
 from . import texts
+from .journals import reading, shown_url
 from .output import Output
 
-__all__ = ["executions_in", "tell_agents"]
+if TYPE_CHECKING:
+    from ..agents.executions import Execution
+
+__all__ = ["executions_in", "list_executions", "tell_agents"]
 
 
 def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Json]]:
@@ -19,6 +25,42 @@ def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Jso
     from ..agents.executions import execution_of
 
     return [one.to_json() for one in execution_of(info, entries)]
+
+
+def list_executions(url: str, limit: int, name: str, status: str, *, as_json: bool) -> int:
+    """Write the executions of agents in the latest runs, a line each, newest run first."""
+    from ..agents.executions import STATUSES, execution_of
+
+    if status and status not in STATUSES:
+        hint = nearest(status, STATUSES) or f"; those of executions are {', '.join(STATUSES)}"
+        raise ConfigurationError(f"--status: {status!r} is no status of an execution{hint}")
+
+    async def found_in(store: Journal) -> list[Execution]:
+        rows = await store.runs(limit=limit, name=name)
+        every = [one for r in rows for one in execution_of(r, await store.entries(r.run_id))]
+        return [one for one in every if not status or one.status == status]
+
+    with Output(as_json=as_json) as output:
+        try:
+            found = reading(url, found_in)
+        except RunNotFound:  # no journal yet
+            found = []
+        if as_json:
+            output.give({"executions": [one.to_json() for one in found]})
+        elif not found:
+            output.note(f"no executions of agents in {shown_url(url)}")
+        for one in [] if as_json else found:
+            _row(one, output)
+    return 0
+
+
+def _row(one: Execution, output: Output) -> None:
+    prompt, result = texts.one_line(one.prompt), texts.one_line(one.error or text_of(one.result))
+    begun = texts.when(one.started_at) if one.started_at is not None else ""
+    counted = f"{texts.plural(one.interaction_count, 'interaction'):>15}"
+    head = f"{one.run_id}  {one.status:9}  {one.agent}  {counted}  {begun}  "
+    said = texts.fit(f"{prompt} -> {result}", max(10, output.width - len(head)), output.signs)
+    output.say((one.run_id, "bold"), head.removeprefix(one.run_id), (said, "dim"))
 
 
 def tell_agents(info: RunInfo, entries: Sequence[Entry], output: Output) -> None:

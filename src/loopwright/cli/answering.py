@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +30,15 @@ _HOW = {
     "limit": ("--yes", "--no", "--edit N"),
     "doubt": ("--yes (run it again)", "--no (it failed)", "--edit OUTPUT (what it gave)"),
     "free": ("--value ANSWER",),
+}
+
+
+_BY_HAND = {
+    "tool": "[y]es, [n]o, or other arguments as JSON; Enter leaves it open",
+    "iteration": "[y]es, [n]o, [a]ccept it, or your feedback; Enter leaves it open",
+    "limit": "[y]es, [n]o, or how many iterations more; Enter leaves it open",
+    "doubt": "[y]es run it again, [n]o it failed, or what it gave as JSON; Enter leaves it open",
+    "free": "your answer, JSON or text; Enter leaves it open",
 }
 
 
@@ -60,6 +71,8 @@ def approve(
 ) -> int:
     """Show what a run asks, or answer it; resume goes on with the answer.
 
+    Without an option it shows the questions, and on a terminal asks for the answers.
+
     Exit codes: 0, with --resume that of the run; 2 if nothing is asked there or the answer does not fit.
     """
     given = [yes, no, accept, edit is not None, value is not None]
@@ -68,7 +81,8 @@ def approve(
     if reason and not no:
         raise ConfigurationError("--reason says why not: give it with --no")
     if not any(given):
-        return _shown(name, journal, as_json=as_json)
+        said_by_hand = _shown(name, path, journal, as_json=as_json)
+        return 0 if said_by_hand is None else _go_on(said_by_hand, journal)
 
     def said(question: Question) -> JsonValue:
         if value is not None:
@@ -148,17 +162,20 @@ def _read(text: str) -> JsonValue:
         return text
 
 
-def _shown(name: str, journal: str, *, as_json: bool) -> int:
+def _shown(name: str, path: str, journal: str, *, as_json: bool) -> RunInfo | None:
+    """Show what is asked; return the run if somebody at the terminal has answered something."""
+
     async def read(store: Journal) -> tuple[RunInfo, list[Question]]:
         info = await find_run(store, name)
-        return info, open_questions(surviving(await store.entries(info.run_id)))
+        found = open_questions(surviving(await store.entries(info.run_id)))
+        return info, [question for question in found if path in ("", question.path)]
 
     info, questions = reading(journal, read)
     with Output(as_json=as_json) as output:
         if as_json:
             asked = [question.to_json() for question in questions]
             output.give({"run_id": info.run_id, "status": info.status, "questions": asked})
-            return 0
+            return None
         if not questions:
             output.say(f"{info.run_id} asks nothing, it is {info.status}")
             if info.status in ("suspended", "interrupted"):
@@ -166,7 +183,62 @@ def _shown(name: str, journal: str, *, as_json: bool) -> int:
         for question in questions:
             paths = [question.path] if len(questions) > 1 else []
             _show(question, again("approve", info.run_id, journal, *paths), output)
-    return 0
+        if not (questions and output.terminal and sys.stdin is not None and sys.stdin.isatty()):
+            return None
+        answered = [_by_hand(info.run_id, question, journal, output) for question in questions]
+        return info if any(answered) else None
+
+
+def _by_hand(run_id: str, question: Question, journal: str, output: Output) -> bool:
+    """Ask a question at the terminal, again until the answer fits; return whether there is one."""
+    while True:
+        output.say(
+            (f"{texts.one_line(question.path)}: ", "bold"), _BY_HAND[question.kind], wrap=True
+        )
+        line = _line(output)
+        if not line:
+            output.say("it stays open")
+            return False
+        try:
+            given = _typed(question, line)
+            reading(journal, partial(answer, run_id=run_id, path=question.path, value=given))
+        except ConfigurationError as error:
+            output.note(str(error))
+            continue
+        return True
+
+
+def _line(output: Output) -> str:
+    output.flush()
+    try:
+        return sys.stdin.readline().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _typed(question: Question, line: str) -> JsonValue:
+    """Return the answer that somebody typed: a letter, or what --edit takes."""
+    letters = {"y": "yes", "n": "no", "a": "accept"}
+    word = letters.get(line.lower(), line.lower())
+    if question.kind == "free":
+        return _read(line)
+    if word == "accept" and question.kind == "iteration":
+        return {"approve": False, "accept": True}
+    if word in ("yes", "no"):
+        return _said(question, yes=word == "yes", accept=False, edit=None, reason="")
+    return _edited(question, _read(line), accept=False)
+
+
+def _go_on(info: RunInfo, journal: str) -> int:
+    with Output() as output:
+        output.say("go on with the run now? [Y/n]")
+        now = _line(output).lower() in ("", "y", "yes")
+        if not now:
+            output.say(("go on: ", "dim"), again("resume", info.run_id, journal))
+            return 0
+    from .running import resume
+
+    return resume(info.run_id, journal)
 
 
 def _show(question: Question, command: str, output: Output) -> None:

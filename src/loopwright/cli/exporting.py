@@ -1,5 +1,6 @@
-"""`export`: a run as JSON, CSV or JSON lines.
+"""`export`: a run as JSON, CSV, JSON lines or a report.
 
+`html` is one file that needs no other: what a run is, why it ended, its curves and iterations.
 `json` is the object of `show --json` with all `entries`; `jsonl` one journal entry per line, those
 that a rewind set aside included; `csv` one row per iteration.
 """
@@ -10,8 +11,9 @@ import csv
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +28,7 @@ from .options import JournalUrl, RunName
 from .output import Output
 from .recorded import on_record, recorded_json
 
-__all__ = ["export"]
+__all__ = ["FORMS", "export"]
 
 COLUMNS = (
     "loop", "iteration", "score", "passed", "feedback", "error", "output", "seconds", "calls",
@@ -40,6 +42,7 @@ class Form(StrEnum):
     JSON = "json"
     CSV = "csv"
     JSONL = "jsonl"
+    HTML = "html"
 
 
 def export(
@@ -50,9 +53,9 @@ def export(
         str | None, typer.Option("--out", "-o", metavar="FILE", help="Where to; stdout by default.")
     ] = None,
 ) -> int:
-    """Write a run as JSON (all of it), CSV (its iterations) or JSON lines (its journal)."""
+    """Write a run as JSON (all of it), CSV (its iterations), JSON lines (its journal) or HTML (a report)."""
     info, entries = reading(journal, lambda store: on_record(store, name))
-    text = {Form.JSON: _json, Form.CSV: _csv, Form.JSONL: _jsonl}[form](info, entries)
+    text = FORMS[form](info, entries)
     with Output() as output:
         if out is None or out == "-":
             output.put(text)
@@ -88,6 +91,17 @@ def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
                 ]
             )  # fmt: skip
     return text.getvalue()
+
+
+def _html(info: RunInfo, entries: Sequence[Entry]) -> str:
+    # Drawn as the page draws it, which stands above the command line and is known by name only.
+    drawn: str = import_module("loopwright.web.report").report(info, entries)
+    return drawn
+
+
+FORMS: dict[str, Callable[[RunInfo, Sequence[Entry]], str]] = {
+    Form.JSON: _json, Form.CSV: _csv, Form.JSONL: _jsonl, Form.HTML: _html,
+}  # fmt: skip
 
 
 def _write(path: Path, text: str) -> None:

@@ -13,6 +13,7 @@ from ..errors import ConfigurationError, RunNotFound, nearest
 from ..journal import Journal, RunInfo
 from ..records import Status
 from . import texts
+from .agents import list_executions
 from .journals import DEFAULT, again, reading, shown_url
 from .options import JournalUrl, Json
 from .output import Output, Part
@@ -33,9 +34,14 @@ def runs(
         str, typer.Option("--status", metavar="STATUS", help=f"Only these: {', '.join(STATUSES)}.")
     ] = "",
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only runs of it.")] = "",
+    executions: Annotated[
+        bool, typer.Option("--executions", help="The executions of agents in these runs instead.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """List the runs in the journal, newest first."""
+    if executions:
+        return list_executions(journal, limit, name, status, as_json=as_json)
     if status and status not in STATUSES:
         hint = nearest(status, STATUSES) or f"; the statuses are {', '.join(STATUSES)}"
         raise ConfigurationError(f"--status: {status!r} is no status{hint}")

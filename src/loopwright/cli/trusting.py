@@ -24,7 +24,7 @@ from .sources import Source
 if TYPE_CHECKING:
     from ..documents.trust import Agreements, Deeds
 
-__all__ = ["agreed"]
+__all__ = ["agreed", "is_agreed"]
 
 TRUST = "LOOPWRIGHT_TRUST"
 _YES = ("y", "yes")
@@ -44,6 +44,16 @@ def agreed(load: Callable[[bool], Source], output: Output, *, yes: bool) -> Sour
     if os.environ.get(TRUST) != "all":
         _settle(read, deeds, output, yes=yes)
     return load(True) if read.needs_python else read
+
+
+def is_agreed(deeds: Deeds | None) -> bool:
+    """Say whether a person has agreed to what would run, or nothing has to be agreed to."""
+    if not deeds or os.environ.get(TRUST) == "all":
+        return True
+    from ..documents.trust import Agreements
+
+    folder = _folder()
+    return folder is not None and Agreements(folder).has(deeds)
 
 
 def _settle(read: Source, deeds: Deeds, output: Output, *, yes: bool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 from ..approvals import open_questions
 from ..conditions import Budget
@@ -48,15 +49,22 @@ def watch(
 async def _followed(name: str, url: str, output: Output, *, verbose: bool) -> _Seen:
     async with opened(url) as store:
         info = await find_run(store, name)
-        view = view_of(output, verbose=verbose, cap=_cap(info))
+        cap, seconds = _bounds(info)
+        view = view_of(output, verbose=verbose, cap=cap, seconds=seconds)
         view.recall(f"{texts.one_line(info.name)} is run {info.run_id} in {shown_url(url)}", [])
         async with view:
             return await _follow(store, info.run_id, view)
 
 
-def _cap(info: RunInfo) -> Budget | None:
-    most = info.source.get("max_usd")
-    return Budget(usd=most) if isinstance(most, int | float) and most > 0 else None
+def _bounds(info: RunInfo) -> tuple[Budget | None, float]:
+    """Return what the run may spend and how many seconds it may take, as recorded with it."""
+    bounds: dict[str, Any] = info.source.get("bounds") or {}
+    loops: list[dict[str, Any]] = bounds.get("loops") or [{}]
+    until = loops[0].get("until", ())
+    told: dict[str, Any] = {tag: value for item in until for tag, value in item.items()}
+    budget = bounds.get("budget") or told.get("budget")
+    seconds = told.get("timeout", {}).get("seconds", math.inf)
+    return Budget(**budget) if budget else None, seconds
 
 
 async def _follow(store: Journal, run_id: str, view: View) -> _Seen:

@@ -76,11 +76,14 @@ class Attempt:
         self.waited = waited
         self.on_text = on_text
         self.fault: Recorded | None = None
+        self._reserved: Usage | None = None  # found once: it reads the whole conversation
 
     def reserve(self, value: Json) -> Usage:
         """Return the most that it may cost."""
         del value
-        return self.models.worst_case(self.request)
+        if self._reserved is None:
+            self._reserved = self.models.worst_case(self.request)
+        return self._reserved
 
     def asks(self) -> Json:
         """Return the question for the journal, without secrets: the model, and each message's role

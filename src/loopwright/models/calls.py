@@ -76,7 +76,7 @@ async def call_model(
     models = models_of(ctx)
     asked = replace(request, path=path, run_id=ctx.run_id)
     # The input by which a replay is compared is the question, not what becomes of it on the way.
-    token = codec.digest(asked.to_json())
+    token = codec.digest(asked.to_json()) if ctx.run.keeps else ""
     caps = _caps(ctx)
     await models.prepare(asked, capped=any(cap.usd is not None for cap in caps))
     if asked.max_tokens is None and any(

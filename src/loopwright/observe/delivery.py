@@ -38,7 +38,8 @@ class Troubles(logging.Handler):
 
     def told(self, *, late: bool, timeout: float) -> str:
         """Return what was lost and why, in a sentence; nothing if all was sent."""
-        logging.getLogger("opentelemetry").removeHandler(self)
+        if not late:  # or threads that still try would go on about it on the terminal
+            logging.getLogger("opentelemetry").removeHandler(self)
         why = " ".join(self._why.split())[:_FAILED]
         if late:
             return f"telemetry: not all of it was sent in time: {why or f'{timeout:g} s passed'}"

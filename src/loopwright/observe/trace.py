@@ -58,6 +58,10 @@ class Trace:
         self._flying: dict[str, Entry] = {}
         self._faults: dict[str, Mapping[str, Json]] = {}
         self._operations: dict[str, int] = {}  # of each "execute" path, its latest reply's span
+        self._wanted: dict[str, Sequence[Mapping[str, Json]]] = {}
+        for entry in recorded:
+            if entry.kind == "finished" and say.attempt_of(entry.path):
+                self._wants(entry)
         self._over = False
         self._hears = {
             "started": self._started, "finished": self._finished, "cut": self._cut,
@@ -87,14 +91,14 @@ class Trace:
     def _finished(self, entry: Entry) -> None:
         started = self._flying.pop(entry.path, None)
         end = entry.at + entry.seconds
-        parent = self._tree.reach(entry.path, end, entry.usage)
+        self._tree.reach(entry.path, end, entry.usage)
         if _is_fault(entry.path):
             self._faults[entry.path] = entry.value if isinstance(entry.value, Mapping) else {}
             return
         told = self._about(entry.path, "effect")
         if started is not None and started.seconds:
             told[names.WAITED] = round(started.seconds, 6)
-        name, client, more = self._described(entry, parent)
+        name, client, more = self._described(entry)
         told |= more
         error = ""
         if entry.error is not None:
@@ -103,7 +107,7 @@ class Trace:
         self._span(entry.path, name, entry.at, end, told, error=error, client=client)
         self._measure(entry, told)
 
-    def _described(self, entry: Entry, parent: Node) -> tuple[str, bool, dict[str, Json]]:
+    def _described(self, entry: Entry) -> tuple[str, bool, dict[str, Json]]:
         """Return the name of an effect's span, whether another system was called, and what is said."""
         path, last = entry.path, entry.path.rpartition("/")[2]
         number = say.attempt_of(path)
@@ -114,11 +118,11 @@ class Trace:
             told |= {names.KIND: "model_call", names.ATTEMPT: number}
             told[names.PURPOSE] = "judging" if is_judging(path) else "work"
             if replied:
-                parent.calls = entry.value.get("tool_calls", ())
+                self._wants(entry)
                 self._mark(path)
             model = told.get(names.REQUEST_MODEL)
             return f"{names.CHAT} {model}" if model else names.CHAT, True, told
-        if (call := say.tool_of(path, parent.calls)) is not None:
+        if (call := say.tool_of(path, self._wanted.get(path.rpartition("/")[0], ()))) is not None:
             told = say.tool_attributes(call, entry.value, capture=self.capture)
             told[names.KIND] = "tool_call"
             return f"{names.EXECUTE_TOOL} {call.get('name', last)}", False, told
@@ -126,6 +130,11 @@ class Trace:
         if self.capture and entry.error is None:
             told[names.OUTPUT] = say.content(_plain(entry.value))
         return last, False, told
+
+    def _wants(self, entry: Entry) -> None:
+        """Remember which tools a reply asked for: their calls are recorded beside it, by number."""
+        if isinstance(entry.value, Mapping) and (calls := entry.value.get("tool_calls")):
+            self._wanted[entry.path.rpartition("/")[0]] = calls
 
     def _cut(self, entry: Entry) -> None:
         self._flying.pop(entry.path, None)

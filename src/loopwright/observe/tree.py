@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
-from ..codec import Json
 from ..records import NOTHING, Usage
 
 __all__ = ["Node", "Tree", "is_number", "stands_for_the_run"]
@@ -13,13 +12,11 @@ __all__ = ["Node", "Tree", "is_number", "stands_for_the_run"]
 class Node:
     """A path that has something below it: from when to when, in active seconds, and what it cost.
 
-    `rounds` are the scores of a loop's iterations in this process, `calls` those of tools, as the
-    latest reply right below it asked for them; `numbered` says that something below it has a
+    `rounds` are the scores of a loop's iterations in this process; `numbered` says that something below it has a
     number for a name, as iterations have.
     """
 
     __slots__ = (
-        "calls",
         "children",
         "end",
         "loop",
@@ -37,7 +34,6 @@ class Node:
         self.children: dict[str, Node] = {}
         self.loop = self.numbered = False
         self.rounds: list[float | None] = []
-        self.calls: Sequence[Mapping[str, Json]] = ()
 
     def child(self, part: str, at: float) -> Node:
         """Return what is right below it, made if it is new."""

@@ -61,7 +61,7 @@ class Operation:
         given = dict(value)
         if self.method in WRITES:
             given["at"] = ctx.run.clock.wall()
-            given["key"] = f"{ctx.idempotency_key}~{digest_of(codec.canonical(value))[:8]}"
+            given["key"] = f"{ctx.idempotency_key}~{digest_of(codec.encode(value))[:8]}"
         try:
             found = await getattr(space, self.method)(**given)
         except JournalError as error:

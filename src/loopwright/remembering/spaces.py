@@ -16,8 +16,8 @@ __all__ = ["RunSpace", "remembered"]
 class RunSpace:
     """What goes under one name in the memory of a run; `Space` says what its methods do.
 
-    Each call is an effect named `memory-N-METHOD` below the step, N counting the calls, so calls are
-    to be made in an order that is the same on every replay.
+    Each call is an effect named `memory-N` below the step, N counting the calls, so calls are to be
+    made in an order that is the same on every replay.
 
     Raises:
         StepError: of kind `no_memory` without a memory, `memory_unavailable` if its store fails.
@@ -29,10 +29,12 @@ class RunSpace:
         self._count = 0
 
     async def _call(self, method: str, **given: Any) -> Any:
-        names = self._ctx.names
-        self._count = sum(map(_ours, names)) if names is not None else self._count
+        names = self._ctx.names or ()
         self._count += 1
-        name = f"memory-{self._count}-{method}"
+        name = f"memory-{self._count}"
+        while name in names:  # another object for a space of the same step
+            self._count += 1
+            name = f"memory-{self._count}"
         return await self._ctx.call(name, Operation(self.name, method), given)
 
     async def set(self, name: str, value: Json) -> None:
@@ -127,10 +129,6 @@ class RunSpace:
     async def notes(self, *, latest: int = 0) -> list[Json]:
         found: list[Json] = await self._call("notes", latest=latest)
         return found
-
-
-def _ours(name: str) -> bool:
-    return name.startswith("memory-")
 
 
 def remembered(ctx: Context, name: str) -> RunSpace:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from ..codec import Json
 from ..errors import RunNotFound
 from ..journal import Entry, RunInfo, surviving
 from ..records import Iteration
@@ -23,8 +24,10 @@ class RunView(Protocol):
     """A recorded run, read at one moment."""
 
     info: RunInfo
-    last: int
-    """The number of the last entry."""
+
+    @property
+    def last(self) -> int:
+        """The number of the last entry."""
 
     def loops(self, under: str = "") -> list[str]:
         """Return the paths of the outermost loops at or below a path, in the order of paths."""
@@ -44,6 +47,12 @@ class RunView(Protocol):
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         """Return the entries after a number; long values may be left out as None."""
+
+    def between(self, seq: int, limit: int) -> list[Entry]:
+        """Return so many entries after a number, whole; a `limit` of 0 is all."""
+
+    def ending(self) -> dict[str, Json] | None:
+        """Return what was recorded of the run's end or suspension, if it is where it stands."""
 
 
 def outermost(path: str) -> str:
@@ -115,6 +124,26 @@ class EntriesView:
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         found = [entry for entry in self._all if entry.seq > seq]
         return found if limit < 0 else found[:limit]
+
+    def between(self, seq: int, limit: int) -> list[Entry]:
+        return self.since(seq, limit or -1)
+
+    def ending(self) -> dict[str, Json] | None:
+        return ending_of(self._all[-ENDING:])
+
+
+ENDING = 6  # entries among which the one that says how a run ended is
+
+
+def ending_of(entries: Sequence[Entry]) -> dict[str, Json] | None:
+    """Return the value of the latest end or suspension of a run, unless it went on after it."""
+    for entry in reversed(entries):
+        if entry.kind in ("ended", "suspended") and not entry.path:
+            value: dict[str, Json] = entry.value
+            return value
+        if entry.kind not in ("answered", "asked", "accepted"):
+            return None
+    return None
 
 
 def replace_values(item: Iteration) -> Iteration:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class Tool:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of what the tool is: its name, its schema and what makes its kind."""
         return digest_of("tool", self.name, codec.canonical(dict(self.schema)), self.meaning())
@@ -97,6 +98,7 @@ class Tool:
         """Return the same tool under another name; what it does stays the same."""
         made = copy.copy(self)
         made.name = name[:64]
+        made.__dict__.pop("fingerprint", None)
         return made
 
     def described(self) -> Described:

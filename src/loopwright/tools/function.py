@@ -12,7 +12,7 @@ from .. import codec
 from ..codec import Json
 from ..context import Context
 from ..errors import ConfigurationError
-from ..step import as_step
+from ..step import source_digest
 from ..threads import in_thread
 from .base import Tool
 from .results import HARD_LIMIT
@@ -50,7 +50,7 @@ class FunctionTool(Tool):
         )  # fmt: skip
 
     def meaning(self) -> str:
-        return str(as_step(functools.partial(self.function)).fingerprint)
+        return source_digest(inspect.unwrap(self.function))
 
     def problem_with(self, arguments: Json) -> str:
         from pydantic import ValidationError

@@ -76,7 +76,12 @@ class McpServer:
             StepError: `server_timeout`, `server_died`, `server_error`, `cannot_start`.
             ConfigurationError: without `loopwright[mcp]`, or if `only` names a tool that it lacks.
         """
-        listed = await session_of(ctx.run, self).listing(ctx)
+        session = session_of(ctx.run, self)
+        if session.tools is None:
+            session.tools = self._made(await session.listing(ctx))
+        return session.tools
+
+    def _made(self, listed: Sequence[Mapping[str, Any]]) -> list[Tool]:
         offered = [str(one["name"]) for one in listed]
         for wanted in (*self.only, *_named(self.idempotent), *_named(self.approve)):
             if wanted not in offered:

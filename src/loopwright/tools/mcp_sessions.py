@@ -21,6 +21,7 @@ from ..context import Context
 from ..errors import ConfigurationError, StepError
 from ..runtime import Run
 from ..step import FunctionStep
+from .base import Tool
 
 if TYPE_CHECKING:
     from .mcp import McpServer
@@ -57,6 +58,7 @@ class Session:
         self.run = run
         self.server = server
         self.starts = 0
+        self.tools: list[Tool] | None = None  # as they were listed, made once
         self._listings = 0
         self._listed: list[dict[str, Json]] | None = None
         self._refused: StepError | None = None

@@ -32,7 +32,7 @@ from .schema import connect_writer
 __all__ = ["Act", "Database", "OnPoint"]
 
 OnPoint = Callable[[str, int], None]
-_CHUNKS = (64, 8, 1)
+_CHUNKS = (1024, 128, 16, 1)
 _ENTRY = "INSERT INTO entries(run,first,loop,mark,body,sum) VALUES "
 _ONE = (
     "INSERT INTO entries(run,first,loop,mark,body,sum) SELECT ?,?,?,?,?,? FROM runs "

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ...errors import JournalUnavailable
@@ -31,7 +32,10 @@ _NETWORK = frozenset(
 def create_private(path: Path) -> None:
     """Make an empty file of mode 0600, and its folder of mode 0700, where they do not exist."""
     _private_folder(path.parent)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))
+    # A file that is there is not touched: closing it would drop the locks that SQLite holds on it in
+    # this process, and another process would take the WAL away under its connections.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE))
 
 
 def _private_folder(folder: Path) -> None:

@@ -100,7 +100,9 @@ class Lane:
         """Hand over what was appended in this pass."""
         self.scheduled = False
         self.passed = time.monotonic()
-        if self.batch.logs:
+        if self.batch.logs and self.runs == 1:
+            self.commit_here()
+        elif self.batch.logs:
             self.hand_over()
 
     def hand_over(self) -> None:
@@ -256,7 +258,8 @@ class SqliteLog:
         if batch is None or batch.done:
             return None
         lane = self._lane
-        if lane.runs == 1 and batch is lane.batch:  # nobody else could join this batch
+        # Where one effect is in flight nobody else could join this batch.
+        if lane.runs == 1 and batch is lane.batch and len(self._contents.intents) <= 1:
             lane.commit_here()
             if batch.done:
                 return self._settled()

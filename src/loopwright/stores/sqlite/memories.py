@@ -149,7 +149,8 @@ def _row(item: MemoryEntry) -> tuple[Any, ...]:
 
 
 def _sum(row: tuple[Any, ...]) -> bytes:
-    return hashlib.blake2b(json.dumps(row).encode(), digest_size=_SUM).digest()
+    data = "\0".join(map(str, row)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=_SUM).digest()
 
 
 def _append(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:

@@ -19,7 +19,7 @@ from ...codec import Json
 from ...errors import ConfigurationError, nearest
 from ...journal import Entry, RunInfo
 from ...records import Iteration, Reason, as_evaluation
-from ..views import Mark, directly, enclosing, no_iteration
+from ..views import ENDING, Mark, directly, enclosing, ending_of, no_iteration
 from .encoding import decode_entry, decode_row, unfold, value_of
 from .faults import as_damage
 from .owners import read_owners
@@ -131,7 +131,7 @@ class Pages(Reader):
             found.append(name)
         return found
 
-    def listed(self, wanted: Wanted, now: float) -> list[tuple[int, RunInfo]]:
+    def listed(self, wanted: Wanted, now: float) -> list[tuple[int, SqliteView]]:
         """Return a page of runs with their keys, newest first, without input and source."""
         owners = read_owners(self._db)
         live = json.dumps([key for key, owner in owners.items() if owner.alive(now)])
@@ -146,7 +146,7 @@ class Pages(Reader):
             for values_of in self._db.execute(query, values).fetchall():
                 row = read_row(values_of)
                 info = present(row, owners, now)
-                found.append((row.key, info))
+                found.append((row.key, SqliteView(self, row, info)))
         found.sort(key=lambda item: item[0], reverse=not wanted.after)
         return sorted(found[: wanted.limit], key=lambda item: -item[0])
 
@@ -161,12 +161,6 @@ class Pages(Reader):
         row = self.row(run_id)
         info = present(row, read_owners(self._db), now)
         return SqliteView(self, row, self.complete(row, info))
-
-    def view_of_row(self, key: int, now: float) -> SqliteView:
-        """Return the view of a run of the list by its key, without its input."""
-        [values] = self._db.execute("SELECT * FROM runs WHERE id=?", (key,)).fetchall()
-        row = read_row(values)
-        return SqliteView(self, row, present(row, read_owners(self._db), now))
 
     def ask(self, statement: str, *values: Any) -> list[Any]:
         """Return the rows of a page's statement."""
@@ -248,8 +242,8 @@ class SqliteView:
         return found
 
     def iteration(self, loop: str, number: int) -> Iteration:
-        for path, item in self._pages.iterations(self._row, loop, number - 1, 1):
-            if path == loop and item.number == number:
+        if number > 0:
+            for _, item in self._pages.iterations(self._row, loop, number - 1, 1):
                 return item
         raise no_iteration(self.info.run_id, loop, number)
 
@@ -271,6 +265,12 @@ class SqliteView:
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         return self._pages.light(self._row, seq, limit)
+
+    def between(self, seq: int, limit: int) -> list[Entry]:
+        return self._pages.entries(self._row, seq, limit)
+
+    def ending(self) -> dict[str, Json] | None:
+        return ending_of(self.between(max(0, self.last - ENDING), 0))
 
 
 class _Nothing(dict[int, str]):

@@ -197,8 +197,14 @@ class Reader:
     def _intents(self, row: RunRow, numbered: list[Numbered]) -> dict[str, str]:
         """Return the fingerprints, by path, of effects finished among these, started before."""
         found: dict[str, str] = {}
-        missing = {raw[1] for _, raw in numbered if fingerprint_of(raw) == 1}
-        first = numbered[0][0] if numbered else 1
+        known: set[str] = set()
+        missing: set[str] = set()
+        for _, raw in numbered:
+            if raw[0] == "s":
+                known.add(raw[1])
+            elif fingerprint_of(raw) == 1 and raw[1] not in known:
+                missing.add(raw[1])
+        first = numbered[-1][0] if numbered else 1
         while missing - set(found) and first > 1:
             [(first,)] = self._all("row of", row.key, first - 1)
             [(_, raws, _)] = self._rows(row, first, 1)

@@ -1,0 +1,53 @@
+"""The pytest plugin: fixtures for tests of loops, on whenever this package is installed.
+
+`loopwright_models` makes the resources that answer prompts from a script, `loopwright_journal` is a
+journal in memory, `loopwright_run` runs a step in virtual time on that journal.
+
+>>> def test_it_improves(loopwright_run, loopwright_models):
+...     models = loopwright_models({"replies": ["a draft", "a better one"]})
+...     assert loopwright_run(loop, "a topic", resources=models).satisfied
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..journal import MemoryJournal
+    from ..records import Result
+
+# Imports wait for the first use: pytest loads this module in every project that has the package.
+
+
+@pytest.fixture
+def loopwright_models() -> Callable[..., dict[str, Any]]:
+    """Return a function that makes resources from rules of a script; see ScriptedModel."""
+    from ..models import Models, ScriptedModel
+
+    def made(*rules: Any, **options: Any) -> dict[str, Any]:
+        return {"models": Models(ScriptedModel(list(rules)), **options)}
+
+    return made
+
+
+@pytest.fixture
+def loopwright_journal() -> MemoryJournal:
+    """Return a journal that lives as long as the test."""
+    from ..journal import MemoryJournal
+
+    return MemoryJournal()
+
+
+@pytest.fixture
+def loopwright_run(loopwright_journal: MemoryJournal) -> Callable[..., Result]:
+    """Return a function that runs a step as `run` does, in virtual time: no test ever waits."""
+    from .. import run
+    from .clock import run_virtual
+
+    def done(step: Any, value: Any = None, **options: Any) -> Result:
+        return run_virtual(run(step, value, **{"journal": loopwright_journal, **options}))
+
+    return done

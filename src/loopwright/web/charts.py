@@ -1,0 +1,64 @@
+"""Figures as drawings: sparklines and curves as SVG, which needs no script and no style attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from ..cli import texts
+
+__all__ = ["curve", "sparkline"]
+
+Point = tuple[float, float]
+
+
+def sparkline(scores: Sequence[float], *, width: int = 96, height: int = 22) -> str:
+    """Return scores from 0 to 1 as a small line with a dot at its end, told in words to who cannot see."""
+    if not scores:
+        return ""
+    said = "scores " + ", ".join(texts.score(score) for score in scores)
+    step = (width - 6) / max(1, len(scores) - 1)
+    points = [(3 + i * step, height - 3 - score * (height - 6)) for i, score in enumerate(scores)]
+    x, y = points[-1]
+    line = f'<polyline points="{_joined(points)}"/>' if len(points) > 1 else ""
+    return (
+        f'<svg class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'role="img" aria-label="{escape(said)}">{line}'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/></svg>'
+    )
+
+
+def curve(
+    points: Sequence[Point],
+    label: str,
+    *,
+    top: float = 0.0,
+    line_at: float | None = None,
+    width: int = 340,
+    height: int = 120,
+) -> str:
+    """Return figures by iteration as a curve from 0 to `top` (the highest by default), with a line
+    drawn in at `line_at`."""
+    if not points:
+        return ""
+    highest = top or max(value for _, value in points) or 1.0
+    first, last = points[0][0], points[-1][0]
+    span = (last - first) or 1.0
+
+    def place(x: float, y: float) -> Point:
+        return 6 + (x - first) / span * (width - 12), height - 6 - y / highest * (height - 12)
+
+    placed = [place(x, y) for x, y in points]
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in placed[:200])
+    drawn = ""
+    if line_at is not None:
+        y = place(first, line_at)[1]
+        drawn = f'<line x1="0" x2="{width}" y1="{y:.1f}" y2="{y:.1f}" class="wanted"/>'
+    return (
+        f'<svg class="curve" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+        f'{drawn}<polyline points="{_joined(placed)}"/>{dots}</svg>'
+    )
+
+
+def _joined(points: Sequence[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -1,0 +1,96 @@
+"""Two outputs side by side: lines that stay, go and come, with what changed inside a line marked."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+__all__ = ["Pair", "side_by_side"]
+
+MOST_LINES = 4_000  # of either text; difflib takes quadratic time in the worst case
+LONGEST = 2_000  # characters of a line in which single words are compared
+AROUND = 3  # equal lines shown before and after a change
+
+Parts = tuple[tuple[bool, str], ...]  # (changed, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A line on both sides: its numbers (0 where there is none) and its parts.
+
+    `kind` is `same`, `changed`, `gone`, `new` or `skipped`, where `count` lines are left out.
+    """
+
+    kind: str
+    left: int = 0
+    right: int = 0
+    before: Parts = ()
+    after: Parts = ()
+    count: int = 0
+
+
+def side_by_side(before: str, after: str) -> list[Pair]:
+    """Return two texts as pairs of lines; long stretches of equal lines are left out."""
+    left, right = before.splitlines()[:MOST_LINES], after.splitlines()[:MOST_LINES]
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > 1000)
+    pairs: list[Pair] = []
+    codes = matcher.get_opcodes()
+    for place, (tag, a, b, c, d) in enumerate(codes):
+        if tag == "equal":
+            pairs += _equal(left, a, b, c, first=place == 0, last=place == len(codes) - 1)
+        else:
+            pairs += _changed(left[a:b], right[c:d], a, c)
+    return pairs
+
+
+def _equal(left: list[str], a: int, b: int, c: int, *, first: bool, last: bool) -> Iterator[Pair]:
+    head = 0 if first else AROUND
+    tail = 0 if last else AROUND
+    if first and last:
+        head = 20
+    hidden = (b - a) - head - tail
+    for i in range(a, b):
+        if hidden > 1 and a + head <= i < b - tail:
+            if i == a + head:
+                yield Pair("skipped", count=hidden)
+            continue
+        parts: Parts = ((False, left[i]),)
+        yield Pair("same", i + 1, c + i - a + 1, parts, parts)
+
+
+def _changed(gone: list[str], new: list[str], a: int, c: int) -> Iterator[Pair]:
+    for i, (old, fresh) in enumerate(zip_longest(gone, new)):
+        if old is None:
+            yield Pair("new", 0, c + i + 1, (), ((True, fresh),))
+        elif fresh is None:
+            yield Pair("gone", a + i + 1, 0, ((True, old),), ())
+        else:
+            yield Pair("changed", a + i + 1, c + i + 1, *_words(old, fresh))
+
+
+def _words(old: str, new: str) -> tuple[Parts, Parts]:
+    if len(old) + len(new) > 2 * LONGEST:
+        return ((True, old),), ((True, new),)
+    before, after = _split(old), _split(new)
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    left: list[tuple[bool, str]] = []
+    right: list[tuple[bool, str]] = []
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if b > a:
+            left.append((tag != "equal", "".join(before[a:b])))
+        if d > c:
+            right.append((tag != "equal", "".join(after[c:d])))
+    return tuple(left), tuple(right)
+
+
+def _split(line: str) -> list[str]:
+    """Return a line as words and what stands between them."""
+    words: list[str] = []
+    for character in line:
+        if words and character.isalnum() and words[-1][-1].isalnum():
+            words[-1] += character
+        else:
+            words.append(character)
+    return words

@@ -1,0 +1,73 @@
+"""What a run is doing, folded from its entries as they come; its open pages share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..cli.progress import Progress
+from ..codec import Json
+from ..journal import Entry, surviving
+from ..stores.views import RunView
+
+__all__ = ["Fold", "Folds"]
+
+KEPT = 64  # runs whose fold is kept
+_STILL = ("interrupted", "suspended")
+
+
+class Fold:
+    """How far a run is: what it is doing and spent, which models it asked, which limits were raised
+    (by path, "" for the run), and up to which entry that holds.
+
+    `rewinds` counts how often something was set aside while it was looked at.
+    """
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self.models: dict[str, None] = {}
+        self.raised: dict[str, dict[str, Json]] = {}
+        self.last = 0
+        self.rewinds = 0
+
+    def hear(self, view: RunView) -> None:
+        """Take up what came since."""
+        entries = view.since(self.last)
+        if not entries:
+            return
+        fresh = self.last == 0
+        self.last = entries[-1].seq
+        if any(entry.kind == "rewound" for entry in entries):
+            self.rewinds += not fresh
+            self.progress = Progress()
+            self._take(surviving(entries if fresh else view.since(0)))
+        else:
+            self._take(entries)
+
+    def _take(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.progress.hear(entry)
+            if entry.kind in _STILL or (entry.kind == "ended" and not entry.path):
+                self.progress.flying.clear()
+            elif entry.kind == "started" and isinstance(entry.value, dict):
+                model = entry.value.get("model")
+                if isinstance(model, str):
+                    self.models[model] = None
+            elif entry.kind == "accepted" and isinstance(entry.value, dict):
+                self.raised[entry.path] = {**self.raised.get(entry.path, {}), **entry.value}
+
+
+class Folds:
+    """The folds of the runs that were looked at last."""
+
+    def __init__(self) -> None:
+        self._folds: dict[str, Fold] = {}
+
+    def of(self, view: RunView) -> Fold:
+        """Return the fold of a run, up to date."""
+        run_id = view.info.run_id
+        fold = self._folds.pop(run_id, None) or Fold()
+        self._folds[run_id] = fold
+        while len(self._folds) > KEPT:
+            del self._folds[next(iter(self._folds))]
+        fold.hear(view)
+        return fold

@@ -1,0 +1,53 @@
+"""A run as one HTML file that needs no other: no script, no address of anything elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from ..codec import text_of
+from ..journal import Entry, RunInfo
+from ..stores.views import EntriesView
+from .folding import Fold
+from .records import main_loop
+from .rendering import STATIC, render
+from .sections import Section, inner_of, section_of
+from .shapes import Row, run_of
+
+__all__ = ["report"]
+
+_LONGEST = 100_000  # characters of a value
+
+
+def report(info: RunInfo, entries: Sequence[Entry]) -> str:
+    """Return a run as an HTML document: what it is, why it ended, its curves, its iterations."""
+    view, fold = EntriesView(info, entries), Fold()
+    fold.hear(view)
+    style = (STATIC / "page.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    sections = [section_of(view, loop, fold.raised, whole=True) for loop in view.loops()]
+    end = view.ending() or {}
+    return render(
+        "report.html", run=run_of(view, main_loop(view), fold), sections=sections,
+        style=Markup(style), digest=digest,  # noqa: S704
+        input=text_of(info.input)[:_LONGEST], output=text_of(end.get("output"))[:_LONGEST],
+        detail=lambda row: _detail(view, row), inside=lambda row: _inside(view, row),
+    )  # fmt: skip
+
+
+def _detail(view: EntriesView, row: Row) -> list[tuple[str, str]]:
+    """Return what an opened iteration shows: titles and texts."""
+    item = view.iteration(row.loop, row.number)
+    told = [("Input", text_of(item.input)), ("Output", text_of(item.output))]
+    if item.error is not None:
+        told.append(("Error", item.error.message))
+    if item.evaluation is not None:
+        told.append(("Feedback", item.evaluation.feedback))
+    return [(title, text[:_LONGEST]) for title, text in told if text]
+
+
+def _inside(view: EntriesView, row: Row) -> list[Section]:
+    return inner_of(view, f"{row.loop}/{row.number}", opened=True)

@@ -1,0 +1,105 @@
+// Curves of a loop by uPlot, over the drawing that the server made, and their numbers as tables.
+const KINDS = { score: 1, cost: 2, time: 3 };
+const SHOWN = {
+  score: (v) => v.toFixed(2),
+  cost: (v) => `$${v.toFixed(v < 0.01 ? 4 : 2)}`,
+  time: (v) => (v < 1 ? `${Math.round(v * 1000)} ms` : `${v.toFixed(1)} s`),
+};
+const made = new Map(); // a chart's element to what drew it
+
+const points = (section) => JSON.parse(section.dataset.points);
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function columns(section, kind) {
+  const rows = points(section);
+  const place = KINDS[kind];
+  const wanted = Number(section.dataset.threshold);
+  const data = [rows.map((p) => p[0]), rows.map((p) => p[place])];
+  if (kind === "score" && section.dataset.threshold) data.push(rows.map(() => wanted));
+  return data;
+}
+
+export function draw(section) {
+  for (const chart of section.querySelectorAll(".chart")) make(section, chart);
+}
+
+function make(section, chart) {
+  const kind = chart.dataset.kind;
+  const plot = chart.querySelector(".plot");
+  const data = columns(section, kind);
+  const line = colour("--line");
+  const axis = { stroke: colour("--dim"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+  const series = [{}, { stroke: line, width: 2, points: { show: data[0].length < 60, size: 6, fill: line }, spanGaps: true }];
+  if (data.length > 2) series.push({ stroke: colour("--wanted"), width: 1.5, dash: [5, 4], points: { show: false } });
+  const options = {
+    width: Math.max(160, plot.clientWidth), height: 150, legend: { show: false }, series,
+    cursor: { y: false, points: { size: 8 } },
+    scales: { x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: (_, low, high) => (kind === "score" ? [0, 1] : [0, (high || 1) * 1.08]) } },
+    axes: [
+      { ...axis, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] },
+      { ...axis, size: 58, values: (_, ticks) => ticks.map(SHOWN[kind]) },
+    ],
+    hooks: { setCursor: [(u) => tell(u, plot, kind)] },
+  };
+  made.get(chart)?.destroy();
+  const before = plot.getAttribute("aria-label");
+  plot.replaceChildren();
+  made.set(chart, new window.uPlot(options, data, plot));
+  plot.setAttribute("aria-label", before);
+}
+
+// What the pointer is on, in words, under the title.
+function tell(u, plot, kind) {
+  const caption = plot.parentElement.querySelector("figcaption");
+  caption.dataset.title ??= caption.textContent;
+  const at = u.cursor.idx;
+  const value = at == null ? null : u.data[1][at];
+  caption.textContent = value == null ? caption.dataset.title : `${caption.dataset.title}: ${SHOWN[kind](value)} in iteration ${u.data[0][at]}`;
+}
+
+// Takes up new points; true if a chart is missing that there is something for by now.
+export function grow(section, fresh) {
+  const known = new Map(points(section).map((p) => [p[0], p]));
+  for (const point of fresh) known.set(point[0], point);
+  const all = [...known.values()].sort((a, b) => a[0] - b[0]);
+  section.dataset.points = JSON.stringify(all);
+  for (const chart of section.querySelectorAll(".chart")) {
+    made.get(chart)?.setData(columns(section, chart.dataset.kind));
+    const open = chart.querySelector(".numbers[open] .into");
+    if (open) numbers(section, chart, open);
+  }
+  return all.length > 1 && !section.querySelector(".chart") && all.some((p) => p[1] || p[2] || p[3]);
+}
+
+export function numbers(section, chart, into) {
+  const kind = chart.dataset.kind;
+  const table = document.createElement("table");
+  table.createCaption().textContent = chart.querySelector("figcaption").dataset.title || chart.querySelector("figcaption").textContent;
+  table.caption.className = "sr";
+  const head = table.createTHead().insertRow();
+  for (const word of ["Iteration", kind === "score" ? "Score" : kind === "cost" ? "Cost" : "Time"]) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.textContent = word;
+    head.append(cell);
+  }
+  const body = table.createTBody();
+  for (const point of points(section)) {
+    const row = body.insertRow();
+    const value = point[KINDS[kind]];
+    row.insertCell().textContent = point[0];
+    row.insertCell().textContent = value == null ? "none" : SHOWN[kind](value);
+  }
+  into.replaceChildren(table);
+}
+
+let waiting = 0;
+function again() {
+  cancelAnimationFrame(waiting);
+  waiting = requestAnimationFrame(() => document.querySelectorAll(".loop").forEach(draw));
+}
+if (document.querySelector(".chart")) {
+  let width = innerWidth;
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; again(); } });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+}

@@ -1,0 +1,163 @@
+"""A project folder with runs, the real `loopwright ui` over it, and a browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+STEPS = (Path(__file__).parent / "steps_of_runs.py").read_text("utf-8")
+DOCUMENT = """
+schema: loopwright/1
+name: count_words
+input: one
+steps:
+  - name: refine
+    loop:
+      execute: {python: "steps:write"}
+      evaluate: {check: {min_words: 3}}
+      adapt: {python: "steps:longer"}
+      until: [passed, {max_iterations: 6}]
+"""
+
+
+@dataclass
+class Server:
+    """The page of a folder: its address, and what a browser needs to enter."""
+
+    url: str
+    process: subprocess.Popen[str]
+    folder: Path
+    base: str = ""
+    token: str = ""
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.base, _, self.token = self.url.partition("/?token=")
+
+    def ask(self, path: str, body: Any = None, **headers: str) -> tuple[int, str]:
+        """Ask by a program: the status and the text."""
+        given = {"authorization": f"Bearer {self.token}", **headers}
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            given |= {"content-type": "application/json", "x-loopwright": "1"}
+        request = urllib.request.Request(self.base + path, data, given)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def events(self, path: str, last: int | None = None) -> IO[bytes]:
+        """Open a stream; whoever opens it closes it."""
+        headers = {"authorization": f"Bearer {self.token}"}
+        if last is not None:
+            headers["last-event-id"] = str(last)
+        request = urllib.request.Request(self.base + path, headers=headers)
+        opened: IO[bytes] = urllib.request.urlopen(request, timeout=60)
+        return opened
+
+
+def environ(folder: Path) -> dict[str, str]:
+    """Return an environment in which nothing of the caller's is told to the command line."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LOOPWRIGHT")}
+    return {**kept, "XDG_STATE_HOME": str(folder / "state"), "PYTHONUTF8": "1"}
+
+
+def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Call the command line in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "loopwright", *words], cwd=folder, env=environ(folder),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Server]:
+    """Run `loopwright ui` in a folder."""
+    with (folder / "ui.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "loopwright", "ui", "--no-open"], cwd=folder,
+            env=environ(folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+            text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        try:
+            yield Server(process.stdout.readline().strip(), process, folder)
+        finally:
+            process.terminate()
+            process.wait(20)
+            process.stdout.close()
+
+
+def copied(folder: Path, made: Path) -> Path:
+    """Copy a prepared folder, and agree to its document where it is now."""
+    skipped = shutil.ignore_patterns("*.log", "*-shm", "go-*", "state")
+    shutil.copytree(folder, made, ignore=skipped, dirs_exist_ok=True)
+    db = sqlite3.connect(made / ".loopwright/runs.db")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    assert call(made, "run", "count.yaml", "--yes", "--run-id", "agreed").returncode == 0
+    return made
+
+
+def prepared(folder: Path) -> Path:
+    """Fill a folder with steps, a document that was agreed to, and runs of each kind."""
+    (folder / "steps.py").write_text(STEPS, "utf-8")
+    (folder / "count.yaml").write_text(DOCUMENT, "utf-8")
+    (folder / "other.yaml").write_text(DOCUMENT.replace("count_words", "other"), "utf-8")
+    made = subprocess.run(
+        [sys.executable, "steps.py"], cwd=folder, env=environ(folder), capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    assert call(folder, "run", "count.yaml", "--yes", "--run-id", "counted").returncode == 0
+    call(folder, "run", "steps:asks", "--run-id", "asking", "--input", "x")
+    call(folder, "run", "steps:short", "--run-id", "exhausted", "--input", "x")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with runs; tests that change a run have one of their own."""
+    return prepared(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture(scope="session")
+def server(folder: Path) -> Iterator[Server]:
+    """The page of that folder."""
+    with serving(folder) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium; without one these tests are skipped loudly, and fail under CI."""
+    if CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail("there is no chromium: the page was not tested in a browser")
+        pytest.skip("NOT TESTED: the page in a browser, there is no chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield made
+        made.close()
