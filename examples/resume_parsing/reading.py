@@ -19,14 +19,15 @@ def read(given: dict[str, str]) -> dict[str, str]:
     """Return the `file`'s `text` line by line, and the same with one column after the other.
 
     Raises:
-        ValueError: for a file that is neither text, HTML nor PDF.
+        ValueError: for a file that is neither text, HTML nor PDF, and for a PDF without pypdf.
     """
     file = Path(given["file"])
     kind = file.suffix.lower()
     if kind == ".pdf":
-        # Only who has PDFs needs the library for them.
-        from pypdf import PdfReader
-
+        try:  # only who has PDFs needs the library for them
+            from pypdf import PdfReader
+        except ImportError:
+            raise ValueError(f"{file.name}: PDFs are read by pypdf; pip install pypdf") from None
         pages = PdfReader(file).pages
         text = "\n".join(page.extract_text() for page in pages)
         laid = "\n".join(page.extract_text(extraction_mode="layout") for page in pages)
