@@ -27,6 +27,7 @@ class RunSpace:
         self._ctx = ctx
         self.name = name
         self._count = 0
+        self._operations: dict[str, Operation] = {}
 
     async def _call(self, method: str, **given: Any) -> Any:
         names = self._ctx.names or ()
@@ -35,7 +36,10 @@ class RunSpace:
         while name in names:  # another object for a space of the same step
             self._count += 1
             name = f"memory-{self._count}"
-        return await self._ctx.call(name, Operation(self.name, method), given)
+        operation = self._operations.get(method)
+        if operation is None:
+            operation = self._operations[method] = Operation(self.name, method)
+        return await self._ctx.call(name, operation, given)
 
     async def set(self, name: str, value: Json) -> None:
         await self._call("set", name=name, value=value)
