@@ -207,3 +207,20 @@ def test_memories_by_url() -> None:
     asyncio.run(play())
     with pytest.raises(ConfigurationError, match="sqlite"):
         open_memory("sqlit:x")
+
+
+def test_an_append_that_is_cancelled_disturbs_no_other(tmp_path: Path) -> None:
+    """Of appends made together one may be cancelled; the others are told their numbers."""
+
+    async def play() -> None:
+        async with SqliteJournal(tmp_path / "runs.db") as journal:
+            memory = journal.memory
+            tasks = [asyncio.ensure_future(memory.append(note(n, f"k{n}"))) for n in range(5)]
+            await asyncio.sleep(0)
+            tasks[2].cancel()
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+            assert isinstance(found[2], asyncio.CancelledError)
+            kept = {item.value: item.seq for item in await memory.entries("s")}
+            assert all(found[n] == [kept[n]] for n in (0, 1, 3, 4))
+
+    asyncio.run(play())

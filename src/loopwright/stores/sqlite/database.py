@@ -29,7 +29,7 @@ from .log import WIDTH, Batch, SqliteLog
 from .owners import LEASE, Clocks, Owner, register, renew
 from .schema import connect_writer
 
-__all__ = ["Act", "Database", "OnPoint"]
+__all__ = ["Act", "Database", "OnPoint", "insert_many"]
 
 OnPoint = Callable[[str, int], None]
 _CHUNKS = (1024, 128, 16, 1)
@@ -225,7 +225,7 @@ class Database:
 
     def keep_contents(self, db: sqlite3.Connection, contents: Iterable[Content]) -> None:
         """Insert contents that were `filed`, within a transaction."""
-        _insert_many(db, _CONTENT, 4, list(itertools.chain.from_iterable(contents)))
+        insert_many(db, _CONTENT, 4, list(itertools.chain.from_iterable(contents)))
 
     def _fence(self, db: sqlite3.Connection, batches: Iterable[Batch]) -> None:
         """Find the runs that another owner took since they last wrote."""
@@ -254,7 +254,7 @@ class Database:
                     contents += rows
         if contents:
             self.keep_contents(db, contents)
-        _insert_many(db, _ENTRY, WIDTH, values)
+        insert_many(db, _ENTRY, WIDTH, values)
 
     def beat(self) -> None:
         """Renew the lease of this store's runs and hear wishes to cancel them.
@@ -313,7 +313,8 @@ def _roll_back(db: sqlite3.Connection) -> None:
             db.execute("ROLLBACK")
 
 
-def _insert_many(db: sqlite3.Connection, head: str, width: int, values: list[Any]) -> None:
+def insert_many(db: sqlite3.Connection, head: str, width: int, values: list[Any]) -> None:
+    """Insert rows, all of whose values are given one after the other, by long statements."""
     start, total = 0, len(values)
     for count in _CHUNKS:
         size = count * width

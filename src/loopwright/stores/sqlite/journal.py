@@ -20,7 +20,7 @@ from .database import Database, OnPoint
 from .encoding import Contents
 from .faults import as_damage, journal_error
 from .log import Lane, SqliteLog
-from .memories import SqliteMemory
+from .memories import SqliteMemory, Together
 from .owners import Clocks
 from .ownership import Taken, ask_to_cancel, give_back, leave_run, rewind_row, running, take
 from .pages import Pages
@@ -69,6 +69,7 @@ class SqliteJournal:
         self._lanes: dict[asyncio.AbstractEventLoop, Lane] = {}
         self._readers: list[Pages] = []  # one, once something was read
         self._reading = threading.Lock()
+        self._together = Together()
         self._renew_writer()
 
     def _renew_writer(self) -> None:
@@ -80,7 +81,7 @@ class SqliteJournal:
     @property
     def memory(self) -> SqliteMemory:
         """The memory in the same file, which is written with what the journal writes."""
-        return SqliteMemory(self.path, self._order)
+        return SqliteMemory(self.path, self._order, self._together)
 
     async def __aenter__(self) -> SqliteJournal:
         return self

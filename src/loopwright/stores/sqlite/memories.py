@@ -5,8 +5,8 @@
     memories        a row per entry, never changed and never deleted; `sum` is its checksum
     memory_format   the version of these tables, apart from that of the journal's
 
-Appends of any number of runs that wait at the same time share a transaction, with each other and
-with what the journal writes. A key is there once per space, by a unique index.
+Appends of one moment become one order, and orders that wait at the same time share a transaction, with
+each other and with what the journal writes. A key is there once per space, by a unique index.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from typing import Any
 from ... import codec
 from ...errors import JournalUnavailable
 from ...memory import MemoryEntry
+from .database import insert_many
 from .encoding import utf8
 from .faults import as_damage, journal_error
 from .schema import connect_reader, expect_journal
 from .writer import Order
 
-__all__ = ["SqliteMemory"]
+__all__ = ["SqliteMemory", "Together"]
 
 VERSION = 1
 _SUM = 8  # bytes of a checksum: against damage by chance, not against forgers
@@ -45,11 +46,15 @@ _TABLES = (
     f"INSERT INTO memory_format VALUES({VERSION})",
 )
 _FORMAT = "SELECT count(*) FROM sqlite_schema WHERE name='memory_format'"
-_APPEND = (
-    "INSERT INTO memories(space,kind,at,run,key,value,sum) VALUES(?,?,?,?,?,?,?) "
-    "ON CONFLICT DO NOTHING"
+_INSERT = "INSERT INTO memories(id,space,kind,at,run,key,value,sum) VALUES "
+_WIDTH = 8
+# The last number, and those of the keys that are there already, in one row.
+_BEFORE = (
+    "SELECT (SELECT coalesce(max(id),0) FROM memories),"
+    "(SELECT json_group_array(json_array(m.id,m.space,m.key)) FROM json_each(?) k "
+    "CROSS JOIN memories m ON m.space=json_extract(k.value,'$[0]') "
+    "AND m.key=json_extract(k.value,'$[1]') WHERE m.key<>'')"
 )
-_KNOWN = "SELECT id FROM memories WHERE space=? AND key=? AND key<>''"
 _READ = (
     "SELECT id,space,kind,at,run,key,value,sum FROM memories WHERE space=?1 AND id>?2 "
     "AND (?3='[]' OR kind IN (SELECT value FROM json_each(?3))) ORDER BY id DESC LIMIT ?4"
@@ -62,30 +67,21 @@ Perform = Callable[[Order[Any]], Coroutine[Any, Any, Any]]
 class SqliteMemory:
     """The memory in the file of a journal; `SqliteJournal.memory`, or `open_memory` by its URL.
 
-    `perform` hands an order to the journal's writer.
+    `perform` hands an order to the journal's writer, `together` is what appends of the same moment
+    are gathered in.
     """
 
-    def __init__(self, path: Path, perform: Perform) -> None:
+    def __init__(self, path: Path, perform: Perform, together: Together) -> None:
         self.path = path
         self._perform = perform
-        self._ready: sqlite3.Connection | None = None  # the connection that has the tables
+        self._together = together
 
     async def append(self, *entries: MemoryEntry) -> list[int]:
         """Append entries and return their numbers once they are durable; see Memory.append."""
         if not entries:
             return []
         rows = [_row(item) for item in entries]
-
-        def act(db: sqlite3.Connection) -> tuple[sqlite3.Connection, list[int]]:
-            if self._ready is not db:
-                _prepare(db, self.path)
-            return db, [_append(db, row) for row in rows]
-
-        _, numbers = await self._perform(Order(act, self._committed))
-        return list(numbers)
-
-    def _committed(self, done: tuple[sqlite3.Connection, list[int]]) -> None:
-        self._ready = done[0]
+        return await self._together.join(rows, self.path, self._perform)
 
     async def entries(
         self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
@@ -153,12 +149,92 @@ def _sum(row: tuple[Any, ...]) -> bytes:
     return hashlib.blake2b(data, digest_size=_SUM).digest()
 
 
-def _append(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
-    done = db.execute(_APPEND, row)
-    if done.rowcount:
-        return done.lastrowid or 0
-    known: int = db.execute(_KNOWN, (row[0], row[4])).fetchone()[0]
-    return known
+def _append(db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> list[int]:
+    """Insert rows that are not there yet, and return the numbers of all of them.
+
+    Nobody else commits meanwhile, so numbers are given out here: few, long statements, because each
+    gives up the interpreter's lock, which takes long to get back from a busy event loop.
+    """
+    names = [(row[0], row[4]) for row in rows]
+    keyed = json.dumps([name for name in names if name[1]])
+    last, found = db.execute(_BEFORE, (keyed,)).fetchone()
+    known = {(space, key): number for number, space, key in json.loads(found)}
+    numbers: list[int] = []
+    fresh: list[Any] = []
+    for name, row in zip(names, rows, strict=True):
+        number = known.get(name)
+        if number is None:
+            number = last = last + 1
+            fresh += (number, *row)
+            if name[1]:
+                known[name] = number
+        numbers.append(number)
+    insert_many(db, _INSERT, _WIDTH, fresh)
+    return numbers
+
+
+class Together:
+    """Appends of one pass of an event loop, which become one order; one for each journal."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.AbstractEventLoop, list[tuple[Any, asyncio.Future[Any]]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ready: sqlite3.Connection | None = None  # the connection that has the tables
+
+    def join(
+        self, rows: list[tuple[Any, ...]], path: Path, perform: Perform
+    ) -> asyncio.Future[list[int]]:
+        """Return what to await for the numbers of rows."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[list[int]] = loop.create_future()
+        if loop not in self._waiting:
+            self._waiting = {
+                known: waiting for known, waiting in self._waiting.items() if not known.is_closed()
+            }
+            self._waiting[loop] = []
+            loop.call_soon(self._hand_over, loop, path, perform)
+        self._waiting[loop].append((rows, waiter))
+        return waiter
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop, path: Path, perform: Perform) -> None:
+        task = loop.create_task(self._commit(self._waiting.pop(loop), path, perform))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _commit(
+        self, waiting: list[tuple[Any, asyncio.Future[Any]]], path: Path, perform: Perform
+    ) -> None:
+        rows = [row for mine, _ in waiting for row in mine]
+
+        def act(db: sqlite3.Connection) -> tuple[sqlite3.Connection, list[int]]:
+            if self._ready is not db:
+                _prepare(db, path)
+            return db, _append(db, rows)
+
+        try:
+            _, numbers = await perform(Order(act, self._committed))
+        except BaseException as error:
+            for _, waiter in waiting:
+                _refuse(waiter, error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        for mine, waiter in waiting:
+            own, numbers = numbers[: len(mine)], numbers[len(mine) :]
+            if not waiter.done():  # whoever waited may have been cancelled
+                waiter.set_result(own)
+
+    def _committed(self, done: tuple[sqlite3.Connection, list[int]]) -> None:
+        self._ready = done[0]
+
+
+def _refuse(waiter: asyncio.Future[Any], error: BaseException) -> None:
+    if waiter.done():
+        return
+    if isinstance(error, asyncio.CancelledError):
+        waiter.cancel()
+    else:
+        waiter.set_exception(error)
 
 
 def _entry(row: tuple[Any, ...]) -> MemoryEntry:
