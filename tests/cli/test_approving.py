@@ -208,3 +208,13 @@ def test_at_a_terminal_the_answers_are_asked_for(
     assert asks.call("show", "one", "--json").json["output"] == {
         "sign": {"approve": True, "arguments": {"to": "c"}}, "name": "Ann",
     }  # fmt: skip
+
+
+def test_an_edited_round_is_shown_as_edited(asks: Project) -> None:
+    """The iteration, the differences and the table of exports have what a person made of it."""
+    asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
+    asks.call("approve", "one", "--edit", '{"output": "mine", "feedback": "be brief"}', "--resume")
+    shown = asks.call("show", "one", "--iteration", "1").out
+    assert "output:\nmine\nfeedback:\nbe brief\n" in shown
+    assert "-mine" in asks.call("show", "one", "--diff", "1", "2").out
+    assert ",be brief,,mine," in asks.call("export", "one", "--format", "csv").out

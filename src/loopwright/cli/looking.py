@@ -7,18 +7,19 @@ from collections.abc import Mapping, Sequence
 from ..errors import ConfigurationError, nearest
 from ..journal import Entry, RunInfo, surviving
 from ..records import Iteration
+from ..replay import Replay
 from .progress import depth_of
 
 __all__ = ["iteration_of", "loop_of", "rounds_of"]
 
 
 def rounds_of(entries: Sequence[Entry]) -> dict[str, list[Iteration]]:
-    """Return the iterations of each loop by its path, loops in the order of their first one."""
-    rounds: dict[str, list[Iteration]] = {}
-    for entry in surviving(entries):
-        if entry.kind == "iteration":
-            rounds.setdefault(entry.path, []).append(entry.value)
-    return rounds
+    """Return the iterations of each loop by its path, loops in the order of their first one.
+
+    One that a person edited is returned as edited.
+    """
+    rounds = Replay(surviving(entries)).rounds
+    return {path: [entry.value for entry in found] for path, found in rounds.items()}
 
 
 def loop_of(info: RunInfo, rounds: Mapping[str, Sequence[Iteration]], wanted: str) -> str:

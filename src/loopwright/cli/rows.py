@@ -47,7 +47,7 @@ class Columns(NamedTuple):
         if width < NARROW:
             fixed = cls(10, 5, 1, 7, 7, 1)
         elif width < WIDE:
-            fixed = cls(12, 6, 11, 8, 7, 1)
+            fixed = cls(12, 10, 11, 8, 7, 1)
         taken = sum(fixed[:5]) + 5 * fixed.gap + 6  # 6: a space and the score behind its bar
         return fixed._replace(feedback=max(8, width - taken))
 
