@@ -46,7 +46,7 @@ WRONG = {
     "runs --status x": "--status: 'x' is no status; the statuses are running, interrupted, "
     "satisfied, exhausted, failed, suspended, cancelled",
     "show last": "there is no journal at .loopwright/runs.db yet; loopwright run makes it",
-    "show x --iteration 1 --timeline": "give one of --iteration, --diff, --timeline and --output",
+    "show x --iteration 1 --timeline": "give one of --iteration, --diff, --timeline, --lifecycle and --output",
     "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run makes it",
 }
 
