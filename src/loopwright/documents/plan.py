@@ -163,7 +163,9 @@ def _loop_calls(loop: LoopSpec, loaded: Loaded, file: str) -> int:
         once += _evaluation_calls(evaluator, loaded, file)
         if isinstance(judge := evaluator.judge, JudgeSpec):
             tests = len(KNOWN_BAD) if judge.self_test else 0
-            after += (judge.rejudge + tests) * len(judge.criteria or (1,)) * _ASKED
+            # The winner is looked at again with all votes, as often as the judge wants.
+            after += judge.rejudge * _judge_calls(judge)
+            after += tests * len(judge.criteria or (1,)) * _ASKED
         if evaluator.confidence is not None:
             after += 0 if evaluator.confidence.criteria else 1
     tries = loop.max_retries + 1 if loop.on_failure == "retry" else 1
