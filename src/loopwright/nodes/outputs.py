@@ -67,7 +67,10 @@ def shown(output: Json) -> TemplateValue:
     if isinstance(output, Mapping) and AGENTS in output:
         agents = {name: shown(each) for name, each in agents_in(output[AGENTS]).items()}
         return TemplateValue(text, {**agents, "response": text, "result": agents})
-    data = next(objects_in(output), {}) if isinstance(output, str | Mapping) else {}
+    data = dict(next(objects_in(output), {})) if isinstance(output, str | Mapping) else {}
+    given = data.get("result")
+    if "loops_completed" in data and isinstance(given, Mapping):  # a loop: what each agent gave
+        data["result"] = {name: shown(each) for name, each in given.items()}
     return TemplateValue(
         text, {"confidence": RAW_CONFIDENCE, "result": text, **data, "response": text}
     )
