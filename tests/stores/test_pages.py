@@ -17,6 +17,7 @@ from loopwright.errors import JournalDamaged, JournalUnavailable, RunNotFound
 from loopwright.stores.sqlite import SqliteJournal
 from loopwright.stores.sqlite.pages import PAGE_STATEMENTS, Wanted, page_query
 from loopwright.stores.sqlite.schema import connect_reader
+from loopwright.stores.sqlite.watching import WATCH_STATEMENT
 from loopwright.stores.views import EntriesView, RunView, enclosing, outermost
 
 
@@ -94,6 +95,7 @@ async def test_no_statement_of_a_page_scans(journal: SqliteJournal) -> None:
     for name, status, reason, text, place, live in words:
         wanted = Wanted(name, status, reason, text, **place)
         asked.append(page_query(wanted, status, "[1]", live_only=live))
+    asked.append((WATCH_STATEMENT, ["nested"]))
     asked += [(text, [1] * text.count("?")) for text in PAGE_STATEMENTS.values()]
     for query, values in asked:
         for *_, told in db.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall():
@@ -166,11 +168,16 @@ async def test_an_outline_is_checked(journal: SqliteJournal) -> None:
 
 async def test_the_counter_changes_with_each_commit(journal: SqliteJournal) -> None:
     """Whoever watches learns of a commit of another connection."""
-    version = journal.watch()
-    before = version()
-    assert version() == before
+    watch = journal.watch()
+    before, state = watch.version(), watch.state("nested")
+    assert (watch.version(), watch.state("nested")) == (before, state)
     await run(inner, "y", journal=journal, run_id="another")
-    assert version() != before
+    assert watch.version() != before
+    assert watch.state("nested") == state
+    await journal.rewind("nested", "outer/2")
+    assert watch.state("nested") != state
+    assert watch.state("no such run") is None
+    watch.close()
 
 
 def test_paths_say_which_loops_are_around() -> None:

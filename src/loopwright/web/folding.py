@@ -39,11 +39,12 @@ class Fold:
         if any(entry.kind == "rewound" for entry in entries):
             self.rewinds += not fresh
             self.progress = Progress()
-            self._take(surviving(entries if fresh else view.since(0)))
+            self.take(surviving(entries if fresh else view.since(0)))
         else:
-            self._take(entries)
+            self.take(entries)
 
-    def _take(self, entries: Iterable[Entry]) -> None:
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Take up entries that no rewind set aside."""
         for entry in entries:
             self.progress.hear(entry)
             if entry.kind in _STILL or (entry.kind == "ended" and not entry.path):
@@ -56,6 +57,18 @@ class Fold:
                 self.raised[entry.path] = {**self.raised.get(entry.path, {}), **entry.value}
 
 
+_OVER = ("satisfied", "exhausted", "failed", "cancelled")
+_FIRST = 40  # entries in which a run has asked its model
+
+
+def _brief(view: RunView) -> Fold:
+    """Return the fold of a run that nobody went on with: its row has all but its models."""
+    fold = Fold()
+    fold.take(view.since(0, _FIRST))
+    fold.last = view.last
+    return fold
+
+
 class Folds:
     """The folds of the runs that were looked at last."""
 
@@ -63,8 +76,11 @@ class Folds:
         self._folds: dict[str, Fold] = {}
 
     def of(self, view: RunView) -> Fold:
-        """Return the fold of a run, up to date."""
-        run_id = view.info.run_id
+        """Return the fold of a run, up to date; of one that ended as it began, what is worth telling."""
+        info = view.info
+        run_id = info.run_id
+        if info.epoch == 1 and info.status in _OVER and run_id not in self._folds:
+            return _brief(view)
         fold = self._folds.pop(run_id, None) or Fold()
         self._folds[run_id] = fold
         while len(self._folds) > KEPT:

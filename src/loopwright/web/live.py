@@ -31,6 +31,7 @@ __all__ = ["run_events", "runs_events"]
 
 QUIET = 15.0  # seconds without news after which a stream shows that it is there
 GAP = 0.08  # seconds between two events of a run's page
+HEAD_GAP = 0.5  # seconds between two tellings of which effects are in flight
 LIST_GAP = 0.5  # seconds between two looks at a list
 LIST_SHARE = 40  # times as long as a look at a list took, it is left alone
 _RETRY = "retry: 300\n\n"
@@ -61,36 +62,45 @@ async def run_events(page: Page, request: Request) -> Response:
 
 async def _of_run(page: Page, run_id: str, seq: int, rewinds: int) -> AsyncIterator[str]:
     yield _RETRY
-    shown = ""
+    shown, told_at = "", 0.0
     while not page.closing:
-        turn = page.feed.turn
+        state = page.feed.state(run_id)
+        full = time.monotonic() - told_at >= HEAD_GAP
         try:
             last, data = await page.records.look(
                 run_id,
-                lambda view, seq=seq: _news(page, view, seq, rewinds),  # type: ignore[misc]
+                lambda view, seq=seq, full=full: _news(page, view, seq, rewinds, full=full),  # type: ignore[misc]
             )
         except LoopwrightError as error:
             yield _event({"problem": str(error)})
             return
-        if last > seq or data["head"] != shown:
-            seq, shown = last, data["head"]
+        if data and (last > seq or data["head"] != shown):
+            seq, shown, told_at = last, str(data["head"]), time.monotonic()
             yield _event(data, last)
             await asyncio.sleep(GAP)
-        while not page.closing and not await page.feed.wait(turn, QUIET):
+        patience = QUIET if data else HEAD_GAP  # what was passed over is told soon
+        while not page.closing and not await page.feed.wait_for(run_id, state, patience):
             yield ": here\n\n"
+            break
 
 
-def _news(page: Page, view: RunView, seq: int, rewinds: int) -> tuple[int, dict[str, Json]]:
-    """Return the number of the last entry, and what is new after `seq`."""
+def _news(
+    page: Page, view: RunView, seq: int, rewinds: int, *, full: bool
+) -> tuple[int, dict[str, Json]]:
+    """Return the number of the last entry, and what is new after `seq`.
+
+    Unless it is `full`, effects that began or ended are no news yet: those come many a second.
+    """
     fold = page.folds.of(view)
+    entries = view.since(seq) if fold.last > seq else []
+    if not full and view.info.status == "running" and all(e.kind in _SMALL for e in entries):
+        return seq, {}
     head = macro("head", run_of(view, main_loop(view), fold))
     data: dict[str, Json] = {"head": head, "status": view.info.status}
-    if fold.last <= seq:
+    if not entries:
         return max(fold.last, seq), data
-    entries = view.since(seq)
-    if fold.rewinds > rewinds or any(entry.kind == "rewound" for entry in entries):
-        return fold.last, {**data, "reload": True}
-    if any(entry.kind in ("asked", "suspended") for entry in entries):
+    again = ("rewound", "asked", "suspended")
+    if fold.rewinds > rewinds or any(entry.kind in again for entry in entries):
         return fold.last, {**data, "reload": True}
     recorded: dict[str, list[int]] = {}
     for entry in entries:
@@ -98,6 +108,9 @@ def _news(page: Page, view: RunView, seq: int, rewinds: int) -> tuple[int, dict[
             recorded.setdefault(entry.path, []).append(entry.value.number)
     loops = {loop: _grown(view, loop, numbers) for loop, numbers in recorded.items()}
     return fold.last, {**data, "loops": loops}
+
+
+_SMALL = ("started", "finished", "cut")
 
 
 def _grown(view: RunView, loop: str, numbers: list[int]) -> dict[str, Json]:

@@ -27,6 +27,7 @@ from .pages import Pages
 from .reader import Reader, Recorded
 from .rows import RunRow
 from .schema import VERSION, connect_reader, expect_journal
+from .watching import Watch
 from .writer import Order, Writer
 
 __all__ = ["SqliteJournal"]
@@ -213,19 +214,9 @@ class SqliteJournal:
         now = self._clocks.wall()
         return await self._read(lambda reader: work(reader, now))
 
-    def watch(self) -> Callable[[], int]:
-        """Return a function that says, in microseconds, a number that changes with each commit of
-        any process. It is for one thread."""
-        open_db: list[sqlite3.Connection] = []
-
-        def version() -> int:
-            if not open_db:
-                if not expect_journal(self.path):
-                    return 0
-                open_db.append(connect_reader(self.path)[0])
-            return int(open_db[0].execute("PRAGMA data_version").fetchone()[0])
-
-        return version
+    def watch(self) -> Watch:
+        """Return a look at what was committed by any process, which costs microseconds."""
+        return Watch(self.path)
 
     async def close(self) -> None:
         """Write what is waiting, give back what is held and let go of the file.

@@ -196,6 +196,7 @@ class SqliteView:
         self.info = info
         self._pages = pages
         self._row = row
+        self._whole: dict[str, list[Mark]] = {}  # outlines that were asked for already
 
     @property
     def last(self) -> int:
@@ -223,8 +224,15 @@ class SqliteView:
         return int(self._pages.ask("extent of a loop", self._row.key, loop)[0][1] or 0)
 
     def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
+        if offset == 0 and limit < 0:
+            if loop not in self._whole:
+                self._whole[loop] = self._outline(loop, 0, -1)
+            return self._whole[loop]
         if offset < 0:
             offset = max(0, self.count(loop) + offset)
+        return self._outline(loop, offset, limit)
+
+    def _outline(self, loop: str, offset: int, limit: int) -> list[Mark]:
         raws = self._outlined(loop, offset, limit)
         bodies = _Nothing(self._pages.evaluations(self._row, raws))
         return [(mark, _light(raw, bodies)) for mark, raw in raws]
