@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from ..codec import Json
 from ..errors import ConfigurationError, LoopwrightError, RunNotFound
 from ..journal import Journal
 from . import actions, live, reading
@@ -31,7 +33,8 @@ Show = Callable[["Page", Request], Awaitable[Response]]
 
 
 class Page:
-    """What the routes of one server share; `closing` is set when it is about to end."""
+    """What the routes of one server share; `closing` is set when it is about to end,
+    `looks` are the latest news of runs that are followed."""
 
     def __init__(self, journal: Journal, url: str, folder: Path) -> None:
         self.records = Records(journal)
@@ -40,6 +43,7 @@ class Page:
         self.project = Project(folder)
         self.children = Children(journal, url, folder)
         self.closing = False
+        self.looks: dict[str, tuple[object, asyncio.Future[tuple[int, dict[str, Json]]]]] = {}
 
 
 def create_app(journal: Journal, *, url: str, folder: Path, port: int, token: str) -> Starlette:

@@ -34,6 +34,8 @@ GAP = 0.08  # seconds between two events of a run's page
 HEAD_GAP = 0.5  # seconds between two tellings of which effects are in flight
 LIST_GAP = 0.5  # seconds between two looks at a list
 LIST_SHARE = 40  # times as long as a look at a list took, it is left alone
+STALE = 5.0  # seconds after which a look is not shared: a process that died commits nothing
+MOST_LOOKS = 200  # runs whose latest news are kept for the next who asks
 _RETRY = "retry: 300\n\n"
 
 
@@ -65,12 +67,10 @@ async def _of_run(page: Page, run_id: str, seq: int, rewinds: int) -> AsyncItera
     shown, told_at = "", 0.0
     while not page.closing:
         state = page.feed.state(run_id)
-        full = time.monotonic() - told_at >= HEAD_GAP
+        now = time.monotonic()
+        full = now - told_at >= HEAD_GAP
         try:
-            last, data = await page.records.look(
-                run_id,
-                lambda view, seq=seq, full=full: _news(page, view, seq, rewinds, full=full),  # type: ignore[misc]
-            )
+            last, data = await _shared(page, run_id, ((state, now // STALE), seq, rewinds, full))
         except LoopwrightError as error:
             yield _event({"problem": str(error)})
             return
@@ -82,6 +82,21 @@ async def _of_run(page: Page, run_id: str, seq: int, rewinds: int) -> AsyncItera
         while not page.closing and not await page.feed.wait_for(run_id, state, patience):
             yield ": here\n\n"
             break
+
+
+Known = tuple[object, int, int, bool]
+
+
+async def _shared(page: Page, run_id: str, known: Known) -> tuple[int, dict[str, Json]]:
+    """Return what is new in a run to who knows so much; who knows the same shares one look."""
+    _, seq, rewinds, full = known
+    latest = page.looks.get(run_id)
+    if latest is None or latest[0] != known or latest[1].cancelled():
+        look = page.records.look(run_id, lambda view: _news(page, view, seq, rewinds, full=full))
+        latest = page.looks[run_id] = known, asyncio.ensure_future(look)
+        if len(page.looks) > MOST_LOOKS:
+            del page.looks[next(iter(page.looks))]
+    return await asyncio.shield(latest[1])
 
 
 def _news(

@@ -69,7 +69,9 @@ class Door:
             await send({"type": "websocket.close", "code": 1008})
             return
         answer = self._answered(scope)
-        secured = _secured(send)
+        # What is of this program may be kept, and asked about; what is of a run is kept nowhere.
+        own = answer is None and scope["path"].startswith("/static/")
+        secured = _secured(send, b"no-cache" if own else b"no-store")
         if answer is not None:
             await answer(scope, receive, secured)
         else:
@@ -151,7 +153,7 @@ def _refused(status: int, why: str) -> Response:
     return PlainTextResponse(f"{why}\n", status)
 
 
-def _secured(send: Send) -> Send:
+def _secured(send: Send, kept_how: bytes) -> Send:
     """Return a `send` that puts the page's headers on every answer."""
     names = {name.encode() for name in HEADERS}
     ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
@@ -161,7 +163,7 @@ def _secured(send: Send) -> Send:
             theirs: Iterable[tuple[bytes, bytes]] = message["headers"]
             kept = [(name, value) for name, value in theirs if name not in names]
             if not any(name == b"cache-control" for name, _ in kept):
-                kept.append((b"cache-control", b"no-store"))
+                kept.append((b"cache-control", kept_how))
             message = {**message, "headers": [*kept, *ours]}
         await send(message)
 

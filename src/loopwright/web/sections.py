@@ -17,8 +17,8 @@ from .shapes import Row, best_of, bounds_of_loop, name_of, points_of, rows_of
 
 __all__ = ["Effect", "Section", "chunks_of", "effects_of", "inner_of", "section_of"]
 
-CHUNK = 50  # rows that are sent at once
-WHOLE = 120  # rows that a page begins with, all of them, if there are no more
+CHUNK = 40  # rows that are sent at once
+WHOLE = 100  # rows that a page begins with, all of them, if there are no more
 SHOWN = 20_000  # characters of a value; the export has all
 
 

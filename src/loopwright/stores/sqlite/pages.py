@@ -11,8 +11,10 @@ Rules:
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ...codec import Json
@@ -29,7 +31,8 @@ from .rows import RunRow, chain_start, chained, read_row
 
 __all__ = ["PAGE_STATEMENTS", "Pages", "SqliteView", "Wanted", "page_query"]
 
-WINDOW = 20_000  # runs that one search for text looks at
+WINDOW = 10_000  # runs that one search for text looks at
+KNOWN = 20_000  # iterations that are kept for the next look
 FIRST = 1 << 62  # a key above all keys
 
 PAGE_STATEMENTS = {
@@ -40,7 +43,8 @@ PAGE_STATEMENTS = {
     "mark": "SELECT mark FROM entries WHERE run=? AND loop=? ORDER BY mark LIMIT 1 OFFSET ?",
     "outline": "SELECT mark, first, body, sum, (SELECT p.sum FROM entries p WHERE p.run=e.run "
     "AND p.first<e.first ORDER BY p.first DESC LIMIT 1) FROM entries e "
-    "WHERE run=? AND loop=? ORDER BY mark LIMIT ? OFFSET ?",
+    "WHERE run=? AND loop=? AND mark>=? ORDER BY mark LIMIT ?",
+    "marks": "SELECT mark FROM entries WHERE run=? AND loop=? ORDER BY mark LIMIT ? OFFSET ?",
     "latest row": "SELECT first, body FROM entries WHERE run=? ORDER BY first DESC LIMIT 1",
 }
 
@@ -112,7 +116,15 @@ _TEXTS = ("run_id", "name", "detail", _INPUT)
 
 
 class Pages(Reader):
-    """A reader that also answers what pages ask."""
+    """A reader that also answers what pages ask.
+
+    `known` keeps iterations without their values by the keys of their run and entry: what is
+    recorded under those never changes.
+    """
+
+    def __init__(self, db: sqlite3.Connection, files: Path) -> None:
+        super().__init__(db, files)
+        self.known: dict[tuple[int, int], Iteration] = {}
 
     def newest(self) -> int:
         """Return the key of the newest run, which is how many there are unless some were removed."""
@@ -233,15 +245,23 @@ class SqliteView:
         return self._outline(loop, offset, limit)
 
     def _outline(self, loop: str, offset: int, limit: int) -> list[Mark]:
-        raws = self._outlined(loop, offset, limit)
-        bodies = _Nothing(self._pages.evaluations(self._row, raws))
-        return [(mark, _light(raw, bodies)) for mark, raw in raws]
+        key, known = self._row.key, self._pages.known
+        marks = [mark for (mark,) in self._pages.ask("marks", key, loop, limit, offset)]
+        missing = [place for place, mark in enumerate(marks) if (key, mark) not in known]
+        if missing:
+            if len(known) > KNOWN:
+                known.clear()
+                missing = [0]
+            raws = self._outlined(loop, marks[missing[0]], len(marks) - missing[0])
+            bodies = _Nothing(self._pages.evaluations(self._row, raws))
+            known.update(((key, mark), _light(raw, bodies)) for mark, raw in raws)
+        return [(mark, known[key, mark]) for mark in marks]
 
-    def _outlined(self, loop: str, offset: int, limit: int) -> list[tuple[int, Json]]:
+    def _outlined(self, loop: str, start: int, limit: int) -> list[tuple[int, Json]]:
         row, found = self._row, []
         with as_damage(f"{row.info.run_id}: {loop}"):
             for mark, first, body, total, before in self._pages.ask(
-                "outline", row.key, loop, limit, offset
+                "outline", row.key, loop, start, limit
             ):
                 head = chain_start(row.info.run_id) if before is None else before
                 if chained(head, first, body) != total:
