@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from loopwright import Evaluation, Loop, MaxIterations, Passed, ScoreAtLeast, Usage, Workflow
+from loopwright import (
+    Evaluation,
+    Loop,
+    MaxIterations,
+    Passed,
+    ScoreAtLeast,
+    Usage,
+    Workflow,
+    sequence,
+)
 from loopwright.agents import call_with_tools
 from loopwright.journal import Entry, MemoryJournal, RunInfo
 from loopwright.models import Message, Models, Request, ScriptedModel
@@ -121,11 +131,22 @@ def test_a_workflow_is_the_run_itself_and_needs_no_span_of_its_own() -> None:
 def test_every_span_has_its_parent_in_the_trace() -> None:
     """No span names a parent that is never told, whatever is nested in what."""
     heard = Heard()
-    outer = Loop(refine, lambda output: 0.5, until=MaxIterations(2), name="outer")
+
+    async def late(value: Any, ctx: Any) -> Any:
+        await asyncio.sleep(0.5)
+        return value
+
+    inner = Loop(sequence(late, refine), lambda output: 0.5, until=MaxIterations(2), name="inner")
+    outer = Loop(inner, lambda output: 0.5, until=MaxIterations(2), name="outer")
     run_virtual(run(Workflow("w", {"a": outer, "1": lambda v: v}), "x", listeners=[heard]))
     known = {span.span_id for span in heard.spans.values()} | {0}
     assert all(span.parent_id in known for span in heard.spans.values())
     assert len(known) == len(heard.spans) + 1
+    by_id = {span.span_id: span for span in heard.spans.values()}
+    for span in heard.spans.values():
+        if span.parent_id:
+            outer = by_id[span.parent_id]
+            assert outer.start <= span.start <= span.end <= outer.end + 1e-9, span.name
 
 
 def test_content_is_told_only_where_it_is_asked_for() -> None:

@@ -170,8 +170,7 @@ class Trace:
         record: Iteration = entry.value
         path = f"{entry.path}/{record.number}"
         start = max(self._opened, entry.at - record.seconds)
-        loop = self._tree.loop(entry.path, max(self._opened, entry.at - entry.seconds))
-        loop.end = max(loop.end, entry.at)
+        loop = self._tree.loop(entry.path, max(self._opened, entry.at - entry.seconds), entry.at)
         loop.rounds.append(record.score)
         name = entry.path.rpartition("/")[2]
         told = self._about(path, "iteration")
@@ -223,7 +222,7 @@ class Trace:
             usage = Usage.from_json(value.get("usage"))
             self._finish(told | say.used(usage), entry.at, failed)
             return
-        node = self._tree.loop(entry.path, entry.at)
+        node = self._tree.loop(entry.path, entry.at, entry.at)
         scores = [score for score in node.rounds if score is not None]
         told |= self._about(entry.path, "loop") | {names.LOOP: str(value.get("name", ""))}
         told |= {names.ITERATIONS: len(node.rounds), **say.used(node.spent)}

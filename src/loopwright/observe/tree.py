@@ -69,12 +69,13 @@ class Tree:
             node.numbered = node.numbered or is_number(parts[place + 1])
         return node
 
-    def loop(self, path: str, start: float) -> Node:
-        """Return the node of a loop that began at `start` or before."""
+    def loop(self, path: str, start: float, end: float) -> Node:
+        """Return the node of a loop that lasted from `start` or before until `end` at least, and
+        say so to all that encloses it."""
         node = self.root
         for part in path.split("/"):
             node = node.child(part, start)
-        node.start = min(node.start, start)
+            node.start, node.end = min(node.start, start), max(node.end, end)
         node.loop = True
         return node
 
