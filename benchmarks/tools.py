@@ -105,3 +105,8 @@ def rows() -> Iterator[Row]:
             )
         note = f"{bare * 1000:.0f} ms bare, {ours * 1000:.0f} ms ours; {LATENCY:g} s a reply"
         yield Row(f"{AGENTS} agents with 3 tools each{what}", ratio, bound, note=note)
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(row)
