@@ -21,7 +21,7 @@ from loopwright import (
 from loopwright.agents import call_with_tools
 from loopwright.journal import Entry, MemoryJournal, RunInfo
 from loopwright.models import Message, Models, Request, ScriptedModel
-from loopwright.observe import names
+from loopwright.observe import LogLines, names
 from loopwright.observe.ids import span_id, trace_id
 from loopwright.observe.signals import Event, Measurement, Signal, Span
 from loopwright.observe.trace import Trace
@@ -293,6 +293,18 @@ async def test_a_resumed_run_goes_on_in_its_trace_with_spans_of_its_own() -> Non
         s.span_id for s in second.spans.values()
     )
     assert min(span.start for span in second.spans.values()) >= 900.0
+
+
+async def test_a_run_that_had_ended_is_told_of_no_second_time() -> None:
+    """Who asks for a finished run gets its result, and neither spans nor lines."""
+    journal, heard, lines = MemoryJournal(), Heard(), []
+    loop = Loop(lambda value: value, until=MaxIterations(1), name="refine")
+    first = await run(loop, "x", journal=journal, run_id="r")
+    log = LogLines(lines.append)
+    again = await run(loop, "x", journal=journal, run_id="r", listeners=[heard, log])
+    heard.traces[0].close()
+    assert (again.status, again.output) == (first.status, first.output)
+    assert heard.signals == lines == []
 
 
 @pytest.mark.parametrize("run_id", ["r", "20261121-001406-db2c64", "x" * 64])

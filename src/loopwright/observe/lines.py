@@ -51,9 +51,11 @@ class LogLines:
         active = max((e.at + (e.seconds * (e.kind != "iteration")) for e in recorded), default=0.0)
         shift = self.wall() - active
         verb = "goes on" if recorded else "begins"
-        self._line(info, shift + active, "opened", "", ("info", f"{info.name} {verb}", {}))
+        opening: list[Said] = [("info", f"{info.name} {verb}", {})]  # said once it does
 
         def hear(entry: Entry) -> None:
+            while opening:
+                self._line(info, shift + active, "opened", "", opening.pop())
             said = self._said(entry)
             if said is not None:
                 at = entry.at if entry.kind == "iteration" else entry.at + entry.seconds

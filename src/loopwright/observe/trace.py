@@ -62,7 +62,7 @@ class Trace:
         for entry in recorded:
             if entry.kind == "finished" and say.attempt_of(entry.path):
                 self._wants(entry)
-        self._over = False
+        self._heard = self._over = False
         self._hears = {
             "started": self._started, "finished": self._finished, "cut": self._cut,
             "iteration": self._iteration, "ended": self._ended, "suspended": self._suspended,
@@ -71,13 +71,17 @@ class Trace:
 
     def __call__(self, entry: Entry) -> None:
         """Take note of an entry that has become durable."""
+        self._heard = True
         hear = self._hears.get(entry.kind)
         if hear is not None:
             hear(entry)
 
     def close(self) -> None:
-        """Tell what is open of a run that was interrupted: nothing more will come."""
-        if not self._over:
+        """Tell what is open of a run that was interrupted: nothing more will come.
+
+        A run that nothing was heard of was not driven here: it had ended before.
+        """
+        if self._heard and not self._over:
             for path, started in list(self._flying.items()):
                 self._cut(Entry("cut", path, started.at, seconds=self._tree.root.end - started.at))
             self._finish({names.STATUS: "interrupted"}, self._tree.root.end)
