@@ -205,6 +205,4 @@ def rendered(part: Filled | Template | Expression, ctx: Context, value: Json) ->
         run = part.render if isinstance(part, Template) else part.evaluate
         return run(variables(ctx, value))
     except TemplateError as error:
-        raise StepError(
-            f"template: {error}", path=ctx.path, kind="template", retryable=False
-        ) from error
+        raise StepError(str(error), path=ctx.path, kind="template", retryable=False) from error

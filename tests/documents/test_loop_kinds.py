@@ -259,3 +259,16 @@ def test_no_run_asks_more_than_the_plan_says(
         return
     asked = play(found, [{"step": "*execute", "replies": ["work"]}, {"replies": replies}], "it")
     assert asked.usage.calls <= found.plan()["worst_case_calls"]
+
+
+def test_a_template_of_the_wrong_types_costs_its_round(tmp_path: Path) -> None:
+    """What goes wrong while a template is filled in is a failure of the round, with its place, and the next goes on."""
+    text = (
+        "- name: work\n  loop:\n    execute: {set: '{{ loop.last.output + loop.iteration }}'}\n"
+        "    on_failure: continue\n    max_iterations: 2\n- {name: after, set: here}\n"
+    )
+    result = play(loaded(tmp_path, text))
+    errors = [row.error for row in result.loops["work"].history]
+    assert errors[0] is not None
+    assert errors[0].message.startswith("template line 1, column 1: + does not work on")
+    assert len(errors) == 2

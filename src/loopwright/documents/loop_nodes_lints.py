@@ -12,7 +12,9 @@ from ..variables import FIXED
 
 __all__ = ["remarks"]
 
-_NAMES = frozenset({"previous_outputs", "loop_number", "score", "past_loops_metadata"})
+_NAMES = frozenset(
+    {"previous_outputs", "loop_number", "score", "past_loops_metadata", "orchestrator"}
+)
 
 
 def remarks(text: str, agents: Collection[str]) -> Iterator[str]:

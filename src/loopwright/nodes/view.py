@@ -43,6 +43,7 @@ class View:
         native = variables(self.ctx, self.value)
         native.pop("loop", None)  # `loop` belongs to {% for %}
         return {
+            "orchestrator": {"id": self.ctx.path.partition("/")[0]},
             **{name: shown(output) for name, output in self.agents.items()},
             **native,
             "input": self.input,
