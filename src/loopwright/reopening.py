@@ -110,10 +110,10 @@ def _dollars(run_id: str, entries: Sequence[Entry], most: float) -> tuple[str, s
     """Return whose dollars were used up ("" is the run), and the point to rewind to."""
     replay = Replay(entries)
     root = replay.ended.get("")
-    if root is not None and Stop.from_json(root["stop"]).reason is not Reason.BUDGET:
-        stop = Stop.from_json(root["stop"])
+    stop = Stop.from_json(root["stop"]) if root is not None else None
+    if stop is not None and (stop.reason is not Reason.BUDGET or " usd" not in stop.detail):
         raise ConfigurationError(
-            f"{run_id}: no budget ended it, but {stop.reason.value}: {stop.detail}"
+            f"{run_id}: no budget of dollars ended it, but {stop.reason.value}: {stop.detail}"
         )
     stops = [found for entry in entries if (found := _spent_out(entry)) is not None]
     path, point = "", ""

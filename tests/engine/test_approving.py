@@ -251,7 +251,7 @@ async def test_what_followed_a_reopened_loop_is_done_again_with_its_new_output()
         ),
         ({"max_iterations": 5000}, "above the ceiling of 1000"),
         ({"max_iterations": 5, "loop": "refin"}, "did you mean 'refine'"),
-        ({"max_usd": 3.0}, "no budget ended it, but max_iterations"),
+        ({"max_usd": 3.0}, "no budget of dollars ended it, but max_iterations"),
     ],
 )
 async def test_a_limit_that_cannot_be_raised_changes_nothing(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..approvals import Question
 from ..codec import Json, text_of
-from ..records import Result, Status
+from ..records import Reason, Result, Status
 from . import texts
 from .journals import again, shown_url
 from .output import Output
@@ -15,6 +15,11 @@ from .rows import ending_text
 
 __all__ = ["tell_interrupted", "tell_output", "tell_questions", "tell_result"]
 
+_RAISED_BY = {
+    Reason.MAX_ITERATIONS: ("--max-iterations", "N"),
+    Reason.PHASE_LIMIT: ("--max-iterations", "N"),
+    Reason.BUDGET: ("--max-usd", "N"),
+}
 SHOWN_LINES = 12  # of an output on a terminal; a pipe gets all of it
 _STYLES = {
     Status.SATISFIED: "bold green",
@@ -41,6 +46,9 @@ def tell_result(
     if questions:
         tell_questions(questions, output, result.detail)
         output.say(("answer: ", "dim"), again("approve", result.run_id, url))
+    elif result.reason in _RAISED_BY and (result.reason is not Reason.BUDGET or result.usage.usd):
+        more = again("resume", result.run_id, url, *_RAISED_BY[result.reason])
+        output.say(("go further: ", "dim"), more)
     elif result.status is Status.SUSPENDED:
         output.say(("go on: ", "dim"), again("resume", result.run_id, url))
 
