@@ -3,7 +3,7 @@ PYTHON ?= python3
 UV := .venv/bin/uv
 RUN := .venv/bin
 
-.PHONY: install npm demo test check fix bench torture clean
+.PHONY: install npm chromium demo test check fix bench torture clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -26,6 +26,16 @@ tests/npm/node_modules/.synced: tests/npm/package.json tests/npm/package-lock.js
 
 npm: tests/npm/node_modules/.synced
 
+# The browser that the page is tested in. Where it cannot be installed its tests are skipped, in CI they fail.
+chromium:
+	@if command -v chromium >/dev/null || command -v chromium-browser >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; then :; \
+	else \
+	  echo "*** chromium is missing: the page cannot be tested in a browser; install chromium"; \
+	  test -z "$$CI"; \
+	fi
+
 demo: install
 	@$(RUN)/python examples/demo.py
 
@@ -35,7 +45,7 @@ check: install
 	$(RUN)/mypy src
 	$(RUN)/lint-imports
 
-test: check npm
+test: check npm chromium
 	$(RUN)/pytest -n 2
 
 fix: install
