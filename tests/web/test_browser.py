@@ -322,7 +322,7 @@ def test_an_exhausted_run_goes_on_with_more(browser: Any, own: Server) -> None:
         with page.expect_navigation():
             page.get_by_role("button", name="Go back and go on").click()
         page.wait_for_selector("#head[data-status=exhausted]")
-        counted(page, "tr.iteration", 4)
+        counted(page, "tr.iteration", 2)  # what came later is set aside, the raised limit too
         page.locator("button.open").nth(1).click()
         page.wait_for_selector(".opened pre[aria-label^=Input]")
         assert page.text_content(".opened pre[aria-label^=Input]") == "another input"
