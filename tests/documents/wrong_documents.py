@@ -42,7 +42,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "no schema": (
         "name: x\nsteps: [{name: a, set: 1}]\n",
         [
-            "1:1: needs 'schema'",
+            "1:1: needs 'schema'; begin with schema: loopwright/1",
         ],
     ),
     "other schema": (
@@ -315,7 +315,7 @@ WRONG: dict[str, tuple[str, list[str]]] = {
     "steps that are a number": (
         "steps: 3\n",
         [
-            "1:1: needs 'schema'",
+            "1:1: needs 'schema'; begin with schema: loopwright/1",
             "1:1: needs 'name'",
             "1:8: steps: expected a list, not 3",
         ],

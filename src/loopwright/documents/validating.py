@@ -17,6 +17,11 @@ from .source import Source
 __all__ = ["Hint", "validated"]
 
 Hint = Callable[[tuple[str | int, ...]], str]
+# What other formats call a key of this one.
+_MEANT = {
+    "depends_on": "needs", "when": "if", "condition": "if", "command": "shell", "cmd": "shell", "script": "shell",
+    "on_error": "on_failure", "retries": "max_retries", "max_loops": "max_iterations", "max_rounds": "max_iterations",
+}  # fmt: skip
 _LONG = 60  # characters of a value that a message shows
 _Item = tuple[tuple[str | int, ...], dict[str, Any]]
 
@@ -148,11 +153,19 @@ def _message(
         return f"unknown key {str(place[-1])!r}; {said}"
     if kind == "extra_forbidden":
         names = _names_at(model, place[:-1])
+        meant = _MEANT.get(str(place[-1]), "")
+        if meant in names:
+            return f"unknown key {str(place[-1])!r}; here it is called {meant}"
+        if "execute" in names and place[-1] in ("prompt", "shell", "python", "workflow", "set"):
+            return f"unknown key {str(place[-1])!r}; what runs goes under execute"
         return (
             f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(names)}"
         )
     if kind == "missing":
-        return f"needs {str(item['loc'][-1])!r}"
+        needed = str(item["loc"][-1])
+        return f"needs {needed!r}" + (
+            "; begin with schema: loopwright/1" if needed == "schema" else ""
+        )
     if "kinds" in item:
         wanted = " or ".join(item["kinds"])
         return f"expected {wanted}, not {shorten(_shown(item['input']))}"
