@@ -148,7 +148,7 @@ def server(folder: Path) -> Iterator[Server]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop runs in this thread: async tests want it gone
 def browser() -> Iterator[Any]:
     """Chromium; without one these tests are skipped loudly, and fail under CI."""
     if CHROMIUM is None:
