@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random as _random
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from . import codec
 from .bounds import bounds_of
 from .budget import Account
 from .codec import Json
@@ -22,14 +19,14 @@ from .errors import (
     ConfigurationError,
     JournalError,
     OwnershipLost,
-    ReplayMismatch,
     StepError,
     Stopped,
     Suspended,
 )
-from .journal import Entry, Journal, NoLog, RunInfo, RunLog
+from .journal import Entry, Journal, RunInfo
 from .lending import Lent
 from .listening import Listener, hearing
+from .opening import fresh_row, journal_of, open_log
 from .outcomes import ended_entry, ended_loops, finished, row_of
 from .records import Reason, Result, Status, Stop
 from .reopening import raise_limit
@@ -37,10 +34,6 @@ from .runtime import Clock, Run
 from .step import as_step
 
 __all__ = ["SystemClock", "resume", "run", "run_sync"]
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-_PAIRS = [a + b for a in _LETTERS for b in _LETTERS]
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class SystemClock:
@@ -60,14 +53,6 @@ class SystemClock:
     def sleep(self, seconds: float) -> Awaitable[None]:
         """Return what to await for a pause."""
         return asyncio.sleep(seconds)
-
-
-def new_run_id() -> str:
-    """Return a fresh run id that sorts by time: date, time and 6 random letters and digits."""
-    first, rest = divmod(int.from_bytes(os.urandom(8), "big"), len(_PAIRS))
-    second, third = divmod(first, len(_PAIRS))
-    letters = _PAIRS[rest] + _PAIRS[third] + _PAIRS[second % len(_PAIRS)]
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + letters
 
 
 async def run(
@@ -107,13 +92,13 @@ async def run(
         ConfigurationError: for a run id or input that cannot be.
     """
     made = as_step(step)
-    store, opened = _journal(journal)
+    store, opened = journal_of(journal)
     lent = Lent(resources, store)
     try:
-        fresh = _fresh(made, value, run_id, source)
+        fresh = fresh_row(made, value, run_id, source)
         if store is not None and (bounds := bounds_of(made, budget)):
             fresh = replace(fresh, source={**fresh.source, "bounds": bounds})
-        log = await _open(store, made, fresh, value, accept_changes, takeover)
+        log = await open_log(store, made, fresh, value, accept_changes, takeover)
         heard, failed = hearing(listeners, log)
         state = Run(
             fresh.run_id, log, clock or SystemClock(), random or _random.random,
@@ -122,17 +107,9 @@ async def run(
         )  # fmt: skip
         state.warnings += failed
         if budget is not None:
-            if state.replay is not None and (told := state.replay.raised.get("")):
-                budget = raised_budget(budget, told)
-            uncapped = state.account
-            state.account = Account("", None, budget, uncapped.settled)
-            state.account.judging = uncapped.judging
-        row = log.info
-        if "bounds" in fresh.source:  # those of a resume may be others than the run had at first
-            bounds = {"bounds": fresh.source["bounds"]}
-            row = replace(row, source={**row.source, **bounds})
+            _cap(state, budget)
         try:
-            return await _drive(state, made, row)
+            return await _drive(state, made, _bounded(log.info, fresh))
         finally:
             if state.owned:
                 await state.release()
@@ -140,6 +117,22 @@ async def run(
         await lent.close()
         if opened and store is not None:
             await store.close()
+
+
+def _cap(state: Run, budget: Budget) -> None:
+    """Put a cap on the whole run, as a person may have raised it."""
+    if state.replay is not None and (told := state.replay.raised.get("")):
+        budget = raised_budget(budget, told)
+    uncapped = state.account
+    state.account = Account("", None, budget, uncapped.settled)
+    state.account.judging = uncapped.judging
+
+
+def _bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
+    """Return the row with the bounds of this opening: a resume may have others than at first."""
+    if "bounds" not in fresh.source:
+        return info
+    return replace(info, source={**info.source, "bounds": fresh.source["bounds"]})
 
 
 def run_sync(step: Any, value: Json = None, **options: Any) -> Result:
@@ -176,7 +169,7 @@ async def resume(
         RunNotFound: if the journal has no such run.
         ConfigurationError: for a limit that did not end it, or is not above what is used.
     """
-    store, opened = _journal(journal)
+    store, opened = journal_of(journal)
     assert store is not None
     try:
         info = await store.find(run_id)
@@ -186,85 +179,6 @@ async def resume(
     finally:
         if opened:
             await store.close()
-
-
-def _journal(given: Journal | str | None) -> tuple[Journal | None, bool]:
-    if isinstance(given, str):
-        # Only who asks for a store by its URL pays for loading it.
-        from .stores import open_journal
-
-        return open_journal(given), True
-    return given, False
-
-
-def _fresh(step: Any, value: Json, run_id: str, source: dict[str, Json] | None) -> RunInfo:
-    if run_id and not _ID.fullmatch(run_id):
-        raise ConfigurationError(
-            f"run_id: {run_id!r} is not an id; use 1 to 64 letters, digits, - and _"
-        )
-    try:
-        given = codec.normalise(value, what="input")
-    except StepError as error:
-        raise ConfigurationError(str(error)) from None
-    now = time.time()
-    return RunInfo(
-        run_id or new_run_id(),
-        step.name,
-        given,
-        "",
-        source or {},
-        created=now,
-        updated=now,
-    )
-
-
-async def _open(
-    store: Journal | None,
-    step: Any,
-    fresh: RunInfo,
-    value: Json,
-    accept_changes: bool,
-    takeover: bool,
-) -> RunLog:
-    if store is None:
-        return NoLog(fresh)
-    fresh = replace(fresh, fingerprint=step.fingerprint)
-    log = await store.open(fresh, takeover=takeover)
-    try:
-        _check_same(step, fresh, log.info, value, log, accept_changes)
-    except ReplayMismatch:
-        await log.close(replace(log.info, status="interrupted"))
-        raise
-    return log
-
-
-def _check_same(
-    step: Any, fresh: RunInfo, info: RunInfo, value: Json, log: RunLog, accept_changes: bool
-) -> None:
-    if (
-        not log.recorded
-        or accept_changes
-        or any(e.kind == "ended" and not e.path for e in log.recorded)
-    ):
-        return
-    if value is not None and codec.digest(fresh.input) != codec.digest(info.input):
-        raise ReplayMismatch(
-            f"{info.run_id}: its input was {codec.digest(info.input)} when it was recorded, now it is "
-            f"{codec.digest(fresh.input)}; resume without an input, or use another run id",
-            path="", recorded=codec.digest(info.input), now=codec.digest(fresh.input),
-        )  # fmt: skip
-    if info.name != step.name:
-        raise ReplayMismatch(
-            f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
-            "resume with the step of that name, or use another run id",
-            path="", recorded=info.name, now=step.name,
-        )  # fmt: skip
-    if info.fingerprint and step.fingerprint != info.fingerprint:
-        raise ReplayMismatch(
-            f"{info.run_id}: {step.name} changed since the run was recorded ({info.fingerprint} then, "
-            f"{step.fingerprint} now); resume with the old version, or give accept_changes",
-            path="", recorded=info.fingerprint, now=step.fingerprint,
-        )  # fmt: skip
 
 
 async def _drive(state: Run, step: Any, info: RunInfo) -> Result:

@@ -31,7 +31,8 @@ from loopwright.errors import (
     ConfigurationError,
     StepError,
 )
-from loopwright.run import SystemClock, new_run_id
+from loopwright.opening import new_run_id
+from loopwright.run import SystemClock
 from loopwright.testing import run_virtual
 
 from .support import Script, echo, entries_of, play, scripted

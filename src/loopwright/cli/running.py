@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from ..journal import Entry, Journal, RunInfo
+from ..opening import new_run_id
 from ..records import Reason, Result
 from ..reopening import raise_limit
-from ..run import new_run_id
 from .driving import Job, drive
 from .inputs import read_input
 from .journals import DEFAULT, reading

@@ -17,8 +17,8 @@ from ..approvals import answer, pending
 from ..cli.inputs import input_value
 from ..codec import Json, text_of
 from ..errors import ConfigurationError, DocumentError, JournalError, LoopwrightError, RunLocked
+from ..opening import new_run_id
 from ..reopening import raise_limit, rewind_with_input
-from ..run import new_run_id
 from .questions import answer_of
 from .reading import run_in
 from .safety import MAX_BODY, is_loop
