@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ..cli import texts
@@ -184,7 +185,12 @@ def _used(label: str, used: float, given: float | None, shown: Any) -> Fact:
 
 
 def _document(info: RunInfo) -> str:
-    return text_of(info.source.get("file") or info.source.get("python"))
+    """Return what a run is of, a file as it is called from the folder that the page is of."""
+    file = text_of(info.source.get("file"))
+    if not file:
+        return text_of(info.source.get("python"))
+    path, folder = Path(file), Path.cwd()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else file
 
 
 def points_of(marks: Iterable[Mark]) -> list[list[Json]]:
