@@ -102,10 +102,10 @@ def test_a_template_that_cannot_be_read_is_refused_where_it_is_written() -> None
         prompt("fine\n{{ value | nosuchfilter }}")
 
 
-def test_an_undefined_name_in_python_is_found_before_its_call_is_paid_for() -> None:
-    """Rendering comes before asking: the error names the name and its place, and nothing is spent."""
+def test_a_field_that_is_not_there_is_found_before_its_call_is_paid_for() -> None:
+    """Rendering comes before asking: the error names the field and its place, and nothing is spent."""
     world = World(script("never"))
-    result = world.run(prompt("Hello\n{{ nmae }}"))
+    result = world.run(prompt("Hello\n{{ value.nmae }}"))
     assert result.status is Status.FAILED
     assert "nmae" in result.detail
     assert "line 2, column" in result.detail
@@ -315,3 +315,26 @@ def test_a_model_without_its_provider_is_refused_where_it_is_named() -> None:
     """Nobody runs half a loop to learn that a model's name cannot be read."""
     with pytest.raises(ConfigurationError, match="write provider:model, like openai:gpt-4o"):
         prompt("Write", model="gpt-4o")
+
+
+async def test_a_name_that_nothing_supplies_is_found_before_anything_is_asked() -> None:
+    """A template's undefined name is an error of the run with line and column, and no call is made;
+    the name of a step of the workflow around it is supplied."""
+    model = ScriptedModel([{"replies": ["ok"]}])
+    resources = {"models": Models(model), "model": "openai:any"}
+    asked: list[str] = []
+
+    async def first(value: Any) -> Any:
+        asked.append("first")
+        return value
+
+    late = Loop(prompt("On {{ first }}:\nwrite {{ topik }}"), name="late", until=MaxIterations(1))
+    broken = Workflow({"first": first, "late": late}, needs={"late": ["first"]})
+    with pytest.raises(ConfigurationError) as caught:
+        await run(broken, "tea", resources=resources)
+    assert str(caught.value) == (
+        "prompt 'prompt': template line 2, column 10: nothing supplies 'topik'"
+    )
+    assert asked == []
+    sound = Workflow({"first": first, "late": prompt("On {{ first }}")}, needs={"late": ["first"]})
+    assert (await run(sound, "tea", resources=resources)).output == "ok"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class Composite:
     required = False
     reserve = None
     idempotent = True
+    supplies: Collection[str] = ()  # names that templates inside it see, beyond those always there
     name: str
 
     @property
@@ -53,6 +54,14 @@ class Composite:
     def made_of(self) -> Iterable[Any]:
         """Return the steps that it is made of."""
         return ()
+
+    @functools.cached_property
+    def unsupplied(self) -> Mapping[str, str]:
+        """The names that templates in it need and nothing in it supplies, with a sentence on each."""
+        found: dict[str, str] = {}
+        for part in self.made_of():
+            found |= getattr(part, "unsupplied", {})
+        return {name: told for name, told in found.items() if name not in self.supplies}
 
     def _end(self, output: Json, ended: list[Result], ctx: Context) -> Result:
         """Return how the whole ended: exhausted if any part was, with that part's reason."""

@@ -22,7 +22,7 @@ from .models import Message, Reply, Request, Target, Timers, call_model
 from .records import Reason, Result, Status
 from .runtime import Scope
 from .step import FunctionStep, digest_of
-from .variables import Filled, fill, rendered
+from .variables import FIXED, Filled, fill, rendered
 
 __all__ = ["Asking", "Prompt", "prompt"]
 
@@ -268,11 +268,28 @@ def prompt(
     `api_key_env` names the key for it.
 
     Raises:
-        TemplateError: for a template that cannot be read, with its line and column.
+        TemplateError: for a template that cannot be read, with its line and column. A name that no step
+            supplies is an error of `run`, before anything is asked.
     """
     models = (model,) if isinstance(model, str) else tuple(model)
     asking = Asking(models, temperature, max_tokens, schema, base_url, api_key_env)
-    return Prompt(text, name=name, system=system, asking=asking, carried=carried)
+    made = Prompt(text, name=name, system=system, asking=asking, carried=carried)
+    made.unsupplied = _unsupplied(name, text) | _unsupplied(name, system)
+    return made
+
+
+def _unsupplied(name: str, text: str) -> dict[str, str]:
+    """Return the names that a template needs beyond those that are always there, and where."""
+    found = {}
+    for needed in sorted(fill(text).names - FIXED - {"loop"}):
+        if "." not in needed:
+            place = re.search(rf"{{[{{%][^}}]*?\b({re.escape(needed)})\b", text)
+            before = text[: place.start(1)] if place else ""
+            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+            found[needed] = (
+                f"prompt {name!r}: template line {line}, column {column}: nothing supplies {needed!r}"
+            )
+    return found
 
 
 def with_schema(asking: Asking, schema: Mapping[str, Json] | None) -> Asking:

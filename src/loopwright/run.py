@@ -89,9 +89,12 @@ async def run(
 
     Raises:
         JournalError: RunLocked, ReplayMismatch, JournalDamaged, JournalUnavailable.
-        ConfigurationError: for a run id or input that cannot be.
+        ConfigurationError: for a run id or input that cannot be, or a prompt's template with a name
+            that nothing supplies.
     """
     made = as_step(step)
+    if told := getattr(made, "unsupplied", None):
+        raise ConfigurationError("; ".join(told.values()))
     store, opened = journal_of(journal)
     lent = Lent(resources, store)
     try:

@@ -55,6 +55,7 @@ class Workflow(Composite):
                 )
         self.name = name
         self.steps = {key: as_step(value, name=key) for key, value in steps.items()}
+        self.supplies = self.steps.keys()
         self.needs = {key: tuple((needs or {}).get(key, ())) for key in self.steps}
         self.at_once = codec.whole(f"workflow {name}: at_once", at_once, least=1)
         self.output = output or next(reversed(self.steps))

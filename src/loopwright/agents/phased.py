@@ -209,6 +209,8 @@ class PhasedAgent(Composite):
         )
         return f"max_iterations {cap} is below the {total} of the phases together, {ends}"
 
+    supplies = ("task", "plan", "results")
+
     def made_of(self) -> Iterable[Any]:
         steps = (getattr(self, phase) for phase in PHASES)
         return [step for step in (*steps, *self.evaluators.values()) if step is not None]
