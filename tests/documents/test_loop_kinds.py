@@ -270,5 +270,6 @@ def test_a_template_of_the_wrong_types_costs_its_round(tmp_path: Path) -> None:
     result = play(loaded(tmp_path, text))
     errors = [row.error for row in result.loops["work"].history]
     assert errors[0] is not None
-    assert errors[0].message.startswith("template line 1, column 1: + does not work on")
+    assert errors[0].message.startswith("template line 1")
+    assert "+ does not work on text and a number" in errors[0].message
     assert len(errors) == 2
