@@ -329,12 +329,14 @@ async def test_a_name_that_nothing_supplies_is_found_before_anything_is_asked() 
         return value
 
     late = Loop(prompt("On {{ first }}:\nwrite {{ topik }}"), name="late", until=MaxIterations(1))
-    broken = Workflow({"first": first, "late": late}, needs={"late": ["first"]})
+    broken = Workflow("w", {"first": first, "late": late}, needs={"late": ["first"]})
     with pytest.raises(ConfigurationError) as caught:
         await run(broken, "tea", resources=resources)
     assert str(caught.value) == (
         "prompt 'prompt': template line 2, column 10: nothing supplies 'topik'"
     )
     assert asked == []
-    sound = Workflow({"first": first, "late": prompt("On {{ first }}")}, needs={"late": ["first"]})
+    sound = Workflow(
+        "w", {"first": first, "late": prompt("On {{ first }}")}, needs={"late": ["first"]}
+    )
     assert (await run(sound, "tea", resources=resources)).output == "ok"

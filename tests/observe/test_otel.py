@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -138,6 +139,19 @@ async def test_a_collector_that_never_answers_holds_nothing_up() -> None:
         assert result.status == "satisfied"
         assert sink.bodies == []
         assert telemetry.close(timeout=0.1).startswith("telemetry: not all of it was sent in time")
+
+
+async def test_a_closed_telemetry_goes_on_trying_nothing() -> None:
+    """Once closing has given up, the threads that wait to try a dead collector again end."""
+    before = set(threading.enumerate())
+    with Server() as sink:
+        url = sink.url
+    telemetry = over_http(url)
+    await drive(telemetry)
+    assert telemetry.close(timeout=0.1).startswith("telemetry: ")
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5.0)
+        assert not thread.is_alive(), thread
 
 
 @pytest.mark.parametrize("endpoint", ["", "localhost:4318", "ftp://x", "file:///etc/passwd"])

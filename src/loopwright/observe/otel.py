@@ -108,6 +108,7 @@ class Telemetry:
         self.redactor = redactor or Redactor()
         self.wall = wall
         self._troubles = Troubles()
+        self._exporters = (spans, metrics, events)
         resource = Resource.create({})
         if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
             resource = resource.merge(Resource({"service.name": service}))
@@ -162,6 +163,9 @@ class Telemetry:
             if self._troubles.heard:  # it will not get better in the seconds that are left
                 end = min(end, time.monotonic() + GRACE)
         late = any(thread.is_alive() for thread in threads)
+        if late:  # nothing may go on trying in a process that goes on
+            for exporter in self._exporters:
+                exporter.shutdown()
         return self.redactor.text(self._troubles.told(late=late, timeout=timeout))
 
     def __enter__(self) -> Self:
