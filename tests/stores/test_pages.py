@@ -89,12 +89,12 @@ async def test_no_statement_of_a_page_scans(journal: SqliteJournal) -> None:
     db, _ = connect_reader(journal.path)
     asked = []
     words = itertools.product(
-        ("", "flow-1"), ("", "satisfied", "running"), ("", "budget"), ("", "word"),
+        ("", "flow-1"), (None, ("satisfied", "score"), ("running", "")), ("", "word"),
         ({}, {"before": 9}, {"after": 9}), (True, False),
     )  # fmt: skip
-    for name, status, reason, text, place, live in words:
-        wanted = Wanted(name, status, reason, text, **place)
-        asked.append(page_query(wanted, status, "[1]", live_only=live))
+    for name, end, text, place, live in words:
+        wanted = Wanted(name, text=text, **place)
+        asked.append(page_query(wanted, end, "[1]", live_only=live))
     asked.append((WATCH_STATEMENT, ["nested"]))
     asked += [(text, [1] * text.count("?")) for text in PAGE_STATEMENTS.values()]
     for query, values in asked:

@@ -75,10 +75,13 @@ class Wanted:
             )
 
 
-def page_query(wanted: Wanted, status: str, live: str, *, live_only: bool) -> tuple[str, list[Any]]:
-    """Return the statement for a page of runs with a status as it is written, and its values.
+def page_query(
+    wanted: Wanted, end: tuple[str, str] | None, live: str, *, live_only: bool
+) -> tuple[str, list[Any]]:
+    """Return the statement for a page of runs, and its values.
 
-    `live` is a JSON list of the keys of live owners: a running run's owner must be one of them, or
+    `end` is a status and a reason as they are written: with both, the index has the runs in the
+    order of the page. `live` is a JSON list of the keys of live owners: a running run's owner must be one of them, or
     with `live_only` false must not.
     """
     newer = bool(wanted.after)
@@ -87,11 +90,13 @@ def page_query(wanted: Wanted, status: str, live: str, *, live_only: bool) -> tu
         low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
     terms: list[str] = ["id<?", "id>?"]
     values: list[Any] = [high, low]
-    for column, value in (("status", status), ("name", wanted.name), ("reason", wanted.reason)):
-        if value:
-            terms.append(f"{column}=?")
-            values.append(value)
-    if status == "running":
+    if end:
+        terms += ["status=?", "reason=?"]
+        values += end
+    if wanted.name:
+        terms.append("name=?")
+        values.append(wanted.name)
+    if end and end[0] == "running":
         terms.append(_LIVE if live_only else _DEAD)
         values.append(live)
     if wanted.text:
@@ -150,9 +155,11 @@ class Pages(Reader):
         status = wanted.status or (Reason(wanted.reason).status.value if wanted.reason else "")
         if wanted.text and not wanted.after:
             wanted = replace(wanted, before=wanted.before or self.newest() + 1)
-        asked = [page_query(wanted, status, live, live_only=True)]
+        ends = [*self.ends(status, wanted.reason)] if status else [None]
+        asked = [page_query(wanted, end, live, live_only=True) for end in ends]
         if status == "interrupted":  # what a dead process was running is so too
-            asked.append(page_query(wanted, "running", live, live_only=False))
+            dead = self.ends("running", wanted.reason)
+            asked += [page_query(wanted, end, live, live_only=False) for end in dead]
         found = []
         for query, values in asked:
             for values_of in self._db.execute(query, values).fetchall():

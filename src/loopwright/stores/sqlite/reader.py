@@ -47,14 +47,13 @@ STATEMENTS = {
     "WHERE run=? AND loop IS NOT NULL ORDER BY mark LIMIT ? OFFSET ?) ORDER BY mark",
     "iterations of a loop": "SELECT mark, first FROM entries WHERE run=? AND loop=? "
     "ORDER BY mark LIMIT ? OFFSET ?",
+    "first reason": "SELECT min(reason) FROM runs WHERE status=?",
+    "next reason": "SELECT min(reason) FROM runs WHERE status=? AND reason>?",
     "contents": "SELECT id, digest, size, body FROM contents "
     "WHERE id IN (SELECT value FROM json_each(?))",
 }
 _LIVE = "owner IN (SELECT value FROM json_each(?))"
-_STATUS = {
-    "running": f"status='running' AND {_LIVE}",
-    "interrupted": f"(status='interrupted' OR status='running' AND {_LIVE} IS NOT TRUE)",
-}
+_DEAD = f"{_LIVE} IS NOT TRUE"
 _AT_ONCE = 200  # contents by one statement
 
 Numbered = tuple[int, Json]  # an entry's number and its element of a row
@@ -77,21 +76,26 @@ class _Blank(dict[int, str]):
         return "null"
 
 
-def runs_query(*, name: str, status: str, live: str) -> tuple[str, list[Any]]:
-    """Return the statement for a page of runs, newest first, and its values.
+def runs_query(
+    name: str, end: tuple[str, str] | None, live: str, *, live_only: bool
+) -> tuple[str, list[Any]]:
+    """Return the statement for the newest runs with a status and a reason, and its values.
 
-    `live` is a JSON list of the keys of live owners. The values of LIMIT and OFFSET follow.
+    `live` is a JSON list of the keys of live owners: a running run's owner must be one of them, or
+    with `live_only` false must not. The values of LIMIT and OFFSET follow.
     """
-    terms, values = ["SELECT * FROM runs"], []
-    if status:
-        terms.append(_STATUS.get(status, "status=?"))
-        values.append(live if status in _STATUS else status)
+    conditions, values = [], list[Any]()
+    if end:
+        conditions += ["status=?", "reason=?"]
+        values += end
+    if end and end[0] == "running":
+        conditions.append(_LIVE if live_only else _DEAD)
+        values.append(live)
     if name:
-        terms.append("name=?")
+        conditions.append("name=?")
         values.append(name)
-    select, *conditions = terms
     where = [" WHERE ", " AND ".join(conditions)] if conditions else []
-    return "".join([select, *where, " ORDER BY id DESC LIMIT ? OFFSET ?"]), values
+    return "".join(["SELECT * FROM runs", *where, " ORDER BY id DESC LIMIT ? OFFSET ?"]), values
 
 
 class Reader:
@@ -134,15 +138,35 @@ class Reader:
         """Return a page of runs, newest first."""
         owners = read_owners(self._db)
         live = json.dumps([key for key, owner in owners.items() if owner.alive(now)])
-        query, values = runs_query(name=name, status=status, live=live)
-        page = [-1, 0] if text else [limit, offset]
-        rows = map(read_row, self._db.execute(query, [*values, *page]).fetchall())
+        if status:
+            asked = [runs_query(name, end, live, live_only=True) for end in self.ends(status)]
+            if status == "interrupted":  # what a dead process was running is so too
+                dead = self.ends("running")
+                asked += [runs_query(name, end, live, live_only=False) for end in dead]
+        else:
+            asked = [runs_query(name, None, live, live_only=True)]
+        page = [-1, 0] if text else [limit + offset, 0] if status else [limit, offset]
+        found = [row for sql, values in asked for row in self._db.execute(sql, [*values, *page])]
+        rows = sorted(map(read_row, found), key=lambda row: -row.key)
+        if status and not text:
+            rows = rows[offset : offset + limit]
         infos = (self.complete(row, present(row, owners, now)) for row in rows)
         if not text:
             return list(infos)
         text = text.lower()
-        found = (info for info in infos if text in codec.text_of(info.to_json()).lower())
-        return list(islice(found, offset, offset + limit))
+        matching = (info for info in infos if text in codec.text_of(info.to_json()).lower())
+        return list(islice(matching, offset, offset + limit))
+
+    def ends(self, status: str, reason: str = "") -> list[tuple[str, str]]:
+        """Return a status as it is written, with the reason, or each that runs have with it."""
+        if reason:
+            return [(status, reason)]
+        found: list[tuple[str, str]] = []
+        [(raw,)] = self._all("first reason", status)
+        while raw is not None:
+            found.append((status, raw.decode("utf-8", "replace")))
+            [(raw,)] = self._all("next reason", *found[-1])
+        return found
 
     def recorded(self, row: RunRow, *, values: bool = True) -> Recorded:
         """Return everything recorded of a run; long values are None on request."""

@@ -7,7 +7,7 @@
     entries    what happened, a row per run and commit, chained by checksums; small rows only
     contents   long values, each once per run; above 1 MiB the body is a file named by the digest
 
-The run list goes by `runs` and its indexes by name, status and reason, a timeline by `entries_by_run`, a page of
+The run list goes by `runs` and its indexes by name and by status and reason, a timeline by `entries_by_run`, a page of
 iterations by `entries_by_loop`, which holds only rows with an iteration (entry number `mark`, of
 the loop at path `loop`) that no rewind set aside. None of them reads a content.
 """
@@ -22,7 +22,14 @@ from ...errors import JournalDamaged, JournalUnavailable
 from .faults import journal_error
 from .files import create_private, refuse_network
 
-__all__ = ["VERSION", "bring_forward", "connect_reader", "connect_writer", "expect_journal"]
+__all__ = [
+    "STEPS",
+    "VERSION",
+    "bring_forward",
+    "connect_reader",
+    "connect_writer",
+    "expect_journal",
+]
 
 APPLICATION_ID = 0x4C6F7057  # "LopW"
 PAGE_SIZE = 1024  # bytes; the least space for outputs of a few KB, and small commits
@@ -62,8 +69,13 @@ _FIRST = (
 )
 # From version n to n + 1, in order: what a new journal and an older one go through.
 _SECOND = ("CREATE INDEX runs_by_reason ON runs(reason)",)
-_STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND)
-VERSION = len(_STEPS)
+_THIRD = (  # a reason goes with one status, and every index costs the smallest journal a page
+    "DROP INDEX runs_by_reason",
+    "DROP INDEX runs_by_status",
+    "CREATE INDEX runs_by_end ON runs(status,reason)",
+)
+STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)
+VERSION = len(STEPS)
 
 
 def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
@@ -163,7 +175,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
 
 
 def bring_forward(
-    db: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]] = _STEPS
+    db: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]] = STEPS
 ) -> None:
     """Take the tables from a version to the latest, in one transaction."""
     if version == len(steps):
