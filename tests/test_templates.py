@@ -605,8 +605,8 @@ def test_names_are_the_free_names() -> None:
 def test_names_are_those_that_the_code_looks_up(source: str) -> None:
     """What is read off the tree, before there is code, is what the code looks up when it is made."""
     tree = Parser(SANDBOX, source).parse()
-    parts, depth = checked(tree)
-    program = Program(rewrite(tree, ("shout",)))
+    parts, depth = checked(tree, ("shout",))
+    program = Program(lambda: rewrite(tree, ("shout",)))
     names = names_of(program, parts, depth, ("shout",))
     assert names == program.make()
     assert compile_template(source, helpers=("shout",)).names == names - {"range"}

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -128,12 +129,15 @@ class Prompt(Composite):
         self.asking = asking
         self.carried = carried
         self.read = read or _output
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """What makes one prompt differ from another; made when it is asked for, as a check never does."""
         shown = (
             getattr(t, "source", getattr(t, "__qualname__", "")) for t in (self.text, self.system)
         )
-        self.fingerprint = digest_of(
-            "prompt", *(codec.canonical(s) for s in shown), codec.canonical(asking.to_json())
-        )
+        asking = codec.canonical(self.asking.to_json())
+        return digest_of("prompt", *(codec.canonical(s) for s in shown), asking)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Render, ask and read."""

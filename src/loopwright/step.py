@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable
+from types import FunctionType
 from typing import Any
 
 from . import codec
@@ -78,6 +79,11 @@ class FunctionStep:
 def _parameters(function: Callable[..., Any]) -> int:
     if not callable(function):
         raise ConfigurationError(f"{function!r} cannot be a step; give a function or a step")
+    if type(function) is FunctionType and not function.__dict__ and not function.__defaults__:
+        # Most functions are this plain, and a signature takes longer than all else that a step needs.
+        code = function.__code__
+        if code.co_argcount in (1, 2) and not code.co_flags & inspect.CO_VARARGS:
+            return int(code.co_argcount)
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some builtins do not say; they take the value
@@ -180,7 +186,9 @@ def as_step(thing: Any, *, name: str = "") -> Any:
     Raises:
         ConfigurationError: if it is neither.
     """
-    if hasattr(thing, "effect") and hasattr(thing, "fingerprint"):
+    # Of a class first: to ask an object would make its fingerprint, which a check has no use for.
+    named = hasattr(type(thing), "fingerprint") or hasattr(thing, "fingerprint")
+    if named and hasattr(thing, "effect"):
         return thing
     return FunctionStep(thing, name=name)
 

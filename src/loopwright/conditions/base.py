@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -66,6 +67,7 @@ class Condition(ABC):
             yield self
 
 
+@functools.cache
 def tag_of(kind: type) -> str:
     """Return the YAML tag of a class: its name in snake case."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower()

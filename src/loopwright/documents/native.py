@@ -117,11 +117,13 @@ class Action(CommandFields, PromptFields):
     @property
     def kind(self) -> str:
         """Which of the actions it is."""
-        return next(name for name in ACTIONS if name in self.model_fields_set)
+        given = self.model_fields_set
+        return next(name for name in ACTIONS if name in given)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Action:
-        given = [name for name in ACTIONS if name in self.model_fields_set]
+        fields = self.model_fields_set
+        given = [name for name in ACTIONS if name in fields]
         if len(given) != 1:
             found = f"has {' and '.join(given)}" if given else "has none"
             raise PydanticCustomError(
@@ -132,8 +134,9 @@ class Action(CommandFields, PromptFields):
         return self
 
     def _fits(self, kind: str) -> None:
+        fields = self.model_fields_set
         for name, kinds in _ONLY.items():
-            if name in self.model_fields_set and kind not in kinds:
+            if name in fields and kind not in kinds:
                 raise PydanticCustomError(
                     "misplaced", "{name} belongs to {kinds}, not to {kind}",
                     {"name": name.rstrip("_"), "kinds": " or ".join(kinds), "kind": kind},

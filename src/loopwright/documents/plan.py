@@ -65,11 +65,12 @@ def _collect(document: Document, found: dict[str, list[str]]) -> None:
         _reached([], server.url, found)
         found["environment"] += [*server.pass_env, *filter(None, [server.token_env])]
     for part in parts(document):
-        models = [getattr(part, "model", None), *(getattr(part, "models", None) or ())]
+        given = part.__dict__  # most parts have none of these, and a model takes long to say so
+        models = [given.get("model"), *(given.get("models") or ())]
         found["models"] += [name for name in models if name]
-        _reached([name for name in models if name], getattr(part, "model_url", None), found)
+        _reached([name for name in models if name], given.get("model_url"), found)
         if part is not document:
-            found["environment"] += getattr(part, "env", ())
+            found["environment"] += given.get("env", ())
 
 
 def _reached(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:

@@ -198,4 +198,7 @@ def asked(
 
 def timers(call: float | None) -> Timers:
     """Return the timers of calls that may take `call` seconds; None leaves the usual ones."""
-    return Timers() if call is None else Timers(call, call, call)
+    return _USUAL if call is None else Timers(call, call, call)
+
+
+_USUAL = Timers()

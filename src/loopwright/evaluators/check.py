@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -60,8 +61,13 @@ def check(thing: Callable[..., Any] | None = None, /, **what: Any) -> FunctionSt
     return _made(text_check, what)
 
 
+@functools.cache
+def _options(make: Callable[..., FunctionStep]) -> tuple[str, ...]:
+    return tuple(inspect.signature(make).parameters)
+
+
 def _made(make: Callable[..., FunctionStep], given: Mapping[str, Any]) -> FunctionStep:
-    known = list(inspect.signature(make).parameters)
+    known = _options(make)
     for name in given:
         if name not in known:
             hint = nearest(name, known) or f"; it takes {', '.join(known)}"

@@ -6,7 +6,7 @@ made at once where only that tells which names are looked up, or whether it can 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from io import StringIO
 
 import jinja2
@@ -27,11 +27,11 @@ _BINDING = (nodes.For, nodes.Assign, nodes.AssignBlock, nodes.With)
 
 
 class Program:
-    """The code of a template, or the tree that it is made of."""
+    """The code of a template, or what makes the checked tree that it is made of."""
 
     __slots__ = ("_made", "_tree")
 
-    def __init__(self, tree: nodes.Template) -> None:
+    def __init__(self, tree: Callable[[], nodes.Template]) -> None:
         self._tree = tree
         self._made: jinja2.Template | None = None
 
@@ -49,10 +49,11 @@ class Program:
 
     def make(self) -> frozenset[str]:
         """Make the code now, and return the names that it looks up."""
-        self._tree.set_environment(SANDBOX)
         try:
+            tree = self._tree()
+            tree.set_environment(SANDBOX)
             generator = _Generator()
-            generator.visit(self._tree)
+            generator.visit(tree)
             code = compile(generator.source.getvalue(), "<template>", "exec")
         except (RecursionError, MemoryError, SyntaxError, ValueError):
             raise TemplateError(TOO_COMPLEX) from None

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import unicodedata
@@ -43,10 +44,10 @@ TAGS = {
 }  # fmt: skip
 
 
-def checked(tree: nodes.Template) -> tuple[list[nodes.Node], int]:
+def checked(tree: nodes.Template, helpers: Collection[str] = ()) -> tuple[list[nodes.Node], int]:
     """Return all nodes of a template's tree, and how deep it is, after refusing what is not allowed.
 
-    Goes level by level, without recursion of its own.
+    `helpers` may also be used as filters. Goes level by level, without recursion of its own.
 
     Raises:
         TemplateError: something in it is refused; the error has the line.
@@ -57,6 +58,7 @@ def checked(tree: nodes.Template) -> tuple[list[nodes.Node], int]:
         below: list[tuple[nodes.Node, int]] = []
         for node, loops in level:
             _check_node(node)
+            _check_operation(node, helpers)
             parts.append(node)
             if type(node) is nodes.For:
                 loops += 1
@@ -87,11 +89,7 @@ def needs_rewriting(parts: Iterable[nodes.Node]) -> bool:
 
 
 def rewrite(tree: nodes.Template, helpers: Collection[str] = ()) -> nodes.Template:
-    """Rewrite a checked tree in place; `helpers` may also be used as filters.
-
-    Raises:
-        TemplateError: something in it is refused; the error has the line.
-    """
+    """Rewrite a checked tree in place, and for the same `helpers`."""
     rewritten: nodes.Template = _Rewriter(helpers).visit(tree)
     return rewritten
 
@@ -134,6 +132,58 @@ def _check_constant(value: Any, line: int) -> None:
             raise TemplateError(problem, line=line) from None
 
 
+def _check_operation(node: nodes.Node, helpers: Collection[str]) -> None:
+    """Refuse a method, filter or test that there is not, or with arguments that it does not take."""
+    if isinstance(node, nodes.Call):
+        _check_call(node)
+    elif isinstance(node, nodes.Filter):
+        if node.node is None:
+            raise TemplateError("filters on a block are not available", line=node.lineno)
+        if node.name in helpers:
+            return
+        if node.name not in FILTERS:
+            hint = nearest(node.name, [*FILTERS, *helpers])
+            raise TemplateError(f"there is no filter {node.name!r}{hint}", line=node.lineno)
+        _check_arguments(f"filter {node.name!r}", FILTERS[node.name], node)
+    elif isinstance(node, nodes.Test):
+        if node.name not in PREDICATES:
+            problem = f"there is no test {node.name!r}{nearest(node.name, PREDICATES)}"
+            raise TemplateError(problem, line=node.lineno)
+        _check_arguments(f"test {node.name!r}", PREDICATES[node.name], node)
+
+
+def _check_call(node: nodes.Call) -> None:
+    called = node.node
+    if isinstance(called, nodes.Name):
+        return
+    name = called.attr if isinstance(called, nodes.Getattr) else None
+    if name == "cycle":
+        return
+    if name is None or name not in METHODS:
+        what = f"the method {name!r}" if name else "this call"
+        problem = f"{what} is not available in templates{nearest(str(name), METHODS)}"
+        raise TemplateError(problem, line=node.lineno)
+    _check_arguments(f"method {name!r}", METHODS[name], node)
+
+
+_signature = functools.cache(inspect.signature)  # of the functions in the three tables
+
+
+def _check_arguments(
+    what: str, function: Callable[..., Any], node: nodes.Call | nodes.Filter | nodes.Test
+) -> None:
+    signature = _signature(function)
+    keywords = {str(keyword.key): None for keyword in node.kwargs}
+    try:
+        signature.bind(None, None, *node.args, **keywords)
+    except TypeError:
+        taken = list(signature.parameters.values())[2:]
+        plain = (parameter.replace(annotation=inspect.Parameter.empty) for parameter in taken)
+        shown = ", ".join(map(str, plain))
+        problem = f"the {what} takes ({shown}), not these arguments"
+        raise TemplateError(problem, line=node.lineno) from None
+
+
 class _Rewriter(NodeTransformer):
     def __init__(self, helpers: Collection[str]) -> None:
         self.helpers = helpers
@@ -171,33 +221,15 @@ class _Rewriter(NodeTransformer):
         called = node.node
         if isinstance(called, nodes.Name):
             return self._operation("()", node, called, node.args, node.kwargs)
-        name = called.attr if isinstance(called, nodes.Getattr) else None
-        if name == "cycle" and isinstance(called, nodes.Getattr):
+        assert isinstance(called, nodes.Getattr)
+        if called.attr == "cycle":
             return self._operation(".cycle", node, called.node, node.args)
-        if name not in METHODS or not isinstance(called, nodes.Getattr):
-            what = f"the method {name!r}" if name else "this call"
-            problem = f"{what} is not available in templates{nearest(str(name), METHODS)}"
-            raise TemplateError(problem, line=node.lineno)
-        self._check_arguments(f"method {name!r}", METHODS[name], node)
-        return self._operation(f".{name}", node, called.node, node.args, node.kwargs)
+        return self._operation(f".{called.attr}", node, called.node, node.args, node.kwargs)
 
     def on_filter(self, node: nodes.Filter) -> nodes.Node:
-        if node.node is None:
-            raise TemplateError("filters on a block are not available", line=node.lineno)
-        if node.name in self.helpers:
+        if node.name in self.helpers and node.node is not None:
             called = nodes.Name(node.name, "load", lineno=node.lineno)
             return self._operation("()", node, called, [node.node, *node.args], node.kwargs)
-        if node.name not in FILTERS:
-            hint = nearest(node.name, [*FILTERS, *self.helpers])
-            raise TemplateError(f"there is no filter {node.name!r}{hint}", line=node.lineno)
-        self._check_arguments(f"filter {node.name!r}", FILTERS[node.name], node)
-        return self.generic_visit(node)
-
-    def on_test(self, node: nodes.Test) -> nodes.Node:
-        if node.name not in PREDICATES:
-            problem = f"there is no test {node.name!r}{nearest(node.name, PREDICATES)}"
-            raise TemplateError(problem, line=node.lineno)
-        self._check_arguments(f"test {node.name!r}", PREDICATES[node.name], node)
         return self.generic_visit(node)
 
     def on_for(self, node: nodes.For) -> nodes.Node:
@@ -244,21 +276,6 @@ class _Rewriter(NodeTransformer):
         kwargs: list[Any] | None = None,
     ) -> nodes.Filter:  # fmt: skip
         return nodes.Filter(value, name, args or [], kwargs or [], None, None, lineno=line)
-
-    def _check_arguments(
-        self, what: str, function: Callable[..., Any],
-        node: nodes.Call | nodes.Filter | nodes.Test,
-    ) -> None:  # fmt: skip
-        signature = inspect.signature(function)
-        keywords = {str(keyword.key): None for keyword in node.kwargs}
-        try:
-            signature.bind(None, None, *node.args, **keywords)
-        except TypeError:
-            taken = list(signature.parameters.values())[2:]
-            plain = (parameter.replace(annotation=inspect.Parameter.empty) for parameter in taken)
-            shown = ", ".join(map(str, plain))
-            problem = f"the {what} takes ({shown}), not these arguments"
-            raise TemplateError(problem, line=node.lineno) from None
 
 
 def _cost(loop: nodes.For) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from jinja2.parser import Parser
 
 from ..errors import LoopwrightError, Problem, nearest
 from .limits import SOURCE_CHARS, Meter, TemplateError
+from .paths import Paths, paths_in, paths_of
 from .program import TOO_COMPLEX, Program, names_of
 from .renaming import rename_loops
 from .rewrite import checked, needs_rewriting, rewrite
@@ -178,7 +179,7 @@ def compile_template(
         TemplateError: the source cannot be compiled; with line and, where known, column.
     """
     if len(source) > _SHORT:
-        return Template(*_compile(source, strict, helpers, _parse_template))
+        return Template(*_compile(source, strict, helpers, _parse_template, paths_in))
     return _template(source, strict, frozenset(helpers))
 
 
@@ -191,34 +192,42 @@ def compile_expression(
         TemplateError: the source cannot be compiled.
     """
     if len(source) > _SHORT:
-        return Expression(*_compile(source, strict, helpers, _parse_expression))
+        return Expression(*_compile(source, strict, helpers, _parse_expression, paths_of))
     return _expression(source, strict, frozenset(helpers))
 
 
 # What is compiled depends on its source alone, and many steps of a document share theirs.
 @lru_cache(maxsize=512)
 def _template(source: str, strict: bool, helpers: frozenset[str]) -> Template:
-    return Template(*_compile(source, strict, helpers, _parse_template))
+    return Template(*_compile(source, strict, helpers, _parse_template, paths_in))
 
 
 @lru_cache(maxsize=512)
 def _expression(source: str, strict: bool, helpers: frozenset[str]) -> Expression:
-    return Expression(*_compile(source, strict, helpers, _parse_expression))
+    return Expression(*_compile(source, strict, helpers, _parse_expression, paths_of))
 
 
 def _compile(
-    source: str, strict: bool, helpers: Collection[str], parse: Callable[[str], nodes.Template]
+    source: str,
+    strict: bool,
+    helpers: Collection[str],
+    parse: Callable[[str], nodes.Template],
+    simple: Callable[[str], Paths | None],
 ) -> tuple[Any, ...]:
     if len(source) > SOURCE_CHARS:
         problem = f"longer than {SOURCE_CHARS:,} characters (it has {len(source):,})"
         raise TemplateError(problem)
+    if (paths := simple(source)) is not None:
+        late = Program(lambda: parse(source))
+        return source, paths.names, (), strict, frozenset(), late, paths.members
     try:
         tree = parse(source)
-        parts, depth = checked(tree)
+        parts, depth = checked(tree, helpers)
         notes = rename_loops(tree) if any(isinstance(part, nodes.For) for part in parts) else []
         members = _members(parts)
         optional = frozenset(n.name for n in _asked(parts) if isinstance(n, nodes.Name))
-        program = Program(rewrite(tree, helpers) if needs_rewriting(parts) else tree)
+        rewriting = needs_rewriting(parts)
+        program = Program(lambda: rewrite(tree, helpers) if rewriting else tree)
         if parse is _parse_expression:  # which binds nothing but its result
             parts = [part for part in parts if not isinstance(part, nodes.Assign)]
         names = names_of(program, parts, depth, helpers)
@@ -232,7 +241,7 @@ def _compile(
 
 
 def _parse_template(source: str) -> nodes.Template:
-    return Parser(SANDBOX, source).parse()
+    return nodes.Template(Parser(SANDBOX, source).subparse(), lineno=1)
 
 
 def _parse_expression(source: str) -> nodes.Template:
