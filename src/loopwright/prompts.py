@@ -25,7 +25,7 @@ from .runtime import Scope
 from .step import FunctionStep, digest_of
 from .variables import FIXED, Filled, fill, rendered
 
-__all__ = ["Asking", "Prompt", "prompt"]
+__all__ = ["Again", "Asking", "Prompt", "prompt"]
 
 Text = str | Filled | Callable[[Json, Context], str]
 
@@ -155,6 +155,33 @@ class Prompt(Composite):
         for warning in reply.warnings:
             ctx.warn(warning)
         output = self.read(reply)
+        return Result(
+            Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
+        )
+
+
+class Again(Composite):
+    """A prompt whose reply was no use, asked once more in the same conversation.
+
+    Its input says what was replied and what is wrong with it: `{"reply": ..., "complaint": ...}`.
+    """
+
+    def __init__(self, asked: Prompt, name: str) -> None:
+        self.asked = asked
+        self.name = name
+        self.fingerprint = digest_of("again", asked.fingerprint)
+
+    async def run(self, value: Mapping[str, Json], ctx: Context) -> Result:
+        """Ask again; the output is that of the prompt."""
+        asked, given = self.asked, ctx.scope.initial if ctx.scope else None
+        system = filled_in(asked.system, given, ctx)
+        talk = [
+            *([Message("system", system)] if system else []),
+            Message("user", filled_in(asked.text, given, ctx)),
+            Message("assistant", value["reply"]),
+            Message("user", value["complaint"]),
+        ]
+        output = asked.read(await asked.asking.ask(talk, ctx))
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
         )

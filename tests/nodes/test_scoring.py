@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.evaluators.presets import CONTEXTS, LEVELS, preset, weighted
 from loopwright.nodes import Scorer, Strategy, answer
+from loopwright.nodes.agreement import agreement
 from loopwright.nodes.answers import read_binary, read_classification, same_decision
 from loopwright.nodes.learning import Lessons, extract
 from loopwright.nodes.outputs import AGENTS, agents_in, reply_text, shown
@@ -174,3 +175,31 @@ def test_validators_tell_both_scores() -> None:
         "format": 0.0,
     }
     assert criteria.read("{}")["weighted_score"] == 0.0
+
+
+@given(st.lists(st.text(max_size=40), max_size=5))
+def test_agreement_is_a_share_that_no_order_changes(texts: list[str]) -> None:
+    """It is from 0 to 1, the same in any order, and 1 for texts with the same words."""
+    found = agreement(texts)
+    assert 0.0 <= found <= 1.0
+    assert agreement(texts[::-1]) == pytest.approx(found, abs=1e-4)
+    assert agreement(["buy the red car", "the red car BUY"]) == 1.0
+
+
+def test_agreement_stands_in_only_where_nobody_was_to_give_a_score() -> None:
+    """One agent agrees with nobody, and an agent of high priority that gave no score leaves none."""
+    alike = {"a": "green tea", "b": "green tea"}
+    assert Scorer(agree=True).evaluate(alike).score == 1.0
+    assert Scorer(agree=True).evaluate({"a": "green tea"}).undecided
+    assert Scorer(agree=True, first=("a",)).evaluate(alike).undecided
+    assert Scorer(agree=True).evaluate({**alike, "c": "SCORE: 0.2"}).score == 0.2
+    assert Scorer().evaluate(alike).undecided
+
+
+def test_under_parity_the_earliest_score_counts() -> None:
+    """Pattern by pattern, then agent by agent in the order in which they ran, then the first match."""
+    patterns = (r"SCORE:\s*([0-9.]+)", r"RATE:\s*([0-9.]+)")
+    parity = Scorer((Strategy(patterns),), earliest=True)
+    outputs = {"one": "RATE: 0.1", "two": "SCORE: 0.4, SCORE: 0.6", "scorer": "SCORE: 0.9"}
+    assert parity.evaluate(outputs).score == 0.4
+    assert Scorer((Strategy(patterns),)).evaluate(outputs).score == 0.9

@@ -151,6 +151,10 @@ class LoopNodeSpec(Open):
     timeout: Seconds = 300.0
     fallback_score: float | None = Field(None, ge=0, le=1)
     timeout_score: float | None = Field(None, ge=0, le=1)
+    score_missing: Literal["count", "re_ask"] = "count"
+    parity: bool = (
+        False  # the score that comes first, and the last round: as that dialect's program has it
+    )
 
     @model_validator(mode="after")
     def _on_scale(self) -> LoopNodeSpec:

@@ -35,6 +35,7 @@ def native_loop(agents: Agents, found: Definition, owner: str) -> Native | None:
         "max_iterations": spec.max_loops,
         "guards": {"timeout": spec.timeout},
         "on_failure": "continue",
+        **({"keep": "last"} if spec.parity else {}),
     }
     made = placed({"name": spec.id, "loop": loop}, at, {("loop", "execute", "steps"): inner})
     made.places |= _places(spec, at)
@@ -76,6 +77,12 @@ def _node(agents: Agents, spec: LoopNodeSpec, at: Path, owner: str) -> dict[str,
     for name in ("fallback_score", "timeout_score"):
         if getattr(spec, name) is not None:
             node[name] = getattr(spec, name)
+    if spec.score_missing != "count":
+        node["score_missing"] = spec.score_missing
+    if spec.parity:
+        node["prefer"] = "first"
+    if (config := spec.score_extraction_config) is not None and config.agreement_fallback:
+        node["agreement"] = True
     if lessons := _lessons(agents, spec, at, owner):
         node["lessons"] = lessons
     return node
@@ -103,7 +110,7 @@ def _strategies(agents: Agents, spec: LoopNodeSpec, at: Path) -> list[dict[str, 
             ]
             agents.report(where, f"a strategy of type {strategy.type} needs {needs}")
     if config is not None and config.agreement_fallback:
-        what = "no model of embeddings is connected, so agreement is not measured"
+        what = "agreement is measured by the words that replies share, as no model of embeddings is connected"
         agents.note((*at, "score_extraction_config", "agreement_fallback"), what)
     scored = spec.scoring is not None and spec.scoring.preset
     if not found and not scored:
@@ -144,6 +151,7 @@ def _places(spec: LoopNodeSpec, at: Path) -> Mapping[Path, Path]:
         ("loop",): at,
         (*node, "threshold"): (*at, "score_threshold"),
         (*node, "strategies"): (*at, "score_extraction_config", "strategies"),
+        (*node, "score_missing"): (*at, "score_missing"),
         (*node, "preset"): (*at, "scoring"),
         (*node, "preset", "weights"): (*at, "scoring", "custom_weights"),
         (*node, "lessons", "patterns"): (*at, "cognitive_extraction", "extract_patterns"),

@@ -50,7 +50,7 @@ def compile_loop(
     if spec.max_iterations is not None:
         until = any_of(until, MaxIterations(spec.max_iterations))
     if spec.node is not None:
-        evaluate = scored(compiler, spec, spec.node, path)
+        evaluate = scored(compiler, spec, spec.node, path, execute)
         until = any_of(ScoreAtLeast(spec.node.threshold), until)
     if spec.min_iterations > condition_limit(spec):
         what = (

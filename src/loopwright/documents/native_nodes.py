@@ -76,6 +76,20 @@ class NodeSpec(Part):
     timeout_score: float | None = Field(
         None, ge=0, le=1, description="The score of a loop that is cut unscored."
     )
+    agreement: bool = Field(
+        False,
+        description="Whether a round without a score has that of how far its agents agree: the words they share.",
+    )
+    score_missing: Literal["count", "re_ask"] = Field(
+        "count",
+        description="A round without a score counts as undecided at once, or after the agent that should have "
+        "given one was asked once more. Two such rounds in a row end the loop as failed.",
+    )
+    prefer: Literal["last", "first"] = Field(
+        "last",
+        description="Which of several scores counts: the last in the text of the last agent that may give one, or "
+        "the first in the text of the first agent.",
+    )
     lessons: LessonsSpec = Field(default_factory=LessonsSpec)
 
 

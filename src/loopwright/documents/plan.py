@@ -160,6 +160,8 @@ def _calls(action: Action, loaded: Loaded, file: str) -> int:
 
 def _loop_calls(loop: LoopSpec, loaded: Loaded, file: str) -> int:
     once, after = _calls(loop.execute, loaded, file), 0
+    if loop.node is not None and loop.node.score_missing == "re_ask":
+        once += 1
     for evaluator in evaluators(loop):
         once += _evaluation_calls(evaluator, loaded, file)
         if isinstance(judge := evaluator.judge, JudgeSpec):

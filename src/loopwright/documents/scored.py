@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from ..nodes import Lessons, LoopNode, Scorer, ScoreRound, Strategy
 from ..nodes.learning import DEFAULT_METADATA
 from ..nodes.texts import node_template
 from ..patterns import compile_pattern
+from ..prompts import Prompt
 from .native import LoopSpec
 from .native_nodes import LessonsSpec, NodeSpec
 
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["as_node", "scored"]
 
 
-def scored(compiler: Compiler, spec: LoopSpec, node: NodeSpec, path: Path_) -> ScoreRound | None:
-    """Compile the scoring of a loop node; None if problems were found."""
+def scored(
+    compiler: Compiler, spec: LoopSpec, node: NodeSpec, path: Path_, execute: Any
+) -> ScoreRound | None:
+    """Compile the scoring of what `execute` gives, of a loop node; None if problems were found."""
     for name in ("evaluate", "adapt"):
         if name in spec.model_fields_set:
             what = f"a loop node is scored by what its agents write, and its input stays: it has no {name}"
@@ -51,9 +55,24 @@ def scored(compiler: Compiler, spec: LoopSpec, node: NodeSpec, path: Path_) -> S
         weights=weights,
         fallback=node.fallback_score,
         scale=scale,
+        earliest=node.prefer == "first",
+        agree=node.agreement,
         **options,
     )
-    return ScoreRound(scorer, lessons(node.lessons))
+    asked = dict(_prompts(execute)) if node.score_missing == "re_ask" else None
+    if asked == {} and execute is not None:
+        what = "re_ask asks a prompt again, and no agent of this loop is one"
+        compiler.problem((*at, "score_missing"), what)
+    return ScoreRound(scorer, lessons(node.lessons), asked=asked)
+
+
+def _prompts(step: Any) -> Iterator[tuple[str, Prompt]]:
+    """Iterate over the prompts in a step by name, but for those of loops in it."""
+    if isinstance(step, Prompt):
+        yield step.name, step
+    elif not isinstance(step, Loop | LoopNode):
+        for part in getattr(step, "made_of", tuple)():
+            yield from _prompts(part)
 
 
 def as_node(loop: Loop, node: NodeSpec) -> LoopNode:

@@ -196,9 +196,13 @@ def read_number(
 
 
 def read_score_by_pattern(
-    text: str, search: Iterable[tuple[int, int, str]], scale: tuple[float, float] = (0.0, 1.0)
+    text: str,
+    search: Iterable[tuple[int, int, str]],
+    scale: tuple[float, float] = (0.0, 1.0),
+    *,
+    first: bool = False,
 ) -> ScoreReading:
-    """Read the score at the last of the matches that the caller's own search found in the text.
+    """Read the score at the last, or the first, of the matches that the caller's own search found in the text.
 
     `search` gives, in order, the start and end of the captured number in `text` and what was
     captured. `text` is what was searched, best the outcome of `normalise_reply`. A capture without
@@ -222,7 +226,7 @@ def read_score_by_pattern(
         values.append(value)
     if not values:
         return _refused("missing", [])
-    return _reading(values[-1], ambiguous=len(set(values)) > 1, found=found)
+    return _reading(values[0 if first else -1], ambiguous=len(set(values)) > 1, found=found)
 
 
 def _read_match(

@@ -12,7 +12,9 @@ from ..codec import Json, text_of
 from ..composites import Composite
 from ..context import Context
 from ..loop import Loop
+from ..prompts import Again, Prompt
 from ..records import Evaluation, Iteration, Reason, Result, Status
+from ..runtime import Scope
 from ..step import digest_of
 from .learning import Learn, Lessons
 from .memory import Recall, Remember
@@ -32,6 +34,7 @@ class ScoreRound(Composite):
     scorer: Scorer
     lessons: Lessons
     name: str = "evaluate"
+    asked: Mapping[str, Prompt] | None = None  # by agent, where who gives no score is asked again
 
     @functools.cached_property
     def learn(self) -> Learn:
@@ -41,12 +44,15 @@ class ScoreRound(Composite):
     @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of how rounds are scored and what is kept of them."""
-        return digest_of("score_round", repr(self.scorer), self.lessons.fingerprint)
+        again = [] if self.asked is None else [f"again {' '.join(self.asked)}"]
+        return digest_of("score_round", repr(self.scorer), self.lessons.fingerprint, *again)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Score the outputs of a round and keep what it teaches."""
         outputs = value if isinstance(value, Mapping) else {"output": value}
         found = self.scorer.evaluate(outputs)
+        if found.undecided and self.asked:
+            found, outputs = await self._again(self.asked, found, outputs, ctx)
         if found.undecided:
             ctx.warn(f"no score in round {ctx.iteration}: {found.feedback}")
         given = {"outputs": outputs, "score": found.score, "number": ctx.iteration}
@@ -60,6 +66,30 @@ class ScoreRound(Composite):
             found.score, None, feedback, found.improvements, (), votes, found.undecided
         )
         return Result(Status.SATISFIED, Reason.COMPLETED, "scored", evaluation, name=self.name)
+
+    async def _again(
+        self,
+        asked: Mapping[str, Prompt],
+        found: Evaluation,
+        outputs: Mapping[str, Json],
+        ctx: Context,
+    ) -> tuple[Evaluation, Mapping[str, Json]]:
+        """Ask the agent that should have given a score once more; return what then is the evaluation."""
+        agents = agents_in(outputs)
+        agent = next((name for name in self.scorer.candidates(outputs) if name in asked), None)
+        if agent is None:
+            return found, outputs
+        before = {name: output for name, output in agents.items() if name != agent}
+        scope = Scope(agent, ctx.scope.current if ctx.scope else None, ctx.scope)
+        scope.outputs = before
+        inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
+        wanted = self.scorer.wanted()
+        said = f"No score could be read in that reply. Reply once more, and state your score as {wanted}."
+        given = {"reply": reply_text(agents[agent]), "complaint": said}
+        reply = await inner.call("re_ask", Again(asked[agent], agent), given)
+        outputs = {**agents, agent: reply}
+        found = self.scorer.evaluate(outputs)
+        return replace(found, votes=(*found.votes, {"asked_again": agent})), outputs
 
 
 @dataclass(frozen=True)
@@ -114,7 +144,8 @@ class LoopNode(Composite):
     def _output(self, result: Result, recalled: list[Json], value: Json) -> dict[str, Json]:
         history = result.history
         last = history.last
-        chosen = last if result.satisfied else result.best or history.latest_eligible or last
+        best = result.best or history.latest_eligible or last
+        chosen = last if result.satisfied or self.loop.keep == "last" else best
         outputs = chosen.output if chosen is not None and isinstance(chosen.output, Mapping) else {}
         agents = agents_in(outputs)
         final = chosen.score if chosen is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..codec import Json
 from ..evaluators.presets import weighted
@@ -13,6 +13,7 @@ from ..evaluators.scores_text import ScoreReading, read_score, read_score_by_pat
 from ..evaluators.text import clean_text, normalise_reply
 from ..patterns import PatternTimeout
 from ..records import Evaluation
+from .agreement import agreement
 from .outputs import agents_in, objects_in, reply_text
 
 __all__ = ["BUILT_IN", "Scorer", "Strategy", "looks_like_scorer"]
@@ -52,7 +53,9 @@ class Scorer:
 
     Of the agents those in `first` count before all, then those whose id looks like a scorer's, which
     then are the only ones; else the last agent comes first. Of several matches the last one counts.
-    A score that nobody gives is undecided, or `fallback`. `scale` is that of a bare number.
+    `earliest` looks at all agents in the order in which they ran instead, and the first match counts.
+    A score that nobody gives is how far two or more agents agree if `agree` says so, or `fallback`, or
+    undecided. `scale` is that of a bare number.
     """
 
     strategies: tuple[Strategy, ...] = (Strategy(BUILT_IN),)
@@ -60,6 +63,8 @@ class Scorer:
     weights: Mapping[str, float] = field(default_factory=dict)
     fallback: float | None = None
     scale: tuple[float, float] = (0.0, 1.0)
+    earliest: bool = False
+    agree: bool = False
 
     def evaluate(self, outputs: Mapping[str, Json]) -> Evaluation:
         """Return the evaluation of a round's outputs by agent; undecided if nothing gives a score."""
@@ -77,19 +82,37 @@ class Scorer:
                 problem = f"{agent}: {reading.detail}"
         if (found := self._validators(agents)) is not None:
             return found
+        if (found := self._agreed(agents)) is not None:
+            return found
         if self.fallback is not None:
             return Evaluation(self.fallback, feedback=f"{problem}; the fallback score stands")
         return Evaluation(undecided=True, feedback=problem)
 
+    def candidates(self, outputs: Mapping[str, Json]) -> list[str]:
+        """Return the agents of a round that should have given a score, the likeliest first."""
+        agents = agents_in(outputs)
+        own = next((s.agents for s in self.strategies if s.agents), ())
+        return [a for a in own if a in agents] or self._order(agents)
+
+    def wanted(self) -> str:
+        """Return in words what a score must look like to be found."""
+        low, high = self.scale
+        number = f"a number from {low:g} to {high:g}"
+        pattern = next((text for s in self.strategies for text in s.patterns), BUILT_IN[0])
+        like = f"`SCORE: {low + 0.85 * (high - low):g}`"
+        return f"{number}, like {like}" if pattern in BUILT_IN else f"{number} that {pattern} finds"
+
     def _order(self, agents: Mapping[str, Json]) -> list[str]:
         named = [agent for agent in self.first if agent in agents]
+        if self.earliest:
+            return [*named, *(agent for agent in agents if agent not in named)]
         if named:
             return named
         alike = [agent for agent in reversed(list(agents)) if looks_like_scorer(agent)]
         return alike or list(reversed(list(agents)))
 
     def _readings(self, agents: Mapping[str, Json]) -> Iterator[tuple[str, ScoreReading]]:
-        for strategy in self.strategies:
+        for strategy in self._one_by_one() if self.earliest else self.strategies:
             order = (
                 [a for a in strategy.agents if a in agents]
                 if strategy.agents
@@ -98,9 +121,16 @@ class Scorer:
             for agent in order:
                 yield agent, self._by(strategy, agents[agent])
 
+    def _one_by_one(self) -> Iterator[Strategy]:
+        """Iterate over the strategies, one for each pattern: all agents are searched for one before the next."""
+        for strategy in self.strategies:
+            yield from (replace(strategy, patterns=(text,)) for text in strategy.patterns)
+            if not strategy.patterns:
+                yield strategy
+
     def _by(self, strategy: Strategy, output: Json) -> ScoreReading:
         if not strategy.key:
-            return _read(reply_text(output), strategy.patterns, self.scale)
+            return _read(reply_text(output), strategy.patterns, self.scale, self.earliest)
         for data in objects_in(output):
             if strategy.key in data:
                 return self._field(data[strategy.key])
@@ -116,7 +146,14 @@ class Scorer:
         if alone.score is not None or not isinstance(value, str):
             return alone
         patterns = tuple(p for s in self.strategies for p in s.patterns)
-        return _read(value, patterns or BUILT_IN, self.scale)
+        return _read(value, patterns or BUILT_IN, self.scale, self.earliest)
+
+    def _agreed(self, agents: Mapping[str, Json]) -> Evaluation | None:
+        """Return how far the agents agree, if that is asked for and none was to give a score."""
+        texts = [text for text in map(reply_text, agents.values()) if text.strip()]
+        if not self.agree or len(texts) < 2 or any(agent in agents for agent in self.first):
+            return None
+        return Evaluation(agreement(texts), votes=({"agreement_of": list(agents)},))
 
     def _booleans(self, agents: Mapping[str, Json]) -> Evaluation | None:
         for agent, output in agents.items():
@@ -145,14 +182,17 @@ def _evaluated(agent: str, score: float, failed: list[str]) -> Evaluation:
     return Evaluation(score, feedback=", ".join(failed), improvements=tuple(failed), votes=votes)
 
 
-def _read(text: str, patterns: tuple[str, ...], scale: tuple[float, float]) -> ScoreReading:
-    """Return the last score that a pattern finds, in text without emphasis or as it is written."""
+def _read(
+    text: str, patterns: tuple[str, ...], scale: tuple[float, float], earliest: bool
+) -> ScoreReading:
+    """Return the score that a pattern finds last, or first, in text without emphasis or as it is written."""
     shown = normalise_reply(text)
     nearest = read_score("", label="score")
     for pattern in patterns:
         for searched in dict.fromkeys((shown, clean_text(text))):
             try:
-                reading = read_score_by_pattern(searched, finder(pattern)(searched), scale)
+                found = finder(pattern)(searched)
+                reading = read_score_by_pattern(searched, found, scale, first=earliest)
             except PatternTimeout:
                 continue
             if reading.score is not None:

@@ -46,6 +46,7 @@ class Echo(ScriptedModel):
                 {"prompt": "left: said left 2", "replies": ["SCORE: 0.9"]},
                 {"prompt": "^L 1-0.5", "replies": ["said left 2"]},
                 {"prompt": "^L$", "replies": ["said left 1"]},
+                {"prompt": "No score could be read", "replies": ["SCORE: 0.9"]},
                 {"replies": ["said right"]},
             ]
         )
@@ -97,3 +98,35 @@ def test_a_death_at_any_entry_changes_nothing(tmp_path: Path, before: bool) -> N
         assert found == wanted, f"died at entry {at}"
         kept = asyncio.run(journal.memory.entries("past_loops:host.refine"))
         assert [e.value["note"] for e in kept] == ["1-0.5", "2-0.9"], f"died at entry {at}"
+
+
+ASKED_AGAIN = """
+orchestrator: {id: host, model: gpt-4o, agents: [refine]}
+agents:
+  - id: refine
+    type: loop
+    score_missing: re_ask
+    score_extraction_pattern: "SCORE: ([0-9.]+)"
+    internal_workflow:
+      orchestrator: {id: inner, agents: [worker, scorer]}
+      agents:
+        - {id: worker, type: openai-answer, prompt: "Work on {{ input }}"}
+        - {id: scorer, type: openai-answer, prompt: "Rate {{ previous_outputs.worker }}"}
+"""
+
+
+def test_a_run_that_died_while_asking_again_ends_as_one_without(tmp_path: Path) -> None:
+    """The second question is an effect like any other: killed at any write, the run comes to the same."""
+    file = tmp_path / "again.yaml"
+    file.write_text(ASKED_AGAIN, encoding="utf-8")
+    whole = DyingJournal()
+    wanted = play(file, whole)
+    assert wanted.output["final_score"] == 0.9
+    for at in range(1, whole.appended + 1):
+        journal = DyingJournal(at)
+        with pytest.raises(asyncio.CancelledError):
+            play(file, journal)
+        journal.at = 0
+        again = play(file, journal)
+        assert again.output["final_score"] == 0.9, f"died at write {at}"
+        assert again.output["response"] == wanted.output["response"]
