@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from documents.playing import loaded, scripted
 from loopwright import Result, run_sync
-from loopwright.documents.native import EvaluateSpec
+from loopwright.documents.native import EvaluateSpec, ScoreSpec
 from loopwright.documents.native_judging import CHECKS, AdaptSpec
 from loopwright.errors import DocumentError
 
@@ -30,11 +32,25 @@ WORK = {"step": "*execute", "replies": ["bad work of mine", "a good work of mine
 SCORED = {"step": "*execute", "replies": ["it is bad, score: 2/10", "good now, score: 9/10"]}
 
 
+def rated(percent: int) -> dict[str, Any]:
+    gap = "" if percent > 80 else "say good"
+    return {"json": {"score_1": percent, "gap_1": gap, "suggestions": ["say good"]}}
+
+
 def verdict(value: bool) -> dict[str, Any]:
     said = {"verdict": "yes", "score": 90} if value else {"verdict": "no", "score": 10}
     return {"json": {**said, "reason": "because of what was asked for"}}
 
 
+def share(body: str) -> str:
+    """Return a score by tests: of two checks of what is on stdin, as pytest sums them up."""
+    program = (
+        f"import sys; text = sys.stdin.read(); ok = sum([len(text) > 3, 'good' in text]); {body}"
+    )
+    return f"score: {{tests: {json.dumps([sys.executable, '-c', program])}, timeout: 30s}}"
+
+
+SUMMARY = "print(f'{2 - ok} failed, {ok} passed in 0.01s' if ok < 2 else '2 passed in 0.01s'); sys.exit(ok < 2)"
 JUDGED = [WORK, {"replies": [verdict(False), verdict(True)]}]
 EVALUATORS: dict[str, tuple[str, list[Any]]] = {
     "check command": ("check: {command: [grep, -q, good]}", [WORK]),
@@ -56,6 +72,15 @@ EVALUATORS: dict[str, tuple[str, list[Any]]] = {
     "checklist": ("checklist: [{contains: good}, {min_words: 2, weight: 3}]", [WORK]),
     "score": ("score: {label: score, scale: [0, 10]}", [SCORED]),
     "score pattern": ('score: {pattern: "(\\\\d+)/10", scale: [0, 10]}', [SCORED]),
+    "score: tests": (share(SUMMARY), [WORK]),
+    "confidence": (
+        "confidence: {criteria: [It is good], goal: kindness, threshold: 0.85}",
+        [WORK, {"replies": [rated(40), rated(90)]}],
+    ),
+    "confidence strict": (
+        "confidence: {criteria: [It is good], weights: {It is good: 2}, strict: true, threshold: 0.85}",
+        [WORK, {"replies": [rated(84), rated(85)]}],
+    ),
     "score of a step": ('score: {scale: [0, 10], of: {set: "{{ value }}"}}', [SCORED]),
     "judge sentence": ("judge: It is good", JUDGED),
     "judge criterion": ("judge: {criterion: It is good, goal: kindness}", JUDGED),
@@ -109,10 +134,10 @@ def test_each_evaluator_refuses_the_bad_and_takes_the_good(name: str, tmp_path: 
 
 
 def test_no_evaluator_was_forgotten() -> None:
-    """Each field of the models of judging is in the table; a test command and confidence have tests of their own."""
+    """Each field of the models of judging is in the table, and each field of a score."""
     texts = " ".join(text for text, _ in EVALUATORS.values())
     fields = {field.alias or name for name, field in EvaluateSpec.model_fields.items()}
-    wanted = {*fields, *(name.rstrip("_") for name in CHECKS)} - {"confidence"}
+    wanted = {*fields, *(name.rstrip("_") for name in CHECKS), *ScoreSpec.model_fields} - {"cwd"}
     assert not [name for name in wanted if name not in texts]
 
 
