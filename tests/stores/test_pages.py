@@ -15,9 +15,10 @@ import pytest
 from loopwright import Evaluation, Loop, MaxIterations, ScoreAtLeast, run
 from loopwright.errors import JournalDamaged, JournalUnavailable, RunNotFound
 from loopwright.stores.sqlite import SqliteJournal
-from loopwright.stores.sqlite.pages import PAGE_STATEMENTS, Wanted, page_query
+from loopwright.stores.sqlite.listing import Wanted, page_query
+from loopwright.stores.sqlite.pages import PAGE_STATEMENTS
 from loopwright.stores.sqlite.schema import connect_reader
-from loopwright.stores.sqlite.watching import WATCH_STATEMENT
+from loopwright.stores.sqlite.watching import LIST_COLUMNS, WATCH_STATEMENT
 from loopwright.stores.views import EntriesView, RunView, enclosing, outermost
 
 
@@ -95,6 +96,7 @@ async def test_no_statement_of_a_page_scans(journal: SqliteJournal) -> None:
     for name, end, text, place, live in words:
         wanted = Wanted(name, text=text, **place)
         asked.append(page_query(wanted, end, "[1]", live_only=live))
+        asked.append(page_query(wanted, end, "[]", live_only=live, columns=LIST_COLUMNS))
     asked.append((WATCH_STATEMENT, ["nested"]))
     asked += [(text, [1] * text.count("?")) for text in PAGE_STATEMENTS.values()]
     for query, values in asked:

@@ -11,6 +11,7 @@ from starlette.routing import Mount, Route
 
 from loopwright.journal import MemoryJournal
 from loopwright.web.app import create_app
+from loopwright.web.rendering import static_path
 from loopwright.web.safety import HEADERS, is_loop, is_run_id
 
 PORT, TOKEN = 8123, "t" * 43
@@ -22,7 +23,8 @@ CHANGE = {"content-type": "application/json", "x-loopwright": "1"}
 
 def routes() -> list[tuple[str, str]]:
     """Return every route's method and a path of it, and some that are none."""
-    found = [("GET", "/static/page.js"), ("GET", "/static/favicon.svg"), ("GET", "/nowhere")]
+    found = [("GET", f"{static_path()}/{name}") for name in ("page.js", "favicon.svg")]
+    found.append(("GET", "/nowhere"))
     for route in APP.routes:
         if isinstance(route, Route):
             path = route.path.replace("{run_id}", "some-run").replace("{form}", "json")
@@ -141,3 +143,16 @@ async def test_a_body_has_a_bound(client: httpx.AsyncClient) -> None:
     for wrong in ("[1]", "{", '{"a":NaN}', '"x"'):
         answer = await client.post("/start", headers={**RIGHT, **CHANGE}, content=wrong)
         assert (wrong, answer.status_code) == (wrong, 400)
+
+
+async def test_what_is_static_is_kept_and_nothing_of_a_run_is(client: httpx.AsyncClient) -> None:
+    """A file's address names its contents and is kept for good; a page, or a file that is not there,
+    is kept nowhere."""
+    for path, kept in (
+        (f"{static_path()}/page.js", "private, max-age=31536000, immutable"),
+        (f"{static_path()}/none.js", "no-store"),
+        ("/static/0123456789ab/page.js", "no-store"),
+        ("/", "no-store"),
+    ):
+        answer = await client.get(path, headers=RIGHT)
+        assert (path, answer.headers["cache-control"]) == (path, kept)

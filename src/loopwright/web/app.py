@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -15,16 +15,16 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..codec import Json
 from ..errors import ConfigurationError, LoopwrightError, RunNotFound
 from ..journal import Journal
 from . import actions, live, reading
+from .channels import Channels
 from .children import Children
 from .feed import Feed
 from .folding import Folds
 from .project import Project
 from .records import Records
-from .rendering import STATIC, render
+from .rendering import STATIC, render, static_path
 from .safety import Door
 
 __all__ = ["Page", "create_app"]
@@ -33,8 +33,7 @@ Show = Callable[["Page", Request], Awaitable[Response]]
 
 
 class Page:
-    """What the routes of one server share; `closing` is set when it is about to end,
-    `looks` are the latest news of runs that are followed."""
+    """What the routes of one server share; `closing` is set when it is about to end."""
 
     def __init__(self, journal: Journal, url: str, folder: Path) -> None:
         self.records = Records(journal)
@@ -43,7 +42,13 @@ class Page:
         self.project = Project(folder)
         self.children = Children(journal, url, folder)
         self.closing = False
-        self.looks: dict[str, tuple[object, asyncio.Future[tuple[int, dict[str, Json]]]]] = {}
+        self.channels = Channels(partial(live.make_news, self))
+
+    def close(self) -> None:
+        """End all streams, and look no more."""
+        self.closing = True
+        self.channels.stop()
+        self.feed.stop()
 
 
 def create_app(journal: Journal, *, url: str, folder: Path, port: int, token: str) -> Starlette:
@@ -57,8 +62,7 @@ def create_app(journal: Journal, *, url: str, folder: Path, port: int, token: st
     @contextlib.asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
         yield
-        page.closing = True
-        page.feed.stop()
+        page.close()
 
     app = Starlette(
         routes=_routes(page),
@@ -98,7 +102,7 @@ def _routes(page: Page) -> list[Route | Mount]:
             Route(path, actions.changing(page, change), methods=["POST"])
             for path, change in changed.items()
         ),
-        Mount("/static", StaticFiles(directory=STATIC)),
+        Mount(static_path(), StaticFiles(directory=STATIC)),
     ]
 
 

@@ -9,6 +9,7 @@ from ..cli import texts
 
 __all__ = ["curve", "sparkline"]
 
+DOTTED = 60  # points of a curve that are drawn one by one, if there are no more
 Point = tuple[float, float]
 
 
@@ -49,7 +50,8 @@ def curve(
         return 6 + (x - first) / span * (width - 12), height - 6 - y / highest * (height - 12)
 
     placed = [place(x, y) for x, y in points]
-    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in placed[:200])
+    dotted = placed if len(placed) <= DOTTED else []
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in dotted)
     drawn = ""
     if line_at is not None:
         y = place(first, line_at)[1]

@@ -7,6 +7,7 @@ import socket
 import sys
 import webbrowser
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -72,7 +73,13 @@ async def _serve(url: str, listener: socket.socket, port: int, token: str) -> No
 
     async with opened(url, create=True) as store:
         app = create_app(store, url=url, folder=Path.cwd(), port=port, token=token)
-        server = uvicorn.Server(
+
+        class Server(uvicorn.Server):
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                app.state.page.close()  # streams would be waited for
+                super().handle_exit(sig, frame)
+
+        server = Server(
             uvicorn.Config(
                 app, access_log=False, log_level="warning", lifespan="on", server_header=False,
                 date_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=30,

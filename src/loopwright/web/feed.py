@@ -1,89 +1,104 @@
 """Telling open pages that something was committed, by whichever process.
 
 One look at the journal's commit counter serves every open page; while none is open, nobody looks.
+What waits is woken by a beat, so that no page is told more often than that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Hashable
 from typing import Any
 
 from ..errors import JournalError
 from ..journal import Journal
 from ..stores.sqlite.journal import SqliteJournal
+from ..stores.sqlite.listing import Wanted
 from ..stores.sqlite.watching import Watch
 
-__all__ = ["Feed"]
+__all__ = ["BEAT", "Feed", "Topic"]
 
-BEAT = 0.05  # seconds between looks at the counter of a journal that has one
+BEAT = 0.09  # seconds between looks at the counter of a journal that has one
 SLOW_BEAT = 0.3  # seconds between looks at a journal that has none: each look asks it for entries
+
+Topic = str | Wanted  # a run by its id, or a page of the list
+
+
+class _Waiter:
+    """Somebody who waits until a topic has another state than the one it knows."""
+
+    def __init__(self, topic: Topic, state: Hashable) -> None:
+        self.topic = topic
+        self.state = state
+        self.fresh = True  # it may have moved before anybody waited
+        self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
 
 
 class Feed:
-    """A journal's commits, as turns that lists wait for, and as states of runs that their pages do."""
+    """A journal's commits as states of runs and of lists, which their pages wait for."""
 
     def __init__(self, journal: Journal) -> None:
         self._watch: Watch | None = journal.watch() if isinstance(journal, SqliteJournal) else None
-        self.turn = 0
-        self._seen = 0
-        self._waiting = 0
-        self._states: dict[str, Any] = {}  # of runs that somebody waits for
-        self._news = asyncio.Event()
+        self.turn = 0  # another one after each commit that was seen
+        self._version = 0
+        self._waiting: set[_Waiter] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def state(self, run_id: str) -> Any:
-        """Return what is another value once something of a run was committed."""
-        return self._watch.state(run_id) if self._watch is not None else self.turn
+    def state(self, topic: Topic) -> Any:
+        """Return what is another value once something was committed of a run, by its id, or a row
+        of a page of the list came, went or ended; "" is any commit that was seen."""
+        if self._watch is None or not topic:
+            return self.turn
+        try:
+            if isinstance(topic, str):
+                return self._watch.state(topic)
+            return self._watch.list_state(topic)
+        except (sqlite3.Error, OSError, JournalError):
+            return object()  # whoever reads now meets the error and tells it
 
-    async def wait_for(self, run_id: str, state: Any, seconds: float) -> bool:
-        """Wait until a run has another state; False if it had none in that time."""
-        self._states[run_id] = self.state(run_id)  # it may have moved since it was asked for
-        return await self._wait(lambda: self._states.get(run_id, state) != state, seconds)
-
-    async def wait(self, turn: int, seconds: float) -> bool:
-        """Wait until there is a later turn than `turn`; False if there was none in that time."""
-        return await self._wait(lambda: self.turn != turn, seconds)
-
-    async def _wait(self, news: Callable[[], bool], seconds: float) -> bool:
+    async def wait_for(self, topic: Topic, state: Any, seconds: float) -> bool:
+        """Wait until something has another state; False if it had none in that time."""
+        waiter = _Waiter(topic, state)
+        self._waiting.add(waiter)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
-        self._waiting += 1
         try:
             async with asyncio.timeout(seconds):
-                while not news():
-                    await self._news.wait()
+                await waiter.woken
         except TimeoutError:
             return False
         finally:
-            self._waiting -= 1
+            self._waiting.discard(waiter)
         return True
 
     async def _look(self) -> None:
         while self._waiting:
             await asyncio.sleep(BEAT if self._watch is not None else SLOW_BEAT)
-            if self._watch is not None and not self._committed(self._watch):
-                continue
-            self.turn += 1
-            if self._watch is None:
-                self._states = dict.fromkeys(self._states, self.turn)
-            self._news.set()
-            self._news = asyncio.Event()
-        self._states.clear()
+            try:
+                self._beat(self._watch)
+            except (sqlite3.Error, OSError, JournalError):
+                for waiter in self._waiting:
+                    waiter.wake()
 
-    def _committed(self, watch: Watch) -> bool:
-        try:
-            seen = watch.version()
-            if seen == self._seen:
-                return False
-            self._seen = seen
-            for run_id in self._states:
-                self._states[run_id] = watch.state(run_id)
-        except (sqlite3.Error, OSError, JournalError):
-            self._states.clear()
-            self._seen += 1  # whoever reads now meets the error and tells it
-        return True
+    def _beat(self, watch: Watch | None) -> None:
+        version = watch.version() if watch is not None else self._version + 1
+        committed = version != self._version
+        self._version = version
+        self.turn += committed
+        states: dict[Topic, Any] = {}
+        for waiter in self._waiting:
+            if not (committed or waiter.fresh):
+                continue
+            waiter.fresh = False
+            if waiter.topic not in states:
+                states[waiter.topic] = self.state(waiter.topic)
+            if states[waiter.topic] != waiter.state:
+                waiter.wake()
 
     def stop(self) -> None:
         """Stop looking."""

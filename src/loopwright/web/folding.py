@@ -28,6 +28,15 @@ class Fold:
         self.raised: dict[str, dict[str, Json]] = {}
         self.last = 0
         self.rewinds = 0
+        self._latest: list[Entry] = []  # what was taken up last
+
+    def since(self, seq: int, view: RunView) -> list[Entry]:
+        """Return the entries after a number, as far as they were taken up."""
+        if seq >= self.last:
+            return []
+        if self._latest and self._latest[0].seq <= seq + 1:
+            return [entry for entry in self._latest if entry.seq > seq]
+        return view.since(seq)
 
     def hear(self, view: RunView) -> None:
         """Take up what came since."""
@@ -36,6 +45,7 @@ class Fold:
             return
         fresh = self.last == 0
         self.last = entries[-1].seq
+        self._latest = entries
         if any(entry.kind == "rewound" for entry in entries):
             self.rewinds += not fresh
             self.progress = Progress()

@@ -1,7 +1,7 @@
 """The streams: what happened since the last entry that a page has, sent as it is committed.
 
 The number of an entry is the id of its event, so that a browser that lost the connection says by
-itself where it was.
+itself where it was. News are made once for all pages that are open on the same run or list.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -19,6 +19,8 @@ from ..codec import Json
 from ..errors import LoopwrightError
 from ..records import Iteration
 from ..stores.views import RunView
+from .channels import Channel, Told
+from .feed import BEAT, Topic
 from .reading import number_in, run_in, wanted_in
 from .records import Wanted, main_loop
 from .rendering import macro
@@ -27,27 +29,27 @@ from .shapes import best_of, points_of, rows_of, run_of
 if TYPE_CHECKING:
     from .app import Page
 
-__all__ = ["run_events", "runs_events"]
+__all__ = ["make_news", "run_events", "runs_events"]
 
 QUIET = 15.0  # seconds without news after which a stream shows that it is there
-GAP = 0.08  # seconds between two events of a run's page
 HEAD_GAP = 0.5  # seconds between two tellings of which effects are in flight
-LIST_GAP = 0.5  # seconds between two looks at a list
-LIST_SHARE = 40  # times as long as a look at a list took, it is left alone
-STALE = 5.0  # seconds after which a look is not shared: a process that died commits nothing
-MOST_LOOKS = 200  # runs whose latest news are kept for the next who asks
-_RETRY = "retry: 300\n\n"
+LIST_GAP = 0.7  # seconds between two tellings of the figures of runs that go on
+LIST_SHARE = 100  # times as long as a look at a list took, its figures are left alone
+END_SHARE = 8  # and runs that come and end
+_RETRY = b"retry: 300\n\n"
+_HERE = b": here\n\n"
+Entered = tuple[int, bytes]
 
 
-def _stream(events: AsyncIterator[str]) -> Response:
+def _stream(events: AsyncIterator[bytes]) -> Response:
     return StreamingResponse(
         events, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
     )
 
 
-def _event(data: Json, number: int | None = None) -> str:
+def _event(data: Json, number: int | None = None) -> bytes:
     name = f"id: {number}\n" if number is not None else ""
-    return f"{name}data: {json.dumps(data, separators=(',', ':'))}\n\n"
+    return f"{name}data: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
 
 
 async def run_events(page: Page, request: Request) -> Response:
@@ -59,44 +61,89 @@ async def run_events(page: Page, request: Request) -> Response:
         after = number_in(request, "after")
     rewinds = number_in(request, "rewinds")
     await page.records.look(run_id, page.folds.of)  # a run that is not there is a 404, no stream
-    return _stream(_of_run(page, run_id, after, rewinds))
+
+    async def enter(_: Channel, seq: int) -> Entered:
+        last, data = await _look(page, run_id, seq, rewinds, full=True)
+        return last, _event(data, last)
+
+    return _stream(_listening(page, run_id, after, enter))
 
 
-async def _of_run(page: Page, run_id: str, seq: int, rewinds: int) -> AsyncIterator[str]:
+async def runs_events(page: Page, request: Request) -> Response:
+    """What changes in a page of the run list."""
+    wanted = wanted_in(request)
+
+    async def enter(channel: Channel, _: int) -> Entered:
+        number = channel.number
+        rows = await _rows(page, wanted, {})
+        return number, _event({"rows": _markup(rows), "order": list(rows)})
+
+    return _stream(_listening(page, wanted, 0, enter))
+
+
+async def _listening(
+    page: Page, topic: Topic, seq: int, enter: Callable[[Channel, int], Awaitable[Entered]]
+) -> AsyncIterator[bytes]:
+    """Iterate over the events of a topic after `seq`; `enter` makes the one that fills a gap."""
     yield _RETRY
+    with page.channels.joined(topic) as (channel, listener):
+        entered = False
+        while not page.closing:
+            if not entered:
+                try:
+                    seq, event = await enter(channel, seq)
+                except LoopwrightError as error:
+                    yield _event({"problem": str(error)})
+                    return
+                entered = True
+                yield event
+            told = await listener.next(QUIET)
+            if told is None:
+                if listener.over:
+                    return
+                yield _HERE
+            elif told.before > seq:
+                entered = False
+            elif told.last >= seq:
+                seq = told.last
+                yield told.event
+
+
+async def make_news(page: Page, topic: Topic, channel: Channel) -> None:
+    """Tell a channel what is new in its run or list, until it is cancelled or that cannot be read."""
+    try:
+        if isinstance(topic, str):
+            await _run_news(page, topic, channel)
+        else:
+            await _list_news(page, topic, channel)
+    except LoopwrightError as error:
+        channel.tell(Told(-1, 1 << 62, _event({"problem": str(error)})))
+
+
+async def _run_news(page: Page, run_id: str, channel: Channel) -> None:
+    state = page.feed.state(run_id)
+    seq, rewinds = await page.records.look(run_id, lambda view: _place(page, view))
     shown, told_at = "", 0.0
-    while not page.closing:
-        state = page.feed.state(run_id)
-        now = time.monotonic()
-        full = now - told_at >= HEAD_GAP
-        try:
-            last, data = await _shared(page, run_id, ((state, now // STALE), seq, rewinds, full))
-        except LoopwrightError as error:
-            yield _event({"problem": str(error)})
-            return
+    while True:
+        full = time.monotonic() - told_at >= HEAD_GAP
+        last, data = await _look(page, run_id, seq, rewinds, full=full)
         if data and (last > seq or data["head"] != shown):
+            channel.tell(Told(seq, last, _event(data, last)))
             seq, shown, told_at = last, str(data["head"]), time.monotonic()
-            yield _event(data, last)
-            await asyncio.sleep(GAP)
-        patience = QUIET if data else HEAD_GAP  # what was passed over is told soon
-        while not page.closing and not await page.feed.wait_for(run_id, state, patience):
-            yield ": here\n\n"
-            break
+        # What was passed over is told soon; a process that died commits nothing.
+        await page.feed.wait_for(run_id, state, QUIET if data else HEAD_GAP)
+        state = page.feed.state(run_id)
 
 
-Known = tuple[object, int, int, bool]
+def _place(page: Page, view: RunView) -> tuple[int, int]:
+    fold = page.folds.of(view)
+    return fold.last, fold.rewinds
 
 
-async def _shared(page: Page, run_id: str, known: Known) -> tuple[int, dict[str, Json]]:
-    """Return what is new in a run to who knows so much; who knows the same shares one look."""
-    _, seq, rewinds, full = known
-    latest = page.looks.get(run_id)
-    if latest is None or latest[0] != known or latest[1].cancelled():
-        look = page.records.look(run_id, lambda view: _news(page, view, seq, rewinds, full=full))
-        latest = page.looks[run_id] = known, asyncio.ensure_future(look)
-        if len(page.looks) > MOST_LOOKS:
-            del page.looks[next(iter(page.looks))]
-    return await asyncio.shield(latest[1])
+async def _look(
+    page: Page, run_id: str, seq: int, rewinds: int, *, full: bool
+) -> tuple[int, dict[str, Json]]:
+    return await page.records.look(run_id, lambda view: _news(page, view, seq, rewinds, full=full))
 
 
 def _news(
@@ -107,7 +154,7 @@ def _news(
     Unless it is `full`, effects that began or ended are no news yet: those come many a second.
     """
     fold = page.folds.of(view)
-    entries = view.since(seq) if fold.last > seq else []
+    entries = fold.since(seq, view)
     if not full and view.info.status == "running" and all(e.kind in _SMALL for e in entries):
         return seq, {}
     head = macro("head", run_of(view, main_loop(view), fold))
@@ -137,28 +184,40 @@ def _grown(view: RunView, loop: str, numbers: list[int]) -> dict[str, Json]:
     return {"rows": rows, "points": points_of(marks), "best": best, "count": len(whole)}
 
 
-async def runs_events(page: Page, request: Request) -> Response:
-    """What changes in a page of the run list."""
-    wanted = wanted_in(request)
-    return _stream(_of_list(page, wanted))
-
-
-async def _of_list(page: Page, wanted: Wanted) -> AsyncIterator[str]:
-    yield _RETRY
-    shown: dict[str, str] = {}
-    while not page.closing:
-        turn, began = page.feed.turn, time.monotonic()
-        try:
-            listing = await page.records.listing(wanted)
-        except LoopwrightError as error:
-            yield _event({"problem": str(error)})
-            return
-        rows = {row.info.run_id: macro("run_line", row) for row in listing.rows}
-        changed = {run_id: html for run_id, html in rows.items() if shown.get(run_id) != html}
+async def _list_news(page: Page, wanted: Wanted, channel: Channel) -> None:
+    shown: dict[str, Shown] = {}
+    while True:
+        state, turn, began = page.feed.state(wanted), page.feed.turn, time.monotonic()
+        rows = await _rows(page, wanted, shown)
+        changed = {
+            run_id: row for run_id, row in rows.items() if shown.get(run_id, _NONE)[1] != row[1]
+        }
         if shown and (changed or list(rows) != list(shown)):
-            yield _event({"rows": changed, "order": list(rows)})
+            channel.number += 1
+            event = _event({"rows": _markup(changed), "order": list(rows)})
+            channel.tell(Told(channel.number - 1, channel.number, event))
         shown = rows
         took = time.monotonic() - began
-        await asyncio.sleep(max(LIST_GAP, LIST_SHARE * took))
-        while not page.closing and not await page.feed.wait(turn, QUIET):
-            yield ": here\n\n"
+        # A run that came or ended is told soon; figures of those that go on, now and then.
+        await asyncio.sleep(max(0.0, END_SHARE * took - BEAT))
+        rest = max(LIST_GAP, LIST_SHARE * took)
+        if not await page.feed.wait_for(wanted, state, rest):
+            await page.feed.wait_for("", turn, QUIET)
+
+
+Shown = tuple[object, str]
+_NONE: Shown = (None, "")
+
+
+async def _rows(page: Page, wanted: Wanted, known: dict[str, Shown]) -> dict[str, Shown]:
+    """Return the rows of a list as markup, by run; what is known already is not made again."""
+    found: dict[str, Shown] = {}
+    for row in (await page.records.listing(wanted)).rows:
+        before = known.get(row.info.run_id, _NONE)
+        same = before[0] == row
+        found[row.info.run_id] = before if same else (row, macro("run_line", row))
+    return found
+
+
+def _markup(rows: dict[str, Shown]) -> Json:
+    return {run_id: html for run_id, (_, html) in rows.items()}

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ..journal import Journal, RunInfo
-from ..records import NOTHING
+from ..records import NOTHING, Iteration
 from ..stores.sqlite.journal import SqliteJournal
-from ..stores.sqlite.pages import Pages, Wanted
+from ..stores.sqlite.listing import Wanted
+from ..stores.sqlite.pages import Pages
 from ..stores.views import EntriesView, RunView
 
 __all__ = ["Listed", "Listing", "Records", "Wanted", "main_loop"]
@@ -89,20 +90,20 @@ class Records:
         if known is not None and info.status in _OVER:
             return Listed(key, info, known)
         loop = main_loop(view)
-        marks = view.outline(loop, offset=-SPARK) if loop else []
-        scores = tuple(item.score for _, item in marks if item.score is not None)
-        if info.status in _OVER:
+        over = info.status in _OVER
+        marks = view.outline(loop, offset=-SPARK if over else 0) if loop else []
+        scores = tuple(item.score for _, item in marks[-SPARK:] if item.score is not None)
+        if over:
             self._sparks[info.run_id, info.updated] = scores
             if len(self._sparks) > 2000:
                 self._sparks.clear()
         elif marks:
-            info = _so_far(info, view, loop)
+            info = _so_far(info, [item for _, item in marks])
         return Listed(key, info, scores)
 
 
-def _so_far(info: RunInfo, view: RunView, loop: str) -> RunInfo:
+def _so_far(info: RunInfo, items: list[Iteration]) -> RunInfo:
     """Return a run that has not ended with the figures that its row will have at the end."""
-    items = [item for _, item in view.outline(loop)]
     scores = [item.score for item in items if item.eligible and item.score is not None]
     usage = sum((item.usage for item in items), NOTHING)
     return replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,19 @@ from ..cli import texts
 from ..codec import Json, text_of
 from . import charts
 
-__all__ = ["STATIC", "macro", "render"]
+__all__ = ["STATIC", "macro", "render", "static_path"]
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
+_NAMED = 12  # characters of the digest in the address of what is static
+
+
+@cache
+def static_path() -> str:
+    """Return the address of what is static: another one for other contents, so that it may be kept."""
+    files = sorted(path for path in STATIC.iterdir() if path.is_file())
+    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files))
+    return f"/static/{digest.hexdigest()[:_NAMED]}"
 
 
 @pass_environment
@@ -50,7 +60,8 @@ def _environment() -> Environment:
 def render(template: str, **values: Any) -> str:
     """Return a template with its values, escaped."""
     here = {"runs.html": "runs", "start.html": "start"}.get(template, "")
-    return _environment().get_template(template).render(here=here, **values)
+    template_of = _environment().get_template(template)
+    return template_of.render(here=here, static=static_path(), **values)
 
 
 def macro(name: str, *values: Any) -> str:

@@ -39,6 +39,7 @@ HEADERS = {
 }
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONGEST_PATH = 2000
+_KEPT = b"private, max-age=31536000, immutable"
 
 
 def is_run_id(text: str) -> bool:
@@ -69,9 +70,9 @@ class Door:
             await send({"type": "websocket.close", "code": 1008})
             return
         answer = self._answered(scope)
-        # What is of this program may be kept, and asked about; what is of a run is kept nowhere.
+        # What is of this program may be kept, its address names its contents; what is of a run may not.
         own = answer is None and scope["path"].startswith("/static/")
-        secured = _secured(send, b"no-cache" if own else b"no-store")
+        secured = _secured(send, _KEPT if own else b"no-store")
         if answer is not None:
             await answer(scope, receive, secured)
         else:
@@ -163,7 +164,8 @@ def _secured(send: Send, kept_how: bytes) -> Send:
             theirs: Iterable[tuple[bytes, bytes]] = message["headers"]
             kept = [(name, value) for name, value in theirs if name not in names]
             if not any(name == b"cache-control" for name, _ in kept):
-                kept.append((b"cache-control", kept_how))
+                found = message["status"] < 400
+                kept.append((b"cache-control", kept_how if found else b"no-store"))
             message = {**message, "headers": [*kept, *ours]}
         await send(message)
 

@@ -212,7 +212,12 @@ class SqliteJournal:
         if not expect_journal(self.path):
             raise JournalUnavailable(f"{self.path}: there is no journal yet; a first run makes it")
         now = self._clocks.wall()
-        return await self._read(lambda reader: work(reader, now))
+
+        def read(reader: Pages) -> T:
+            with reader.moment():
+                return work(reader, now)
+
+        return await self._read(read)
 
     def watch(self) -> Watch:
         """Return a look at what was committed by any process, which costs microseconds."""

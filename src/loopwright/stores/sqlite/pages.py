@@ -4,7 +4,7 @@ Rules:
 
 1. A page of the run list starts after the key of the last row shown, so that the hundred thousandth
    run costs what the first does.
-2. A search for text looks at WINDOW runs at a time, and says where it stopped.
+2. A search for text looks at `listing.WINDOW` runs at a time, and says where it stopped.
 3. Every statement goes by an index; a test asks SQLite.
 """
 
@@ -13,27 +13,28 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...codec import Json
-from ...errors import ConfigurationError, nearest
 from ...journal import Entry, RunInfo
 from ...records import Iteration, Reason, as_evaluation
 from ..views import ENDING, Mark, directly, enclosing, ending_of, no_iteration
 from .encoding import decode_entry, decode_row, unfold, value_of
 from .faults import as_damage
+from .listing import FIRST, WINDOW, Wanted, page_query
 from .owners import read_owners
 from .ownership import present
 from .reader import Reader, _damaged, _numbered
 from .rows import RunRow, chain_start, chained, read_row
 
-__all__ = ["PAGE_STATEMENTS", "Pages", "SqliteView", "Wanted", "page_query"]
+__all__ = ["PAGE_STATEMENTS", "Pages", "SqliteView"]
 
-WINDOW = 10_000  # runs that one search for text looks at
 KNOWN = 20_000  # iterations that are kept for the next look
-FIRST = 1 << 62  # a key above all keys
+ROWS_KNOWN = 300  # rows of runs that are kept for the next look
 
 PAGE_STATEMENTS = {
     "newest key": "SELECT max(id) FROM runs",
@@ -48,88 +49,52 @@ PAGE_STATEMENTS = {
     "latest row": "SELECT first, body FROM entries WHERE run=? ORDER BY first DESC LIMIT 1",
 }
 
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which runs a list shows: those before or after a key, and what they have in common.
-
-    `before` is the key that they are older than, `after` the one that they are newer than; 0 is no
-    bound. Empty words ask for nothing.
-
-    Raises:
-        ConfigurationError: for a reason that there is not.
-    """
-
-    name: str = ""
-    status: str = ""
-    reason: str = ""
-    text: str = ""
-    before: int = 0
-    after: int = 0
-    limit: int = 50
-
-    def __post_init__(self) -> None:
-        if self.reason and self.reason not in list(Reason):
-            raise ConfigurationError(
-                f"reason: {self.reason!r} is no reason{nearest(self.reason, list(Reason))}"
-            )
+T = TypeVar("T")
 
 
-def page_query(
-    wanted: Wanted, end: tuple[str, str] | None, live: str, *, live_only: bool
-) -> tuple[str, list[Any]]:
-    """Return the statement for a page of runs, and its values.
-
-    `end` is a status and a reason as they are written: with both, the index has the runs in the
-    order of the page. `live` is a JSON list of the keys of live owners: a running run's owner must be one of them, or
-    with `live_only` false must not.
-    """
-    newer = bool(wanted.after)
-    low, high = wanted.after, wanted.before or FIRST
-    if wanted.text:
-        low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
-    terms: list[str] = ["id<?", "id>?"]
-    values: list[Any] = [high, low]
-    if end:
-        terms += ["status=?", "reason=?"]
-        values += end
-    if wanted.name:
-        terms.append("name=?")
-        values.append(wanted.name)
-    if end and end[0] == "running":
-        terms.append(_LIVE if live_only else _DEAD)
-        values.append(live)
-    if wanted.text:
-        like = "%" + wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        terms.append(f"({' OR '.join(f'{column} LIKE ? ESCAPE ?' for column in _TEXTS)})")
-        values += [like, "\\"] * len(_TEXTS)
-    order = "ASC" if newer else "DESC"
-    select = "SELECT * FROM runs WHERE "
-    return "".join([select, " AND ".join(terms), f" ORDER BY id {order} LIMIT ?"]), [
-        *values,
-        wanted.limit,
-    ]
-
-
-_LIVE = "owner IN (SELECT value FROM json_each(?))"
-_DEAD = "owner IN (SELECT value FROM json_each(?)) IS NOT TRUE"
-_INPUT = (  # long ones are contents
-    "coalesce((SELECT body FROM contents WHERE id=coalesce(json_extract(runs.input,'$.\"$text\"'),"
-    "json_extract(runs.input,'$.\"$json\"'))),runs.input)"
-)
-_TEXTS = ("run_id", "name", "detail", _INPUT)
+def _keep(kept: dict[int, T], key: int, value: T) -> None:
+    if len(kept) >= ROWS_KNOWN:
+        kept.clear()
+    kept[key] = value
 
 
 class Pages(Reader):
     """A reader that also answers what pages ask.
 
     `known` keeps iterations without their values by the keys of their run and entry: what is
-    recorded under those never changes.
+    recorded under those never changes. Rows and what is whole of them are kept as they were read.
     """
 
     def __init__(self, db: sqlite3.Connection, files: Path) -> None:
         super().__init__(db, files)
         self.known: dict[tuple[int, int], Iteration] = {}
+        self._rows_read: dict[int, tuple[tuple[Any, ...], RunRow]] = {}
+        self._completed: dict[int, tuple[tuple[str, str], RunInfo]] = {}
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Read all within it as it is at one moment, and ask for the file's locks once."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("ROLLBACK")
+
+    def complete(self, row: RunRow, info: RunInfo) -> RunInfo:
+        written = row.input, row.source
+        kept = self._completed.get(row.key)
+        if kept is None or kept[0] != written:
+            kept = written, super().complete(row, info)
+            _keep(self._completed, row.key, kept)
+        return replace(info, input=kept[1].input, source=kept[1].source)
+
+    def _row_of(self, values: tuple[Any, ...]) -> RunRow:
+        """Return a row that was read, checked unless it is as it was when it was checked."""
+        kept = self._rows_read.get(values[0])
+        if kept is None or kept[0] != values:
+            kept = values, read_row(values)
+            _keep(self._rows_read, values[0], kept)
+        return kept[1]
 
     def newest(self) -> int:
         """Return the key of the newest run, which is how many there are unless some were removed."""
@@ -163,7 +128,7 @@ class Pages(Reader):
         found = []
         for query, values in asked:
             for values_of in self._db.execute(query, values).fetchall():
-                row = read_row(values_of)
+                row = self._row_of(values_of)
                 info = present(row, owners, now)
                 found.append((row.key, SqliteView(self, row, info)))
         found.sort(key=lambda item: item[0], reverse=not wanted.after)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .listing import Wanted, page_query
+from .pages import PAGE_STATEMENTS
 from .schema import connect_reader, expect_journal
 
-__all__ = ["WATCH_STATEMENT", "Watch"]
+__all__ = ["LIST_COLUMNS", "WATCH_STATEMENT", "Watch"]
 
 WATCH_STATEMENT = (
     "SELECT status, updated, epoch, (SELECT max(first) FROM entries WHERE run=runs.id) "
     "FROM runs WHERE run_id=?"
 )
+LIST_COLUMNS = "id, status, epoch"
+NEWEST_STATEMENT = PAGE_STATEMENTS["newest key"]
 
 
 class Watch:
@@ -32,6 +37,20 @@ class Watch:
         """Return what is another value once something of a run was committed."""
         db = self._connected()
         return db.execute(WATCH_STATEMENT, (run_id,)).fetchone() if db is not None else None
+
+    def list_state(self, wanted: Wanted) -> Any:
+        """Return what is another value once a run came into a page of the list, left it or ended.
+
+        Of a list by status or reason it is that of the page without them, of a search that a run came.
+        """
+        db = self._connected()
+        if db is None:
+            return None
+        if wanted.text:
+            return db.execute(NEWEST_STATEMENT).fetchone()
+        among = replace(wanted, status="", reason="")
+        query, values = page_query(among, None, "[]", live_only=False, columns=LIST_COLUMNS)
+        return tuple(db.execute(query, values).fetchall())
 
     def _connected(self) -> sqlite3.Connection | None:
         if self._db is None and expect_journal(self._path):

@@ -19,9 +19,31 @@ function columns(section, kind) {
   return data;
 }
 
-export function draw(section) {
-  for (const chart of section.querySelectorAll(".chart")) make(section, chart);
+let library = null;
+function loaded() {
+  library ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = new URL("./uplot.js", import.meta.url);
+    script.onload = resolve;
+    script.onerror = reject;
+    document.head.append(script);
+  });
+  return library;
 }
+
+// The server's drawings are there already: what can be pointed at follows once the page is.
+export async function draw(section) {
+  const charts = [...section.querySelectorAll(".chart")];
+  if (!charts.length) return;
+  await idle();
+  await loaded();
+  for (const chart of charts) {
+    make(section, chart);
+    await idle();
+  }
+}
+
+const idle = () => new Promise((go) => (window.requestIdleCallback ? requestIdleCallback(go, { timeout: 300 }) : setTimeout(go, 1)));
 
 function make(section, chart) {
   const kind = chart.dataset.kind;
