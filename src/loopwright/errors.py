@@ -63,6 +63,44 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
+_LINE = (
+    60  # characters of names in a message, which is a line of a terminal with what is around them
+)
+_LONG = 40  # characters of one of them
+_ALIKE = 0.45  # of two names; less is chance
+_LOOKED_AT = 200  # names that are compared, as that takes time
+
+
+def listed(
+    word: str, candidates: Iterable[str], *, lead: str = "known here", more: str = ""
+) -> str:
+    """Return the names there are, as "; known here: a, b", or an empty string.
+
+    Where they are longer than a line, those like `word` come first, and the others are counted;
+    `more` says where all are told.
+
+    >>> listed("x", ["calls", "tokens"])
+    '; known here: calls, tokens'
+    """
+    known = [name if len(name) <= _LONG else name[: _LONG - 1] + "…" for name in candidates]
+    known = list(dict.fromkeys(known))
+    if len(", ".join(known)) <= _LINE:
+        return f"; {lead}: {', '.join(known)}" if known else ""
+    match = difflib.SequenceMatcher(b=word[:_LONG].lower())
+
+    def unlike(name: str) -> float:
+        match.set_seq1(name.lower())
+        return -ratio if (ratio := match.ratio()) >= _ALIKE else 0.0
+
+    known[:_LOOKED_AT] = sorted(known[:_LOOKED_AT], key=unlike)
+    shown = known[:1]
+    for name in known[1:]:
+        if len(", ".join([*shown, name])) > _LINE:
+            break
+        shown.append(name)
+    return f"; {lead}: {', '.join(shown)} and {len(known) - len(shown)} more{more and f' ({more})'}"
+
+
 class LoopwrightError(Exception):
     """The root of everything this package raises on purpose."""
 

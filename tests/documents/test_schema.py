@@ -30,6 +30,7 @@ VALUES: tuple[Any, ...] = (
 KEYS = (
     "name", "set", "needs", "timeout", "required", "steps", "parallel", "loop", "max_retries", "on_failure", "keep",
     "evaluate", "adapt", "until", "unknown", "env", "temperature", "prompt", "at_once", "budget", "output", "version",
+    "if", "if_", "with_", "schema_",
 )  # fmt: skip
 
 

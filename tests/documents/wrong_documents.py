@@ -1104,4 +1104,28 @@ WRONG: dict[str, tuple[str, list[str]]] = {
             "6:48: steps[2].needs[0]: there is no step 'z'",
         ],
     ),
+    "names as they are in Python": (
+        HEAD
+        + "  - {name: a, set: 1, if_: 'true'}\n  - {name: b, workflow: child, with_: {x: 1}}\n",
+        [
+            "4:23: steps[0].if_: unknown key 'if_'; did you mean 'if'?",
+            "5:32: steps[1].with_: unknown key 'with_'; did you mean 'with'?",
+        ],
+    ),
+    "a key like no other of many": (
+        HEAD + "  - {name: a, set: 1, zzqx: 1}\n",
+        [
+            "4:23: steps[0].zzqx: unknown key 'zzqx'; known here: model, models, system, "
+            "temperature, max_tokens, model_url and 43 more (see loopwright schema)",
+        ],
+    ),
+    "a name like no other of many": (
+        HEAD
+        + "".join(f"  - {{name: step_number_{i}, set: 1}}\n" for i in range(30))
+        + "  - {name: a, set: '{{ zzqx }}'}\n",
+        [
+            "34:20: steps[30].set: template: nothing supplies 'zzqx'; known here: input, "
+            "step_number_0, step_number_1, step_number_10 and 27 more (steps and variables)",
+        ],
+    ),
 }

@@ -20,6 +20,7 @@ from loopwright.errors import (
     StepTimeout,
     Stopped,
     Suspended,
+    listed,
     nearest,
 )
 
@@ -93,3 +94,15 @@ def test_a_document_error_shows_every_problem_in_order() -> None:
 def test_the_nearest_valid_name_is_offered(word: str, hint: str) -> None:
     """A word close to a valid one is a hint, a far one is none."""
     assert nearest(word, ["max_iterations", "timeout"]) == hint
+
+
+def test_names_are_listed_on_a_line() -> None:
+    """Few names are listed as they are; of many, those like the word come first and the others are counted."""
+    assert listed("x", []) == ""
+    assert listed("x", ["b", "a", "b"]) == "; known here: b, a"
+    many = [f"step_number_{i}" for i in range(30)] + ["the_topic"]
+    told = listed("topics", many, lead="there are", more="steps")
+    assert told.startswith("; there are: the_topic, step_number_0")
+    assert told.endswith(" and 27 more (steps)")
+    assert len(told) < 110
+    assert len(listed("x", ["y" * 1000, *many])) < 150

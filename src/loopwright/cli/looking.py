@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..errors import ConfigurationError, nearest
+from ..errors import ConfigurationError, listed, nearest
 from ..journal import Entry, RunInfo, surviving
 from ..records import Iteration
 from ..replay import Replay
@@ -37,7 +37,7 @@ def loop_of(info: RunInfo, rounds: Mapping[str, Sequence[Iteration]], wanted: st
     found = [path for path in rounds if wanted == path or wanted == path.rsplit("/", 1)[-1]]
     if not found:
         names = {path.rsplit("/", 1)[-1] for path in rounds}
-        hint = nearest(wanted, {*names, *rounds}) or f"; there are {', '.join(sorted(names))}"
+        hint = nearest(wanted, {*names, *rounds}) or listed(wanted, sorted(names), lead="there are")
         raise ConfigurationError(f"--loop: there is no loop {wanted!r} in {info.run_id}{hint}")
     return found[-1]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..codec import text_of
-from ..errors import ConfigurationError, RunNotFound, nearest
+from ..errors import ConfigurationError, RunNotFound, listed, nearest
 from ..journal import Journal
 from ..memory import Episode, Fact, View, ranked, view_of
 from . import texts
@@ -74,7 +74,7 @@ async def _views(store: Journal, space: str) -> dict[str, View]:
         raise ConfigurationError("this store keeps no memories; use sqlite:PATH")
     names = await found.spaces()
     if space and space not in names:
-        hint = nearest(space, names) or (f"; there are {', '.join(names)}" if names else "")
+        hint = nearest(space, names) or listed(space, names, lead="there are")
         raise ConfigurationError(f"there is no space {space!r} in this memory{hint}")
     wanted = [space] if space else list(names)
     return {name: view_of(await found.entries(name)) for name in wanted}

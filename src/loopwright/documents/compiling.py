@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..composites import fallback, limited, retrying
-from ..errors import ConfigurationError, Problem, nearest
+from ..errors import ConfigurationError, Problem, listed, nearest
 from ..nodes import node_expression, node_fill
 from ..step import FunctionStep
 from ..templates import TemplateError, compile_expression
@@ -48,7 +48,6 @@ __all__ = ["Compiler", "compile_document"]
 
 Path_ = tuple[str | int, ...]
 _T = TypeVar("_T")
-_SHOWN = 12  # names that a problem lists
 _COMPARED = 1_000  # names that are compared in all, to find the nearest: that takes time
 _MOST = 100  # problems after which no further step is looked at
 
@@ -115,9 +114,7 @@ class Compiler:
             return "; no loop is around it or has ended before it"
         own = sorted(known for known in self.known if not known.startswith("loop."))
         hint = self._nearest(name, [*own, "input", "value", "env"])
-        shown = list(dict.fromkeys(["input", *own]))
-        more = ", …" if len(shown) > _SHOWN else ""
-        return hint or f"; known here: {', '.join(shown[:_SHOWN])}{more}"
+        return hint or listed(name, ["input", *own], more="steps and variables")
 
     def _nearest(self, name: str, names: Iterable[str]) -> str:
         """Return what a name could have been; of many wrong names, only the first are looked at."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import DocumentError, Problem, nearest
+from ..errors import DocumentError, Problem, listed, nearest
 from .loop_nodes_fields import AgentSpec
 from .loop_nodes_known import IGNORED, KNOWN, MISSING, TYPES
 from .loop_nodes_lints import remarks
@@ -126,7 +126,7 @@ class Agents:
                 f"{what}; a function can: --agent {kind}=package.module:function",
             )
         else:
-            hint = nearest(kind, (*TYPES, "loop")) or f"; known are loop, {', '.join(TYPES)}"
+            hint = nearest(kind, (*TYPES, "loop")) or listed(kind, ("loop", *TYPES))
             self.report((*found.at, "type"), f"there is no agent of type {kind!r}{hint}")
 
     def _outside(self, found: Definition, reference: str) -> Native:

@@ -22,7 +22,7 @@ __all__ = [
 class Open(Model):
     """A model that takes unknown keys, which are then noted."""
 
-    model_config = ConfigDict(extra="allow", strict=True, populate_by_name=True, frozen=True)
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
 
 def _targets(value: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import nearest
+from ..errors import listed, nearest
 from ..models.endpoints import PROVIDERS
 
 __all__ = ["DEFAULT_MODEL", "Chosen", "Defaults", "choose"]
@@ -74,7 +74,7 @@ def provider_name(given: str) -> str:
 
 def unknown_provider(given: str) -> str:
     """Return what is wrong with a provider's name."""
-    return f"{given!r} is no provider{nearest(given, PROVIDERS) or '; known are ' + ', '.join(PROVIDERS)}"
+    return f"{given!r} is no provider{nearest(given, PROVIDERS) or listed(given, PROVIDERS)}"
 
 
 def choose(kind: str, provider: str, model: str, url: str, defaults: Defaults) -> Chosen:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..agents.calling import MAX_ROUNDS
 from ..agents.steps import ToolPrompt
-from ..errors import nearest
+from ..errors import listed, nearest
 from ..evaluators.judge import Judge
 from ..evaluators.questions import Question, YesNo, preset_question
 from ..evaluators.votes import votes_of
@@ -183,7 +183,7 @@ def asked(
         provider = name.partition(":")[0]
         if settings.providers and provider not in settings.providers:
             hint = nearest(provider, settings.providers)
-            hint = hint or f"; use one of {', '.join(settings.providers)}"
+            hint = hint or listed(provider, settings.providers, lead="there are")
             compiler.problem((*at, "model"), f"there is no provider {provider!r}{hint}")
             return None
     temperature = spec.temperature if spec.temperature is not None else defaults.get("temperature")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..agents.steps import Selected, ToolStep
-from ..errors import nearest
+from ..errors import listed, nearest
 from ..tools.base import NAME, Tool
 from ..tools.command import command_tool
 from ..tools.function import tool
@@ -83,7 +83,7 @@ def tools_named(compiler: Compiler, names: list[str], at: Path_) -> list[Any] | 
         one = compiler.tools.get(owner if dot else name)
         if one is None:
             if (owner if dot else name) not in compiler.declared:
-                hint = nearest(name, compiler.declared) or _known(compiler.declared)
+                hint = nearest(name, compiler.declared) or _known(name, compiler.declared)
                 compiler.problem((*at, i), f"there is no tool or server {name!r}{hint}")
         elif not dot:
             found.append(one)
@@ -95,8 +95,8 @@ def tools_named(compiler: Compiler, names: list[str], at: Path_) -> list[Any] | 
     return None if len(compiler.problems) > before else found
 
 
-def _known(names: Mapping[str, Any] | frozenset[str]) -> str:
-    return f"; there are: {', '.join(sorted(names)[:12])}" if names else "; declare it in tools:"
+def _known(name: str, names: Mapping[str, Any] | frozenset[str]) -> str:
+    return listed(name, sorted(names), lead="there are") or "; declare it in tools:"
 
 
 def compile_tool_step(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import DocumentError, Problem, nearest
+from ..errors import DocumentError, Problem, listed, nearest
 from .scalars import shorten
 from .source import Source
 
@@ -158,9 +158,7 @@ def _message(
             return f"unknown key {str(place[-1])!r}; here it is called {meant}"
         if "execute" in names and place[-1] in ("prompt", "shell", "python", "workflow", "set"):
             return f"unknown key {str(place[-1])!r}; what runs goes under execute"
-        return (
-            f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(names)}"
-        )
+        return f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(place[-1], names)}"
     if kind == "missing":
         needed = str(item["loc"][-1])
         return f"needs {needed!r}" + (
@@ -198,8 +196,8 @@ def _items(count: int) -> str:
     return "1 item" if count == 1 else f"{count} items"
 
 
-def _listed(names: list[str]) -> str:
-    return f"; known here: {', '.join(names[:12])}" if names else ""
+def _listed(key: str | int, names: list[str]) -> str:
+    return listed(str(key), names, more="see loopwright schema")
 
 
 def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:

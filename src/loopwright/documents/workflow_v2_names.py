@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ..errors import nearest
+from ..errors import listed, nearest
 from ..interpolation import placeholders
 
 __all__ = ["Names", "Place", "Rewriter", "UnknownPlaceholder", "quoted"]
@@ -29,7 +29,6 @@ OF_LISTS = {
 }  # fmt: skip
 MOST_CHARS = 200  # of a name
 MOST_NAMES = 500  # among which a nearest one is looked for
-MOST_LISTED = 20  # in a message
 _OWN = frozenset(
     {"input", "value", "steps", "loops", "loop", "env", "given", "workflow", "strategy"}
 )
@@ -222,9 +221,9 @@ class Rewriter:
             raise UnknownPlaceholder(_no_field("env", rest, sorted(self.names.env)))
         if rest and base in ("input", "loop", "step", "workflow", "execution"):
             whole = " {{input}} is the whole input;" if base == "input" else ""
-            known = sorted({*self.names.steps, *self.names.loops, "input"})[:MOST_LISTED]
+            known = sorted({*self.names.steps, *self.names.loops, "input"})
             raise UnknownPlaceholder(
-                f"nothing supplies {name!r};{whole} known here: {', '.join(known)}"
+                f"nothing supplies {name!r};{whole}{listed(name, known).removeprefix(';')}"
             )
 
 
@@ -238,8 +237,8 @@ def _no_name(name: str) -> str:
 
 def _no_field(of: str, part: str, known: Iterable[str]) -> str:
     some = list(islice(known, MOST_NAMES))
-    listed = f"; it has {', '.join(some) or 'none'}" if len(some) < MOST_LISTED else ""
-    return f"{of} has no {part!r}{nearest(part, some) or listed}"
+    told = listed(part, some, lead="it has") or "; it has none"
+    return f"{of} has no {part!r}{nearest(part, some) or told}"
 
 
 def _literal(text: str, pattern: re.Pattern[str]) -> str:
