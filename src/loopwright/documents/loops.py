@@ -52,36 +52,36 @@ def compile_loop(
     if spec.node is not None:
         evaluate = scored(compiler, spec, spec.node, path, execute)
         until = any_of(ScoreAtLeast(spec.node.threshold), until)
-    if spec.min_iterations > condition_limit(spec):
-        what = (
-            f"min_iterations: {spec.min_iterations} is above the limit of {condition_limit(spec)}"
-        )
-        compiler.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
+    _reachable(compiler, spec, path)
     if execute is None:
         return None
-    made = compiler.attempt(
-        path,
-        lambda: Loop(
-            execute,
-            evaluate,
-            adapt,
-            until,
-            guards,
-            name,
-            on_failure=spec.on_failure,
-            max_retries=spec.max_retries,
-            retry_delay=spec.retry_delay,
-            keep=spec.keep,
-            min_iterations=spec.min_iterations,
-            required=spec.required,
-            approve=spec.approve,
-            rejudge=_rejudge(spec),
-        ),
-    )
+    options = {name: getattr(spec, name) for name in _SAME}
+    stages = (execute, evaluate, adapt, until, guards, name)
+    made = compiler.attempt(path, lambda: Loop(*stages, rejudge=_rejudge(spec), **options))
     if made is None:
         return None
     whole = made if spec.node is None else as_node(made, spec.node)
     return with_memory(compiler, spec, whole)
+
+
+# What a loop of Python calls as a document does.
+_SAME = (
+    "on_failure",
+    "max_retries",
+    "retry_delay",
+    "keep",
+    "min_iterations",
+    "required",
+    "approve",
+)
+
+
+def _reachable(compiler: Compiler, spec: LoopSpec, path: Path_) -> None:
+    """Report a least number of iterations that the loop's own limit forbids."""
+    limit = condition_limit(spec)
+    if spec.min_iterations > limit:
+        what = f"min_iterations: {spec.min_iterations} is above the limit of {limit}"
+        compiler.problem((*path, "min_iterations"), f"{what}, which ends the loop first")
 
 
 def _until(

@@ -39,13 +39,8 @@ def compile_prompt(compiler: Compiler, spec: Action, name: str, at: Path_) -> Pr
         (*at, "prompt"), f"{said.rstrip()}\n\n{reading.said}" if reading.said else said
     )
     system = compiler.filled((*at, "system"), spec.system or "")
-    schema = None
-    if isinstance(spec.output, dict):
-        schema = spec.output.get("schema")
-        if not isinstance(schema, dict) or len(spec.output) != 1:
-            compiler.problem((*at, "output"), "the output of a prompt is {schema: a JSON Schema}")
-            return None
-    elif spec.output is not None:
+    schema = spec.output.get("schema") if isinstance(spec.output, dict) else None
+    if spec.output is not None and not (isinstance(schema, dict) and len(spec.output) == 1):
         compiler.problem((*at, "output"), "the output of a prompt is {schema: a JSON Schema}")
         return None
     asking = asked(compiler, spec, at, schema)
@@ -162,6 +157,26 @@ def asked(
     """Return how a model is asked: the step's own settings, then the document's, then the caller's."""
     defaults = compiler.defaults
     settings = compiler.project.settings
+    models = _models(compiler, spec, at)
+    if models is None:
+        return None
+    temperature = spec.temperature if spec.temperature is not None else defaults.get("temperature")
+    tokens = spec.max_tokens if spec.max_tokens is not None else defaults.get("max_tokens")
+    url = spec.model_url or defaults.get("model_url") or settings.model_url or ""
+    key = spec.api_key_env or defaults.get("api_key_env") or ""
+    return Asking(
+        tuple(models), fixed.get("temperature", temperature), fixed.get("max_tokens", tokens),
+        schema, url, key, timeouts=timers(spec.call_timeout or defaults.get("call_timeout")),
+    )  # fmt: skip
+
+
+def _models(
+    compiler: Compiler,
+    spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
+    at: Path_,
+) -> list[str] | None:
+    """Return the models to ask, in order: those of the caller, the step or the document; None with a problem."""
+    defaults, settings = compiler.defaults, compiler.project.settings
     models = getattr(spec, "models", None) or ([spec.model] if spec.model else None)
     models = (
         models or defaults.get("models") or ([defaults["model"]] if defaults.get("model") else [])
@@ -186,14 +201,7 @@ def asked(
             hint = hint or listed(provider, settings.providers, lead="there are")
             compiler.problem((*at, "model"), f"there is no provider {provider!r}{hint}")
             return None
-    temperature = spec.temperature if spec.temperature is not None else defaults.get("temperature")
-    tokens = spec.max_tokens if spec.max_tokens is not None else defaults.get("max_tokens")
-    url = spec.model_url or defaults.get("model_url") or settings.model_url or ""
-    key = spec.api_key_env or defaults.get("api_key_env") or ""
-    return Asking(
-        tuple(models), fixed.get("temperature", temperature), fixed.get("max_tokens", tokens),
-        schema, url, key, timeouts=timers(spec.call_timeout or defaults.get("call_timeout")),
-    )  # fmt: skip
+    return list(models)
 
 
 def timers(call: float | None) -> Timers:

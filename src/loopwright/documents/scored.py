@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ..nodes.texts import node_template
 from ..patterns import compile_pattern
 from ..prompts import Prompt
 from .native import LoopSpec
-from .native_nodes import LessonsSpec, NodeSpec
+from .native_nodes import LessonsSpec, NodeSpec, PresetSpec
 
 if TYPE_CHECKING:
     from .compiling import Compiler, Path_
@@ -34,12 +34,7 @@ def scored(
     at = (*path, "node")
     before = len(compiler.problems)
     _texts(compiler, node, at)
-    weights = {}
-    if node.preset is not None:
-        given = node.preset
-        place = (*at, "preset", "weights") if given.weights else (*at, "preset")
-        found = compiler.attempt(place, lambda: preset(given.level, given.context, given.weights))
-        weights = found or {}
+    weights = {} if node.preset is None else _weights(compiler, node.preset, (*at, "preset"))
     low, high = node.scale
     if not low < high:
         compiler.problem(
@@ -64,6 +59,13 @@ def scored(
         what = "re_ask asks a prompt again, and no agent of this loop is one"
         compiler.problem((*at, "score_missing"), what)
     return ScoreRound(scorer, lessons(node.lessons), asked=asked)
+
+
+def _weights(compiler: Compiler, given: PresetSpec, at: Path_) -> Mapping[str, float]:
+    """Return the weights of a preset's criteria; none with a problem."""
+    place = (*at, "weights") if given.weights else at
+    found = compiler.attempt(place, lambda: preset(given.level, given.context, given.weights))
+    return found or {}
 
 
 def _prompts(step: Any) -> Iterator[tuple[str, Prompt]]:
