@@ -39,12 +39,9 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
         fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
         if run.replay is not None and (known := run.replay.finished.get(path)) is not None:
             return _replayed(run, known, fingerprint)
-        if hasattr(step, "asks"):  # what it sends, where its input does not say it
-            asked = step.asks()
-    if gate is not None:
-        gate.ask(run)
-    if run.cancelled is not None:
-        raise Stopped("", run.cancelled)
+        # What it sends, where its input does not say it.
+        asked = step.asks() if hasattr(step, "asks") else None
+    _ask(ctx)
     began = run.now()
     started = Entry("started", path, began, asked, fingerprint)
     doubtful = run.replay is not None and path in run.replay.doubts
@@ -93,7 +90,7 @@ async def unrecorded(ctx: Context, name: str, step: Any, value: Json) -> Json:
 
 
 def _ask(ctx: Context) -> None:
-    """Ask again whether anything may begin; waiting took time."""
+    """Ask whether anything may begin."""
     if ctx.gate is not None:
         ctx.gate.ask(ctx.run)
     if ctx.run.cancelled is not None:
@@ -114,7 +111,7 @@ async def _promise(ctx: Context, step: Any, value: Json, started: Entry) -> None
         return
     try:
         await _within(ctx, functools.partial(ctx.account.reserve, path, amount))
-        _ask(ctx)
+        _ask(ctx)  # again: waiting took time
     except BaseException:
         ctx.account.settle(path, NOTHING)
         raise
