@@ -10,6 +10,8 @@ from typing import Any
 from .. import codec
 from ..codec import Json
 
+_LARGE = 1 << 62  # figures above are looked at closely
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -28,6 +30,17 @@ class Usage:
     estimated: int = 0
 
     def __post_init__(self) -> None:
+        usd = self.usd
+        counts = (
+            self.calls, self.input_tokens, self.output_tokens, self.unpriced, self.estimated
+        )  # fmt: skip
+        for count in counts:  # what is sound is seen quickly: every call makes several of these
+            if type(count) is not int or not 0 <= count < _LARGE:
+                break
+        else:
+            if type(usd) is float and 0.0 <= usd < _LARGE:
+                object.__setattr__(self, "usd", round(usd, 12))
+                return
         for name in ("calls", "input_tokens", "output_tokens", "unpriced", "estimated"):
             codec.whole(f"usage.{name}", getattr(self, name), least=0)
         object.__setattr__(self, "usd", round(codec.number("usage.usd", self.usd, least=0), 12))
@@ -42,10 +55,20 @@ class Usage:
             return self
         if self is NOTHING or not self:
             return other
-        return Usage(*(a + b for a, b in zip(self._values(), other._values(), strict=True)))
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.usd + other.usd,
+            self.unpriced + other.unpriced,
+            self.estimated + other.estimated,
+        )
 
     def __bool__(self) -> bool:
-        return any(self._values())
+        return bool(
+            self.calls or self.input_tokens or self.output_tokens
+            or self.usd or self.unpriced or self.estimated
+        )  # fmt: skip
 
     def most(self, other: Usage) -> Usage:
         """Return the larger of each figure: what a cut call is taken to have cost."""
