@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import sys
 import threading
@@ -118,6 +119,17 @@ def test_a_timeout_is_an_evaluation_error_that_names_pattern_and_remedy() -> Non
         "pattern '(a+)+$' was given up after 0.01 s; "
         "avoid a repeat inside a repeat, or search a shorter text"
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a thread has a priority of its own")
+def test_a_search_that_was_given_up_stands_back() -> None:
+    """Its thread, which ends later by the library's clock, works only where nothing else wants to."""
+    before = set(threading.enumerate())
+    with pytest.raises(PatternTimeout):
+        compile_pattern("(a+)+$", timeout=0.1).search("a" * 5_000 + "b")
+    (left,) = set(threading.enumerate()) - before
+    assert left.native_id is not None
+    assert os.getpriority(os.PRIO_PROCESS, left.native_id) == 19
 
 
 def test_one_timeout_covers_all_matches() -> None:

@@ -9,7 +9,8 @@ Rules:
    the interpreter lock released, and the caller gives it up once it has worked for the timeout: by
    the processor time of that thread, so that a busy machine does not decide what matches, and at
    the latest after PATIENCE times the timeout. A thread that was given up ends by the library's own
-   clock, which counts the whole process and so gets SPARE times as much; rule 1 bounds how late.
+   clock, which counts the whole process and so gets SPARE times as much; rule 1 bounds how late,
+   and until then it stands back behind the searches that come after it.
 3. A time-out is its own outcome, `PatternTimeout`: not a match, and not the absence of one.
 
 A text of up to 200,000 characters is searched whole. Of a longer one only the first and the last
@@ -23,10 +24,13 @@ pattern is read, or what a match may cost.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import queue
 import re
 import string
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -138,7 +142,8 @@ class Pattern:
             except Exception as error:
                 outcome.put((None, error))
 
-        threading.Thread(target=run, name="pattern", daemon=True).start()
+        thread = threading.Thread(target=run, name="pattern", daemon=True)
+        thread.start()
         latest, left = time.monotonic() + self.timeout * PATIENCE, self.timeout
         while left > 0:
             try:
@@ -150,6 +155,7 @@ class Pattern:
                 return cast("Found", found)
             # Out of time, out of memory, or an error of the library's own: the text is unjudged.
             raise PatternTimeout(self.text, self.timeout) from error
+        _hold_back(thread)
         raise PatternTimeout(self.text, self.timeout)
 
     def _matches(self, text: str, deadline: float) -> Iterator[Match]:
@@ -176,6 +182,16 @@ def _own_clock() -> int:
     if not hasattr(time, "pthread_getcpuclockid"):
         return -1
     return time.pthread_getcpuclockid(threading.get_ident())
+
+
+def _hold_back(thread: threading.Thread) -> None:
+    """Let a thread that was given up work only where nothing else wants to: its end may take a while.
+
+    On Linux alone a thread has a priority of its own.
+    """
+    if sys.platform == "linux" and thread.is_alive() and thread.native_id:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, 19)
 
 
 def _worked(clocks: list[int]) -> float:
