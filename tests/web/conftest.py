@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import urllib.error
@@ -108,36 +107,23 @@ def serving(folder: Path) -> Iterator[Server]:
             process.stdout.close()
 
 
-def copied(folder: Path, made: Path) -> Path:
-    """Copy a prepared folder, and agree to its document where it is now."""
-    skipped = shutil.ignore_patterns("*.log", "*-shm", "go-*", "state")
-    shutil.copytree(folder, made, ignore=skipped, dirs_exist_ok=True)
-    db = sqlite3.connect(made / ".loopwright/runs.db")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    db.close()
-    assert call(made, "run", "count.yaml", "--yes", "--run-id", "agreed").returncode == 0
-    return made
-
-
 def prepared(folder: Path) -> Path:
     """Fill a folder with steps, a document that was agreed to, and runs of each kind."""
     (folder / "steps.py").write_text(STEPS, "utf-8")
     (folder / "count.yaml").write_text(DOCUMENT, "utf-8")
     (folder / "other.yaml").write_text(DOCUMENT.replace("count_words", "other"), "utf-8")
     made = subprocess.run(
-        [sys.executable, "steps.py"], cwd=folder, env=environ(folder), capture_output=True,
+        [sys.executable, "-c", "import steps; steps.make()"], cwd=folder, env=environ(folder), capture_output=True,
         text=True, timeout=120, check=False,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     assert call(folder, "run", "count.yaml", "--yes", "--run-id", "counted").returncode == 0
-    call(folder, "run", "steps:asks", "--run-id", "asking", "--input", "x")
-    call(folder, "run", "steps:short", "--run-id", "exhausted", "--input", "x")
     return folder
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with runs; tests that change a run have one of their own."""
+    """A folder with runs; a test that changes a run is the only one that does it to that run."""
     return prepared(tmp_path_factory.mktemp("project"))
 
 
@@ -161,3 +147,45 @@ def browser() -> Iterator[Any]:
         made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield made
         made.close()
+
+
+@contextmanager
+def visiting(
+    browser: Any,
+    server: Server,
+    *,
+    width: int = 1280,
+    scheme: str = "light",
+    refused: bool = False,
+    at: str = "/",
+) -> Iterator[Any]:
+    """Open a page as a person would; nothing may appear on its console or be asked elsewhere."""
+    context = browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    wrong: list[str] = []
+
+    def said(message: Any) -> None:
+        told = f"console {message.type}: {message.text}"
+        known = refused and "the server responded with a status of 40" in told
+        if message.type in ("error", "warning") and not known:
+            wrong.append(told)
+
+    page.on("console", said)
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("request", lambda r: None if r.url.startswith(server.base) else wrong.append(r.url))
+    page.on("response", lambda r: wrong.append(f"{r.status} {r.url}") if r.status >= 500 else None)
+    page.set_default_timeout(60_000)
+    page.goto(f"{server.base}{at}?token={server.token}")
+    page.wait_for_selector("#runs, #run, form.start")
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def counted(page: Any, selector: str, count: int) -> None:
+    """Wait until there are so many of something."""
+    from playwright.sync_api import expect
+
+    expect(page.locator(selector)).to_have_count(count, timeout=60_000)

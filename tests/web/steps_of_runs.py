@@ -1,4 +1,4 @@
-"""Steps of the project that the page is tested on; as a program it makes its runs."""
+"""Steps of the project that the page is tested on, and its runs."""
 
 import asyncio
 from pathlib import Path
@@ -79,13 +79,15 @@ async def slow(value, ctx):
 slowly = Loop(slow, judge, until=MaxIterations(6), name="slowly")
 
 
-async def quick(value, ctx):
-    """Take a moment."""
-    await asyncio.sleep(0.02)
+async def paced(value, ctx):
+    """Take a moment; before the third round and the last one wait until they may begin."""
+    while ctx.iteration in (3, 61) and not Path(f"many-{ctx.iteration}").exists():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.08 if ctx.iteration > 2 else 0)
     return f"round {ctx.iteration}"
 
 
-many = Loop(quick, judge, until=MaxIterations(60), name="many")
+many = Loop(paced, judge, until=MaxIterations(61), name="many")
 
 
 async def at_once(value, ctx):
@@ -95,13 +97,17 @@ async def at_once(value, ctx):
 
 thousand = Loop(at_once, judge, until=MaxIterations(1000), name="thousand")
 
-if __name__ == "__main__":
+
+def make():
+    """Make the runs."""
     Path(".loopwright").mkdir(exist_ok=True)
     journal = "sqlite:.loopwright/runs.db?synchronous=normal"
-    made = {"noted": note, "nested": chapter, "failed": fails}
-    known = {"noted": "note", "nested": "chapter", "failed": "fails"}
-    for name, loop in made.items():
-        source = {"python": f"steps:{known[name]}", "root": str(Path.cwd())}
+    made = {
+        "noted": ("note", note), "nested": ("chapter", chapter), "failed": ("fails", fails),
+        "asking": ("asks", asks), "exhausted": ("short", short), "limited": ("short", short),
+    }  # fmt: skip
+    for run_id, (name, loop) in made.items():
+        source = {"python": f"steps:{name}", "root": str(Path.cwd())}
         given = "Write the release note for version 2.4"
-        run_sync(loop, given, journal=journal, run_id=name, source=source)
+        run_sync(loop, given, journal=journal, run_id=run_id, source=source)
     run_sync(thousand, "a thousand", journal=journal, run_id="thousand")

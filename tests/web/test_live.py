@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from .conftest import Server, copied, environ, serving
+from .conftest import Server, counted
+from .lines import Dropping, Terminal, program
 
 ROUNDS = 60
-
-
-@pytest.fixture
-def own(folder: Path, tmp_path: Path) -> Iterator[Server]:
-    """A project of this test's own, and its page."""
-    with serving(copied(folder, tmp_path / "own")) as made:
-        yield made
 
 
 def news(stream: Any) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -35,54 +23,45 @@ def news(stream: Any) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, json.loads(value)
 
 
-def follow(server: Server, drops: int, seen: list[int]) -> None:
-    """Follow the run from its beginning; with `drops`, hang up after so many events, again and again.
-
-    Like a browser it comes back with the id of the last event that it took in.
-    """
-    last, ended = 0, False
-    while not ended:
-        with server.events("/runs/many/events?after=0", last or None) as stream:
-            for count, (number, told) in enumerate(news(stream), start=1):
-                last = number
-                seen.extend(row[0] for row in told.get("loops", {}).get("many", {}).get("rows", []))
-                ended = told["status"] in ("exhausted", "failed") and "loops" in told
-                if ended or (drops and count >= drops):
-                    break
-        ended = ended or len(seen) >= ROUNDS
-
-
-def test_nobody_misses_an_iteration(own: Server) -> None:
-    """A run in progress is followed by three pages and a terminal, one over a line that keeps
-    dropping."""
-    program = [sys.executable, "-m", "loopwright"]
-    process = subprocess.Popen(
-        [*program, "run", "steps:many", "--run-id", "many", "--input", "x"], cwd=own.folder,
-        env=environ(own.folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert "is run many" in process.stdout.readline() + (
-        process.stderr.readline() if process.stderr else ""
+def seen_by(page: Any) -> list[int]:
+    """Return the numbers of the iterations that a page shows, in its order."""
+    found: list[int] = page.eval_on_selector_all(
+        "tr.iteration", "rows => rows.map(row => Number(row.dataset.number))"
     )
-    watched = subprocess.Popen(
-        [*program, "watch", "many"], cwd=own.folder, env=environ(own.folder),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    followers: list[list[int]] = [[], [], []]
-    threads = [
-        threading.Thread(target=follow, args=(own, drops, seen), daemon=True)
-        for drops, seen in zip((0, 0, 1), followers, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(90)
-    process.communicate(timeout=60)
-    told, _ = watched.communicate(timeout=60)
-    assert followers == [list(range(1, ROUNDS + 1))] * 3
-    rows = [line.split()[1].rstrip(":") for line in told.splitlines() if line.startswith("many ")]
-    assert [int(word) for word in rows if word.isdigit()] == list(range(1, ROUNDS + 1))
+    return found
+
+
+def test_nobody_misses_an_iteration(browser: Any, server: Server) -> None:
+    """A run in progress is followed by three pages and a terminal, one page over a line that drops
+    every second: each has every iteration, in order, without loading the page again."""
+    folder, whole = server.folder, list(range(1, ROUNDS + 1))
+    context = browser.new_context()
+    with (
+        program(server, "run", "steps:many", "--run-id", "many", "--input", "x") as run,
+        Terminal(folder, "watch", "many") as terminal,
+        Dropping(server.base) as line,
+    ):
+        terminal.wait_for("many 2")
+        pages = [context.new_page() for _ in range(3)]
+        for page, base in zip(pages, (server.base, server.base, line.base), strict=True):
+            page.goto(f"{base}/runs/many?token={server.token}")
+            page.wait_for_selector("#link.live")
+            page.evaluate("window.kept = true")
+        line.begin()
+        (folder / "many-3").touch()
+        for page in pages:
+            counted(page, "tr.iteration", ROUNDS)
+            assert page.evaluate("window.kept") is True
+            assert seen_by(page) == whole
+        assert line.drops >= 3
+        (folder / "many-61").touch()
+        assert run.wait(60) == 3
+        terminal.end()
+        for page in pages[:2]:
+            page.wait_for_selector("#head[data-status=exhausted]")
+    context.close()
+    assert terminal.process.returncode == 3
+    assert terminal.rounds("many") == [*whole, ROUNDS + 1]
 
 
 def test_a_stream_goes_on_after_the_last_event(server: Server) -> None:

@@ -1,0 +1,103 @@
+"""What people do on the page, in a real browser: start, cancel, go on, go back, answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+from .conftest import Server, call, counted, environ, visiting
+
+
+def test_a_run_is_started_followed_and_cancelled(browser: Any, server: Server) -> None:
+    """A workflow that was agreed to starts with an input; a run is seen live, and is cancelled."""
+    with visiting(browser, server) as page:
+        page.get_by_role("link", name="Start a run").click()
+        start = page.locator("form.start", has_text="count.yaml")
+        start.locator("textarea").fill("two words")
+        start.get_by_role("button", name="Start").click()
+        page.wait_for_url("**/runs/*")
+        page.wait_for_selector("#head[data-status=satisfied]")
+        assert page.text_content("pre[aria-label=Input]") == "two words"
+        assert page.text_content("#output") == "two words more"
+        other = server.ask("/start", {"file": "other.yaml"})
+        assert other[0] == 400
+        assert "agreed to" in other[1]
+
+
+def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Server) -> None:
+    """Rows come as they are committed, the list follows too, and Cancel ends it."""
+    folder = server.folder
+    with visiting(browser, server) as page:
+        listed = page.context.new_page()
+        listed.goto(server.base)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "loopwright", "run", "steps:slowly", "--run-id", "live"],
+            cwd=folder, env=environ(folder), stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        listed.wait_for_selector("tr[data-run=live] .badge.running")
+        page.goto(f"{server.base}/runs/live")
+        page.wait_for_selector(".flying code")
+        assert "slowly/1/execute" in page.text_content(".flying")
+        for number in (1, 2, 3):
+            (folder / f"go-{number}").touch()
+            page.wait_for_selector(f"tr.iteration[data-number='{number}']")
+        page.wait_for_selector(".uplot")
+        assert page.locator("tr.iteration").count() == 3
+        page.get_by_role("button", name="Cancel").click()
+        page.wait_for_selector("#head[data-status=cancelled]")
+        assert process.wait(30) == 130
+        listed.wait_for_selector("tr[data-run=live] .badge.cancelled")
+
+
+def test_an_exhausted_run_goes_on_with_more(browser: Any, server: Server) -> None:
+    """Raise a limit and it goes on; go back to an iteration with another input and it is done again."""
+    with visiting(browser, server) as page:
+        page.goto(f"{server.base}/runs/exhausted")
+        page.locator("summary", has_text="Raise a limit").click()
+        page.fill("form[data-action$=raise] input[name=iterations]", "4")
+        with page.expect_navigation():
+            page.get_by_role("button", name="Raise and go on").click()
+        counted(page, "tr.iteration", 4)
+        page.wait_for_selector("#head[data-status=exhausted]")
+        assert "of 4" in page.text_content(".facts")
+        page.locator("summary", has_text="Go back").click()
+        page.fill("form[data-action$=rewind] input[name=number]", "2")
+        page.fill("form[data-action$=rewind] textarea", "another input")
+        with page.expect_navigation():
+            page.get_by_role("button", name="Go back and go on").click()
+        page.wait_for_selector("#head[data-status=exhausted]")
+        counted(page, "tr.iteration", 2)  # what came later is set aside, the raised limit too
+        page.locator("button.open").nth(1).click()
+        page.wait_for_selector(".opened pre[aria-label^=Input]")
+        assert page.text_content(".opened pre[aria-label^=Input]") == "another input"
+
+
+def test_a_question_is_answered(browser: Any, server: Server) -> None:
+    """A run that waits for a person shows its question; the answer may edit the feedback."""
+    with visiting(browser, server) as page:
+        page.goto(f"{server.base}/runs/asking")
+        form = page.locator("form.question")
+        form.locator("textarea[name=feedback]").fill("Name the date")
+        form.get_by_role("button", name="Go on").click()
+        counted(page, "tr.iteration", 2)
+        page.wait_for_selector("form.question")
+        page.locator("form.question").get_by_role("button", name="Accept this output").click()
+        page.wait_for_selector("#head[data-status=satisfied]")
+        told = call(server.folder, "show", "asking", "--json").stdout
+        assert "satisfied" in told
+
+
+def test_what_is_refused_is_told_in_place(browser: Any, server: Server) -> None:
+    """An action that cannot be done says why beside its button, and changes nothing."""
+    with visiting(browser, server, refused=True) as page:
+        page.goto(f"{server.base}/runs/limited")
+        page.locator("summary", has_text="Raise a limit").click()
+        page.fill("form[data-action$=raise] input[name=iterations]", "1")
+        page.get_by_role("button", name="Raise and go on").click()
+        outcome = page.locator("form[data-action$=raise] .outcome.error")
+        outcome.wait_for()
+        assert "is not above the 2 iterations" in (outcome.text_content() or "")
+        page.goto(f"{server.base}/runs/none")
+        assert "there is no run" in page.text_content("main")
