@@ -99,13 +99,14 @@ class Compiler:
 
     def names(self, path: Path_, names: Iterable[str]) -> None:
         """Report names that no step, variable or input supplies."""
-        allowed = self.known | FIXED
-        self.used.append((path, frozenset(names)))
-        for given in sorted(set(names) - allowed):
+        found = frozenset(names)
+        self.used.append((path, found))
+        unknown = [name for name in found if name not in self.known and name not in FIXED]
+        for given in sorted(unknown):
             if given.startswith(("steps.", "loops.")):
                 continue  # of those, one that has no value yet is empty
             name = given.removeprefix("given.")
-            if name not in allowed:
+            if name not in self.known and name not in FIXED:
                 self.problem(path, f"template: nothing supplies {name!r}{self._instead(name)}")
 
     def _instead(self, name: str) -> str:

@@ -175,8 +175,10 @@ def events(text: str, lines: list[str]) -> Iterator[yaml.Event]:
     """Yield the parser's events; raises UnreadableError, with the remedy, where it gives up."""
     last: yaml.Event | None = None
     try:
-        for last in yaml.parse(text, Loader=_LOADER):
-            yield last
+        loader = _LOADER(text)
+        while (event := loader.get_event()) is not None:
+            last = event
+            yield event
     except yaml.MarkedYAMLError as error:
         raise UnreadableError(*_explain(error, _spot(error, lines, last))) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:

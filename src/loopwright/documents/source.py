@@ -185,7 +185,8 @@ class _Reader:
             self.root = Child(node, place, place)
             return
         frame = self.frames[-1]
-        frame.node.height = max(frame.node.height, node.height)
+        if node.height > frame.node.height:
+            frame.node.height = node.height
         if isinstance(frame.node.children, list):
             frame.node.children.append(Child(node, place, place))
         elif frame.key is None:

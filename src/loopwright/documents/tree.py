@@ -119,8 +119,9 @@ def written(path: Path) -> str:
 
 def plain(node: Node) -> Any:
     """Return the plain values of a node, which share nothing."""
-    if isinstance(node.children, list):
-        return [plain(child.node) for child in node.children]
-    if isinstance(node.children, dict):
-        return {key: plain(child.node) for key, child in node.children.items()}
-    return node.value
+    children = node.children
+    if children is None:
+        return node.value
+    if isinstance(children, list):
+        return [plain(child.node) for child in children]
+    return {key: plain(child.node) for key, child in children.items()}

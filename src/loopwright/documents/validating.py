@@ -60,8 +60,7 @@ def _as_written(
     error: ValidationError, value: Any, source: Source, at: tuple[str | int, ...]
 ) -> Any | None:
     """Return a copy in which scalars that should be text are the text that was written; None if there are none."""
-    changed = False
-    repaired = copy.deepcopy(value)
+    repaired = None
     for item in error.errors(include_url=False):
         place = _place(item["loc"], value)
         text = source.text((*at, *place)) if item["type"] == "string_type" else None
@@ -72,12 +71,13 @@ def _as_written(
             or item["input"] is None
         ):
             continue
+        # Few documents need it, and a bomb of aliases is large.
+        repaired = copy.deepcopy(value) if repaired is None else repaired
         parent = repaired
         for part in place[:-1]:
             parent = parent[part]
         parent[place[-1]] = text
-        changed = True
-    return repaired if changed else None
+    return repaired
 
 
 def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,18 +23,31 @@ __all__ = [
 
 def parts(value: Any) -> Iterator[Any]:
     """Iterate over a part of a document and all parts below it, whatever kinds there are."""
-    todo = [value] if isinstance(value, Model | list | dict) else []
+    todo = [value]
     while todo:
         part = todo.pop()
-        if isinstance(part, Model):
-            yield part
-            given = part.model_fields_set
-            below = [item for name, item in part.__dict__.items() if name in given]
-        elif isinstance(part, list):
+        kind = type(part)
+        if kind is list:
             below = part
-        else:
+        elif kind is dict:
             below = list(part.values())
-        todo += [item for item in reversed(below) if isinstance(item, Model | list | dict)]
+        elif isinstance(part, Model):
+            yield part
+            fields = part.__dict__
+            given = sorted(part.model_fields_set, key=_places(type(part)).__getitem__)
+            below = [fields[name] for name in given]
+        else:
+            continue
+        todo += [item for item in reversed(below) if type(item) not in _PLAIN]
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+@functools.cache
+def _places(kind: type[Model]) -> dict[str, int]:
+    """Return the fields of a model by name, each with its number: a set of them has no order."""
+    return {name: number for number, name in enumerate(kind.model_fields)}
 
 
 def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
