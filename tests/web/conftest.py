@@ -21,6 +21,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--process-per-site", "--disable-extensions", "--in-process-gpu",
 ]  # fmt: skip
 STEPS = (Path(__file__).parent / "steps_of_runs.py").read_text("utf-8")
 DOCUMENT = """
@@ -136,7 +137,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")  # its event loop runs in this thread: async tests want it gone
 def browser() -> Iterator[Any]:
-    """Chromium; without one these tests are skipped loudly, and fail under CI."""
+    """A window of chromium; without one these tests are skipped loudly, and fail under CI."""
     if CHROMIUM is None:
         if os.environ.get("CI"):
             pytest.fail("there is no chromium: the page was not tested in a browser")
@@ -145,7 +146,7 @@ def browser() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield made
+        yield made.new_context(reduced_motion="reduce")
         made.close()
 
 
@@ -155,15 +156,12 @@ def visiting(
     server: Server,
     *,
     width: int = 1280,
-    scheme: str = "light",
     refused: bool = False,
     at: str = "/",
 ) -> Iterator[Any]:
     """Open a page as a person would; nothing may appear on its console or be asked elsewhere."""
-    context = browser.new_context(
-        color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce"
-    )
-    page = context.new_page()
+    page = browser.new_page()
+    page.set_viewport_size({"width": width, "height": 900})
     wrong: list[str] = []
 
     def said(message: Any) -> None:
@@ -180,7 +178,7 @@ def visiting(
     page.goto(f"{server.base}{at}?token={server.token}")
     page.wait_for_selector("#runs, #run, form.start")
     yield page
-    context.close()
+    page.close()
     assert wrong == []
 
 

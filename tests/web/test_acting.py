@@ -29,7 +29,7 @@ def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Serv
     """Rows come as they are committed, the list follows too, and Cancel ends it."""
     folder = server.folder
     with visiting(browser, server) as page:
-        listed = page.context.new_page()
+        listed = browser.new_page()
         listed.goto(server.base)
         process = subprocess.Popen(
             [sys.executable, "-m", "loopwright", "run", "steps:slowly", "--run-id", "live"],

@@ -35,14 +35,13 @@ def test_nobody_misses_an_iteration(browser: Any, server: Server) -> None:
     """A run in progress is followed by three pages and a terminal, one page over a line that drops
     every second: each has every iteration, in order, without loading the page again."""
     folder, whole = server.folder, list(range(1, ROUNDS + 1))
-    context = browser.new_context()
     with (
         program(server, "run", "steps:many", "--run-id", "many", "--input", "x") as run,
         Terminal(folder, "watch", "many") as terminal,
         Dropping(server.base) as line,
     ):
         terminal.wait_for("many 2")
-        pages = [context.new_page() for _ in range(3)]
+        pages = [browser.new_page() for _ in range(3)]
         for page, base in zip(pages, (server.base, server.base, line.base), strict=True):
             page.goto(f"{base}/runs/many?token={server.token}")
             page.wait_for_selector("#link.live")
@@ -59,7 +58,8 @@ def test_nobody_misses_an_iteration(browser: Any, server: Server) -> None:
         terminal.end()
         for page in pages[:2]:
             page.wait_for_selector("#head[data-status=exhausted]")
-    context.close()
+    for page in pages:
+        page.close()
     assert terminal.process.returncode == 3
     assert terminal.rounds("many") == [*whole, ROUNDS + 1]
 
