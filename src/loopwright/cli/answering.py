@@ -42,30 +42,40 @@ _BY_HAND = {
 }
 
 
+Place = Annotated[
+    str, typer.Argument(metavar="[PATH]", help="Of the question, where there are several.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Go on.")]
+No = Annotated[bool, typer.Option("--no", help="Do not; see --reason.")]
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why not.")]
+Accept = Annotated[
+    bool, typer.Option("--accept", help="End the loop: this output is what was wanted.")
+]
+Edit = Annotated[
+    str | None,
+    typer.Option(
+        "--edit",
+        metavar="JSON",
+        help="Go on, edited: a tool's arguments; a round's feedback, or an object with output and "
+        "feedback; how many iterations more; what a call in doubt gave.",
+    ),
+]
+Answer = Annotated[
+    str | None, typer.Option("--value", metavar="JSON", help="The answer as it is, or text.")
+]
+GoOn = Annotated[bool, typer.Option("--resume", help="Go on with the run at once.")]
+
+
 def approve(
     name: RunName,
-    path: Annotated[
-        str, typer.Argument(metavar="[PATH]", help="Of the question, where there are several.")
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Go on.")] = False,
-    no: Annotated[bool, typer.Option("--no", help="Do not; see --reason.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why not.")] = "",
-    accept: Annotated[
-        bool, typer.Option("--accept", help="End the loop: this output is what was wanted.")
-    ] = False,
-    edit: Annotated[
-        str | None,
-        typer.Option(
-            "--edit",
-            metavar="JSON",
-            help="Go on, edited: a tool's arguments; a round's feedback, or an object with output and "
-            "feedback; how many iterations more; what a call in doubt gave.",
-        ),
-    ] = None,
-    value: Annotated[
-        str | None, typer.Option("--value", metavar="JSON", help="The answer as it is, or text.")
-    ] = None,
-    go_on: Annotated[bool, typer.Option("--resume", help="Go on with the run at once.")] = False,
+    path: Place = "",
+    yes: Yes = False,
+    no: No = False,
+    reason: Why = "",
+    accept: Accept = False,
+    edit: Edit = None,
+    value: Answer = None,
+    go_on: GoOn = False,
     journal: JournalUrl = DEFAULT,
     as_json: Json = False,
 ) -> int:
@@ -76,10 +86,7 @@ def approve(
     Exit codes: 0, with --resume that of the run; 2 if nothing is asked there or the answer does not fit.
     """
     given = [yes, no, accept, edit is not None, value is not None]
-    if sum(given) > 1 and not (accept and edit is not None and sum(given) == 2):
-        raise ConfigurationError("give one of --yes, --no, --accept, --edit and --value")
-    if reason and not no:
-        raise ConfigurationError("--reason says why not: give it with --no")
+    _expect_one(given, both=accept and edit is not None, reason=reason and not no)
     if not any(given):
         said_by_hand = _shown(name, path, journal, as_json=as_json)
         return 0 if said_by_hand is None else _go_on(said_by_hand, journal)
@@ -96,6 +103,13 @@ def approve(
     from .running import resume
 
     return resume(info.run_id, journal, as_json=as_json)
+
+
+def _expect_one(given: list[bool], *, both: bool, reason: Any) -> None:
+    if sum(given) > 1 and not (both and sum(given) == 2):
+        raise ConfigurationError("give one of --yes, --no, --accept, --edit and --value")
+    if reason:
+        raise ConfigurationError("--reason says why not: give it with --no")
 
 
 async def _answer(

@@ -30,28 +30,30 @@ from .telling import tell_output, tell_questions
 __all__ = ["show"]
 
 
+Round = Annotated[
+    int | None, typer.Option("--iteration", metavar="N", help="All of one iteration.")
+]
+Rounds = Annotated[
+    tuple[int, int] | None,
+    typer.Option("--diff", metavar="I J", help="How the output changed between two iterations."),
+]
+LoopName = Annotated[
+    str, typer.Option("--loop", metavar="NAME", help="Of this loop; the outermost by default.")
+]
+Timeline = Annotated[bool, typer.Option("--timeline", help="Every effect, in order.")]
+Lifecycle = Annotated[bool, typer.Option("--lifecycle", help="The states that it went through.")]
+OutputOnly = Annotated[bool, typer.Option("--output", help="The output alone, whole and as it is.")]
+
+
 def show(
     name: RunName,
     journal: JournalUrl = DEFAULT,
-    iteration: Annotated[
-        int | None, typer.Option("--iteration", metavar="N", help="All of one iteration.")
-    ] = None,
-    diff: Annotated[
-        tuple[int, int] | None,
-        typer.Option(
-            "--diff", metavar="I J", help="How the output changed between two iterations."
-        ),
-    ] = None,
-    loop: Annotated[
-        str, typer.Option("--loop", metavar="NAME", help="Of this loop; the outermost by default.")
-    ] = "",
-    timeline: Annotated[bool, typer.Option("--timeline", help="Every effect, in order.")] = False,
-    lifecycle: Annotated[
-        bool, typer.Option("--lifecycle", help="The states that it went through.")
-    ] = False,
-    only_output: Annotated[
-        bool, typer.Option("--output", help="The output alone, whole and as it is.")
-    ] = False,
+    iteration: Round = None,
+    diff: Rounds = None,
+    loop: LoopName = "",
+    timeline: Timeline = False,
+    lifecycle: Lifecycle = False,
+    only_output: OutputOnly = False,
     as_json: Json = False,
 ) -> int:
     """Show what a run is, why it ended, its scores and its iterations."""
