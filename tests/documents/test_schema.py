@@ -21,7 +21,7 @@ SCHEMA = jsonschema.Draft202012Validator(export_schema())
 # What the models know beyond the schema: kinds of errors that only they tell.
 BEYOND = {
     "action", "misplaced", "check", "evaluate", "adapt", "duration", "string_type", "node", "preset",
-    "finite_number", "int_from_float", "loop",
+    "address", "finite_number", "int_from_float", "loop",
 }  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, 0, 1, -1, 3, 0.5, 1001, "", "text", "two words", [], ["a"], {}, {"a": "b"}, "halt", "best",

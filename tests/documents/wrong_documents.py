@@ -1104,6 +1104,16 @@ WRONG: dict[str, tuple[str, list[str]]] = {
             "6:48: steps[2].needs[0]: there is no step 'z'",
         ],
     ),
+    "addresses that cannot be": (
+        "schema: loopwright/1\nname: x\nmodel_url: 'http://localhost[[]]:1/v1'\n"
+        "steps:\n  - {name: a, prompt: x, model: 'openai:a', model_url: localhost}\n",
+        [
+            "3:12: model_url: 'http://localhost[[]]:1/v1' is no http or https address; write one such as "
+            "http://localhost:1234/v1",
+            "5:56: steps[0].model_url: 'localhost' is no http or https address; write one such as "
+            "http://localhost:1234/v1",
+        ],
+    ),
     "names as they are in Python": (
         HEAD
         + "  - {name: a, set: 1, if_: 'true'}\n  - {name: b, workflow: child, with_: {x: 1}}\n",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from .scalars import shorten
 
-__all__ = ["Identifier", "Model", "Names", "Part", "Pause", "Seconds"]
+__all__ = ["Identifier", "Model", "Names", "Part", "Pause", "Seconds", "Url"]
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _LONGEST = 60  # characters of a duration
@@ -37,6 +38,21 @@ def duration(value: Any) -> Any:
     return value
 
 
+def address(value: str) -> str:
+    """Return the address of a server; an empty one is none."""
+    try:
+        parts = urlsplit(value.strip())
+        found = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        found = False
+    if value and not found:
+        raise PydanticCustomError(
+            "address", "{value} is no http or https address; write one such as http://localhost:1234/v1",
+            {"value": repr(shorten(value))},
+        )  # fmt: skip
+    return value
+
+
 def one_or_more(value: Any) -> Any:
     """Return a single name as a list of one."""
     return [value] if isinstance(value, str) else value
@@ -56,6 +72,7 @@ Seconds = Annotated[
 Pause = Annotated[
     float, BeforeValidator(duration), Field(ge=0, allow_inf_nan=False), _or_text(minimum=0)
 ]
+Url = Annotated[str, AfterValidator(address)]
 Names = Annotated[
     list[str],
     BeforeValidator(one_or_more),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .fields import Identifier, Model, Names, Pause, Seconds
+from .fields import Identifier, Names, Part, Pause, Seconds
 
 __all__ = [
     "IGNORED", "AgentSpec", "CognitiveSpec", "ExtractionSpec", "LoopNodeDocument", "LoopNodeSpec", "OrchestratorSpec",
@@ -19,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Open(Model):
+class Open(Part):
     """A model that takes unknown keys, which are then noted."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from .fields import Names, Part, Seconds
+from .fields import Names, Part, Seconds, Url
 
 __all__ = ["PhasedFields", "ReasoningSpec"]
 
@@ -70,7 +70,7 @@ class ReasoningSpec(Part):
     )
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
-    model_url: str | None = None
+    model_url: Url | None = None
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )

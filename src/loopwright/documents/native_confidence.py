@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from .fields import Model, Seconds
+from .fields import Part, Seconds, Url
 
 __all__ = ["ConfidenceSpec"]
 
 
-class ConfidenceSpec(Model):
+class ConfidenceSpec(Part):
     """A model that rates an output by weighted criteria; it passes from a threshold on."""
 
     criteria: list[str] = Field(
@@ -26,7 +26,7 @@ class ConfidenceSpec(Model):
     )
     model: str | None = Field(None, description="`provider:model`.")
     models: list[str] | None = None
-    model_url: str | None = None
+    model_url: Url | None = None
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .fields import Part, Seconds
+from .fields import Part, Seconds, Url
 
 __all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "JudgeSpec"]
 
@@ -68,7 +68,7 @@ class JudgeSpec(Part):
     preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
     model: str | None = None
     models: list[str] | None = None
-    model_url: str | None = None
+    model_url: Url | None = None
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from .fields import Names, Part, Seconds
+from .fields import Names, Part, Seconds, Url
 from .native_nodes import PresetSpec
 
 __all__ = ["BudgetSpec", "ConsensusSpec", "ModelFields", "PriceSpec", "PromptFields", "VoterSpec"]
@@ -19,7 +19,7 @@ class ModelFields(Part):
         None, description="`provider:model` of prompts and judges that name none."
     )
     models: list[str] | None = Field(None, min_length=1)
-    model_url: str | None = None
+    model_url: Url | None = None
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )
@@ -38,7 +38,7 @@ class PromptFields(Part):
     system: str | None = Field(None, description="System prompt, a template.")
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
-    model_url: str | None = Field(None, description="Address of an OpenAI-compatible server.")
+    model_url: Url | None = Field(None, description="Address of an OpenAI-compatible server.")
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )
@@ -72,7 +72,7 @@ class VoterSpec(Part):
     model: str | None = Field(None, description="`provider:model`.")
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
-    model_url: str | None = None
+    model_url: Url | None = None
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .fields import Names, Part, Seconds
+from .fields import Names, Part, Seconds, Url
 
 __all__ = ["ServerSpec", "ToolSpec"]
 
@@ -53,7 +53,7 @@ class ServerSpec(Part):
     command: list[str] | None = Field(
         None, min_length=1, description="The program and its arguments; it speaks over stdio."
     )
-    url: str | None = Field(None, description="Its address, for streamable HTTP.")
+    url: Url | None = Field(None, description="Its address, for streamable HTTP.")
     env: dict[str, str] = Field(
         default_factory=dict, description="Variables of its environment, beside HOME and PATH."
     )

@@ -76,7 +76,7 @@ def _collect(document: Document, found: dict[str, list[str]]) -> None:
 def _reached(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:
     """Collect the hosts that models are asked at, and the names that their keys may have."""
     if url:
-        found["hosts"].append(urlsplit(url).hostname or url)
+        found["hosts"].append(urlsplit(url.strip()).hostname or url)
     for provider in (PROVIDERS.get(name.partition(":")[0]) for name in models):
         if provider is not None and not url:
             found["hosts"] += filter(None, [urlsplit(provider.base_url).hostname])

@@ -177,7 +177,7 @@ def _message(
     if kind == "string_pattern_mismatch":
         return f"{shorten(_shown(item['input']))} is not a name; use letters, digits, _, - and spaces, a letter first"
     message: str = item["msg"][0].lower() + item["msg"][1:]
-    if kind in ("action", "misplaced", "check", "evaluate", "adapt", "duration", "loop"):
+    if kind in ("address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop"):
         return message
     shown = _shown(item["input"])
     return message if len(shown) > _LONG else f"{message}, not {shown}"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .fields import Identifier, Model, Names, Pause, Seconds
+from .fields import Identifier, Names, Part, Pause, Seconds
 
 __all__ = ["KINDS", "Asked", "ConsensusV2", "Execution", "LoopV2", "StepV2", "WorkflowV2", "hint"]
 
@@ -21,14 +21,14 @@ Logging = Literal["error", "warn", "info", "normal", "step", "steps", "debug", "
 KINDS = ("run", "template", "loop", "consensus", "embeddings", "rag")
 
 
-class TargetV2(Model):
+class TargetV2(Part):
     """A model at a provider."""
 
     provider: str
     model: str
 
 
-class Asked(Model):
+class Asked(Part):
     """How a model is asked: what documents, steps, voters and judges have in common."""
 
     provider: str | None = None
@@ -57,14 +57,14 @@ class Execution(Inherited):
     on_error: Literal["cancel_all", "complete_running", "continue", "halt"] | None = None
 
 
-class TemplateV2(Model):
+class TemplateV2(Part):
     """A call of another workflow."""
 
     name: str
     with_: dict[str, Any] | None = Field(None, alias="with")
 
 
-class ConsensusV2(Model):
+class ConsensusV2(Part):
     """One prompt to several models, which must agree."""
 
     prompt: str
@@ -74,7 +74,7 @@ class ConsensusV2(Model):
     timeout: Seconds | None = None
 
 
-class LoopV2(Model):
+class LoopV2(Part):
     """A loop: until a condition holds (mode refine), or over a list (mode iterate)."""
 
     name: Identifier | None = None
@@ -132,7 +132,7 @@ class StepV2(Inherited):
         return self
 
 
-class WorkflowV2(Model):
+class WorkflowV2(Part):
     """A document of `workflow/v2.0`."""
 
     schema_: str = Field(alias="$schema")
