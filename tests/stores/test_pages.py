@@ -115,7 +115,7 @@ def told(view: RunView) -> dict[str, Any]:
     while waiting:
         loop = waiting.pop()
         said[loop] = [
-            view.count(loop), view.outline(loop), view.outline(loop, offset=1, limit=1),
+            view.count(loop), view.retries(loop), view.outline(loop), view.outline(loop, offset=1, limit=1),
             view.outline(loop, offset=-1),
         ]  # fmt: skip
         for number in range(1, view.count(loop) + 1):

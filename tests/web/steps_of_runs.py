@@ -11,6 +11,7 @@ from loopwright import (
     ScoreAtLeast,
     Timeout,
     Usage,
+    retrying,
     run_sync,
 )
 
@@ -56,6 +57,18 @@ note = Loop(
 short = Loop(draft, judge, until=ScoreAtLeast(0.9) | MaxIterations(2), name="short")
 inner = Loop(draft, judge, until=MaxIterations(2), name="paragraph")
 chapter = Loop(inner, judge, until=ScoreAtLeast(0.9) | MaxIterations(2), name="chapter")
+tried = {"n": 0}
+
+
+async def shaky(value):
+    """Answer at every second try only."""
+    tried["n"] += 1
+    if tried["n"] % 2:
+        raise ConnectionError("the line was dropped")
+    return f"answer {tried['n']}"
+
+
+again = Loop(retrying(shaky, delay=0.001), judge, until=MaxIterations(2), name="again")
 asks = Loop(
     draft, judge, until=ScoreAtLeast(0.9) | MaxIterations(3), approve="iteration", name="asks"
 )
@@ -104,7 +117,7 @@ def make():
     journal = "sqlite:.loopwright/runs.db?synchronous=normal"
     made = {
         "noted": ("note", note), "nested": ("chapter", chapter), "failed": ("fails", fails),
-        "asking": ("asks", asks), "exhausted": ("short", short), "limited": ("short", short),
+        "again": ("again", again), "asking": ("asks", asks), "exhausted": ("short", short), "limited": ("short", short),
     }  # fmt: skip
     for run_id, (name, loop) in made.items():
         source = {"python": f"steps:{name}", "root": str(Path.cwd())}

@@ -15,11 +15,14 @@ def test_a_run_is_started_followed_and_cancelled(browser: Any, server: Server) -
         page.get_by_role("link", name="Start a run").click()
         start = page.locator("form.start", has_text="count.yaml")
         start.locator("textarea").fill("two words")
+        start.locator("summary").click()
+        start.locator("input[name=usd]").fill("0.5")
         start.get_by_role("button", name="Start").click()
         page.wait_for_url("**/runs/*")
         page.wait_for_selector("#head[data-status=satisfied]")
         assert page.text_content("pre[aria-label=Input]") == "two words"
         assert page.text_content("#output") == "two words more"
+        assert "of $0.5000" in page.text_content(".facts")
         other = server.ask("/start", {"file": "other.yaml"})
         assert other[0] == 400
         assert "agreed to" in other[1]

@@ -91,3 +91,10 @@ def test_a_run_is_exported_whole(server: Server) -> None:
     assert report.count('class="round') == 8
     assert len(server.ask("/runs/noted/export/csv")[1].splitlines()) >= 9
     assert json.loads(server.ask("/runs/noted/export/json")[1])["run_id"] == "noted"
+
+
+def test_what_was_tried_again_is_counted_in_its_row(server: Server) -> None:
+    """A row says how often a call inside it was tried again, and says nothing where none was."""
+    _, told = server.ask("/runs/again/rows?loop=again")
+    assert told.count("1 retry") == 2
+    assert "retr" not in server.ask("/runs/noted/rows?loop=release_note")[1]

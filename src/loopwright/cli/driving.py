@@ -86,7 +86,9 @@ async def _driven(
 ) -> Result | _Interrupted:
     async with opened(job.url, create=True) as store:
         seconds = getattr(job.source.step, "seconds", math.inf)
-        view = view_of(output, verbose=job.verbose, cap=_cap(job.source), seconds=seconds)
+        view = view_of(
+            output, verbose=job.verbose, cap=_cap(job.source), seconds=seconds, beside=job.observing.on_terminal
+        )  # fmt: skip
         before = await _recorded(store, job.run_id)
         verb = "goes on as" if before else "is"
         name = texts.one_line(job.source.name)

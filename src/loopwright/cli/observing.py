@@ -48,6 +48,11 @@ class Observing:
     log: str | None = None
     capture: bool = False
 
+    @property
+    def on_terminal(self) -> bool:
+        """Whether log lines go where a live view would be."""
+        return self.log == "-" and sys.stderr is not None and sys.stderr.isatty()
+
     @contextlib.contextmanager
     def listeners(self, output: Output) -> Iterator[list[Any]]:
         """Give the listeners of a run; at the end send what waits, and say what could not be sent.

@@ -222,9 +222,18 @@ def effect_line(entry: Entry, output: Output) -> str:
 
 
 def view_of(
-    output: Output, *, verbose: bool, cap: Budget | None = None, seconds: float = math.inf
+    output: Output,
+    *,
+    verbose: bool,
+    cap: Budget | None = None,
+    seconds: float = math.inf,
+    beside: bool = False,
 ) -> View:
-    """Return the view that fits the output: live if people watch, else plain lines."""
-    if output.terminal:
+    """Return the view that fits the output: live if people watch, else plain lines.
+
+    `beside` is whether others write to the same terminal: a line that is drawn again and again would
+    break theirs.
+    """
+    if output.terminal and not beside:
         return LiveView(output, verbose=verbose, cap=cap, seconds=seconds)
     return LinesView(output, verbose=verbose)

@@ -6,7 +6,9 @@ entries of any journal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -44,6 +46,10 @@ class RunView(Protocol):
 
     def effects(self, loop: str, number: int) -> list[Entry]:
         """Return what happened inside an iteration, finished or not, but for loops inside it."""
+
+    def retries(self, loop: str, after: int = 0) -> dict[int, int]:
+        """Return how often something was tried again in iterations of a loop, by their numbers, among
+        the entries after a number."""
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         """Return the entries after a number; long values may be left out as None."""
@@ -83,6 +89,21 @@ def directly(entries: Sequence[Entry], loop: str, number: int) -> list[Entry]:
     ]
 
 
+_AGAIN = re.compile(r"(\d+)/.*\battempt-(?!1$)\d+")
+
+
+def retried(begun: Iterable[str], loop: str) -> dict[int, int]:
+    """Return how often something was tried again in iterations of a loop, by the paths of what
+    began: those inside loops in it count too."""
+    under = f"{loop}/"
+    found: Counter[int] = Counter()
+    for path in dict.fromkeys(begun):
+        again = _AGAIN.fullmatch(path.removeprefix(under)) if path.startswith(under) else None
+        if again is not None:
+            found[int(again[1])] += 1
+    return dict(found)
+
+
 class EntriesView:
     """A run's view made of all its entries: right for any journal, slow for long runs."""
 
@@ -120,6 +141,10 @@ class EntriesView:
 
     def effects(self, loop: str, number: int) -> list[Entry]:
         return directly(self._kept, loop, number)
+
+    def retries(self, loop: str, after: int = 0) -> dict[int, int]:
+        begun = [e.path for e in self._kept if e.kind == "started" and e.seq > after]
+        return retried(begun, loop)
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         found = [entry for entry in self._all if entry.seq > seq]

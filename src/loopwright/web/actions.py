@@ -79,6 +79,10 @@ async def start(page: Page, request: Request, given: dict[str, Json]) -> dict[st
         )
     run_id = new_run_id()
     words = ["run", known.file, "--run-id", run_id]
+    if model := text_of(given.get("model")).strip():
+        words.append(f"--model={model}")
+    if (usd := _number(given, "usd", float)) is not None:
+        words.append(f"--max-usd={usd!r}")
     text = text_of(given.get("input"))
     if text and text != known.input:
         words += ["--input-file", "-"]

@@ -180,7 +180,9 @@ def _grown(view: RunView, loop: str, numbers: list[int]) -> dict[str, Json]:
     whole = view.outline(loop)
     marks = [mark for mark in whole if mark[1].number in set(numbers)]
     best = best_of(whole)
-    rows = [[row.number, macro("line", row)] for row in rows_of(loop, marks, best)]
+    before = [mark for mark, item in whole if item.number < min(numbers)]
+    retries = view.retries(loop, before[-1] if before else 0)
+    rows = [[row.number, macro("line", row)] for row in rows_of(loop, marks, best, retries)]
     return {"rows": rows, "points": points_of(marks), "best": best, "count": len(whole)}
 
 

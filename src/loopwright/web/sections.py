@@ -103,7 +103,7 @@ def section_of(
     points = points_of(marks)
     return Section(
         loop, name_of(loop, view.info), len(marks), _score(marks, best), bounds,
-        _chunks(loop, marks, best, whole=whole), points, _charts(points, bounds.get("threshold")), inside,
+        _chunks(view, loop, marks, best, whole=whole), points, _charts(points, bounds.get("threshold")), inside,
     )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def inner_of(view: RunView, under: str, *, opened: bool = False) -> list[Section
     for loop in view.loops(under):
         marks = view.outline(loop)
         best = best_of(marks)
-        chunks = _chunks(loop, marks, best, whole=len(marks) < WHOLE) if opened else []
+        chunks = _chunks(view, loop, marks, best, whole=len(marks) < WHOLE) if opened else []
         found.append(
             Section(
                 loop, name_of(loop, view.info), len(marks), _score(marks, best), {}, chunks,
@@ -130,18 +130,23 @@ def _score(marks: list[Mark], best: int) -> str:
 def chunks_of(view: RunView, loop: str, offset: int, limit: int) -> list[Row]:
     """Return rows of a loop from a place on, the best of the whole loop marked."""
     best = best_of(view.outline(loop))
-    return rows_of(loop, view.outline(loop, offset=offset, limit=limit), best)
+    return rows_of(loop, view.outline(loop, offset=offset, limit=limit), best, view.retries(loop))
 
 
-def _chunks(loop: str, marks: list[Mark], best: int, *, whole: bool = False) -> list[Chunk]:
+def _chunks(
+    view: RunView, loop: str, marks: list[Mark], best: int, *, whole: bool = False
+) -> list[Chunk]:
+    retries = view.retries(loop)
     if whole or len(marks) <= WHOLE:
-        return [Chunk(0, len(marks), rows_of(loop, marks, best))]
+        return [Chunk(0, len(marks), rows_of(loop, marks, best, retries))]
     starts = range(0, len(marks), CHUNK)
     chunks = []
     for start in starts:
         part = marks[start : start + CHUNK]
         shown = start == 0 or start == starts[-1]
-        chunks.append(Chunk(start, len(part), rows_of(loop, part, best) if shown else None))
+        chunks.append(
+            Chunk(start, len(part), rows_of(loop, part, best, retries) if shown else None)
+        )
     return chunks
 
 

@@ -46,6 +46,7 @@ class Row:
     stage: str
     cost: str
     calls: int
+    retries: int
     seconds: str
 
 
@@ -210,12 +211,12 @@ def best_of(marks: Iterable[Mark]) -> int:
     return best
 
 
-def rows_of(loop: str, marks: Iterable[Mark], best: int) -> list[Row]:
-    """Return iterations as lines of a table."""
-    return [_row(loop, item, best) for _, item in marks]
+def rows_of(loop: str, marks: Iterable[Mark], best: int, retries: Mapping[int, int]) -> list[Row]:
+    """Return iterations as lines of a table; `retries` are what was tried again in them."""
+    return [_row(loop, item, best, retries.get(item.number, 0)) for _, item in marks]
 
 
-def _row(loop: str, item: Iteration, best: int) -> Row:
+def _row(loop: str, item: Iteration, best: int, retries: int) -> Row:
     sign, word, _ = texts.verdict(item)
     found = item.evaluation
     gaps = tuple((c.name, c.gap) for c in found.criteria if not c.passed) if found else ()
@@ -225,5 +226,5 @@ def _row(loop: str, item: Iteration, best: int) -> Row:
         item.number == best, told[:SHORT] + ("…" if len(told) > SHORT else ""), gaps,
         texts.one_line(item.error.message)[:SHORT] if item.error else "",
         item.error.stage if item.error else "", texts.cost(item.usage), item.usage.calls,
-        texts.duration(item.seconds),
+        retries, texts.duration(item.seconds),
     )  # fmt: skip

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from ...codec import Json
 from ...journal import Entry, RunInfo
 from ...records import Iteration, Reason, as_evaluation
-from ..views import ENDING, Mark, directly, enclosing, ending_of, no_iteration
+from ..views import ENDING, Mark, directly, enclosing, ending_of, no_iteration, retried
 from .encoding import decode_entry, decode_row, unfold, value_of
 from .faults import as_damage
 from .listing import FIRST, WINDOW, Wanted, page_query
@@ -46,6 +46,8 @@ PAGE_STATEMENTS = {
     "AND p.first<e.first ORDER BY p.first DESC LIMIT 1) FROM entries e "
     "WHERE run=? AND loop=? AND mark>=? ORDER BY mark LIMIT ?",
     "marks": "SELECT mark FROM entries WHERE run=? AND loop=? ORDER BY mark LIMIT ? OFFSET ?",
+    "tried again": "SELECT first, body FROM entries WHERE run=? AND first>=? "
+    "AND (body GLOB '*/attempt-[2-9]*' OR body GLOB '*/attempt-1[0-9]*') ORDER BY first",
     "latest row": "SELECT first, body FROM entries WHERE run=? ORDER BY first DESC LIMIT 1",
 }
 
@@ -262,6 +264,11 @@ class SqliteView:
     def _mark(self, loop: str, number: int) -> int:
         found = self._pages.ask("mark", self._row.key, loop, number - 1)
         return int(found[0][0]) if found else 0
+
+    def retries(self, loop: str, after: int = 0) -> dict[int, int]:
+        rows = self._pages.ask("tried again", self._row.key, after + 1)
+        raws = (raw for _, body in rows for raw in decode_row(body))
+        return retried((raw[1] for raw in raws if raw[0] == "s"), loop)
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         return self._pages.light(self._row, seq, limit)
