@@ -6,7 +6,6 @@ Both load to the same facts, and both say how to load them again, which is kept 
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..codec import Json, text_of
+from ..collector import resting
 from ..conditions import Budget
 from ..errors import ConfigurationError, Problem, nearest
 from ..journal import RunInfo
@@ -130,10 +130,14 @@ def load_source(what: str, given: Given, *, execute: bool = True, root: str = ""
         raise ConfigurationError(
             f"{what} is Python, not a document; name the step in it: {Path(what).stem}:NAME"
         )
+    with resting():
+        return _document(what, given, execute, root)
+
+
+def _document(what: str, given: Given, execute: bool, root: str) -> Source:
     from ..documents import Settings, load
     from ..models.endpoints import PROVIDER_NAMES
 
-    gc.freeze()  # what is imported stays; the collector would walk it again while documents are read
     settings = Settings(
         sets=given.sets, model=given.model, model_url=given.model_url, replies=given.replies,
         transcript=given.transcript, max_usd=given.max_usd, agents=given.agents,
