@@ -57,6 +57,7 @@ bench: install
 torture: install
 	$(RUN)/python tests/crash/torture.py
 	$(RUN)/python tests/crash/torture_agents.py
+	$(RUN)/python tests/crash/test_agent.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -71,16 +71,25 @@ def undisturbed(folder: Path) -> tuple[Any, Counter[str]]:
     return json.loads(done.stdout), acts(folder)
 
 
-@pytest.mark.slow
-def test_a_killed_agent_does_nothing_twice(tmp_path: Path) -> None:
-    """After kill -9 in commits, before and after a tool acted: the same result, each act once."""
-    expected, whole = undisturbed(tmp_path / "undisturbed")
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Counter[str]]:
+    """What the agent prints and does when nobody kills it."""
+    expected, whole = undisturbed(tmp_path_factory.mktemp("undisturbed") / "run")
     assert expected["output"] == "the answer"
     assert whole == Counter(["look 1", "send 2", 'call echo {"text": "three"}', "pay 4", "look 5"])
-    for position, points in SAMPLE.items():
-        for point in points:
-            found = killed_at(tmp_path / f"{position}-{point}", position, point, expected, whole)
-            assert found == "", found
+    return expected, whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("position", "point"), [(name, point) for name, points in SAMPLE.items() for point in points]
+)
+def test_a_killed_agent_does_nothing_twice(
+    tmp_path: Path, position: str, point: int, reference: tuple[Any, Counter[str]]
+) -> None:
+    """After kill -9 in commits, before and after a tool acted: the same result, each act once."""
+    found = killed_at(tmp_path / "killed", position, point, *reference)
+    assert found == "", found
 
 
 def main() -> int:
