@@ -214,7 +214,7 @@ class Calling:
     name = fingerprint = "calling"
 
     async def run(self, value: Any, ctx: Any) -> Result:
-        def add(a: int, b: int) -> int:
+        async def add(a: int, b: int) -> int:
             if b == 0:
                 raise ValueError("nothing to add")
             return a + b
