@@ -25,7 +25,9 @@
 
 from __future__ import annotations
 
+import bisect
 import difflib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -93,11 +95,8 @@ def listed(
         return -ratio if (ratio := match.ratio()) >= _ALIKE else 0.0
 
     known[:_LOOKED_AT] = sorted(known[:_LOOKED_AT], key=unlike)
-    shown = known[:1]
-    for name in known[1:]:
-        if len(", ".join([*shown, name])) > _LINE:
-            break
-        shown.append(name)
+    ends = list(itertools.accumulate(len(name) + 2 for name in known))
+    shown = known[: max(1, bisect.bisect(ends, _LINE + 2))]
     return f"; {lead}: {', '.join(shown)} and {len(known) - len(shown)} more{more and f' ({more})'}"
 
 

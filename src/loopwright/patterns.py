@@ -179,9 +179,8 @@ def _own_clock() -> int:
 
     A thread asks for its own: with the identity of one that has ended the call is undefined.
     """
-    if not hasattr(time, "pthread_getcpuclockid"):
-        return -1
-    return time.pthread_getcpuclockid(threading.get_ident())
+    ask = getattr(time, "pthread_getcpuclockid", None)
+    return ask(threading.get_ident()) if ask is not None else -1
 
 
 def _hold_back(thread: threading.Thread) -> None:

@@ -136,8 +136,6 @@ def _own(value: Any) -> Any:
     if type(value.input) in codec.ATOMS and type(value.output) in codec.ATOMS:
         return value
     given, output = codec.copied(value.input), codec.copied(value.output)
-    if given is value.input and output is value.output:
-        return value
     return dataclasses.replace(value, input=given, output=output)
 
 
