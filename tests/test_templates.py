@@ -23,6 +23,7 @@ from loopwright.templates import (
     compile_expression,
     compile_template,
 )
+from loopwright.templates.paths import paths_in, paths_of
 from loopwright.templates.program import Program, names_of
 from loopwright.templates.rewrite import checked, rewrite
 from loopwright.templates.sandbox import SANDBOX
@@ -610,6 +611,42 @@ def test_names_are_those_that_the_code_looks_up(source: str) -> None:
     names = names_of(program, parts, depth, ("shout",))
     assert names == program.make()
     assert compile_template(source, helpers=("shout",)).names == names - {"range"}
+
+
+PIECES = (
+    "{{ a }}", "{{a.b}}", "{{ a.b.c }}", "{{\n_x1.y }}", "{{ loop.last.feedback }}", "{{ range }}", "{{ not }}",
+    "{{ none }}", "{{ self.x }}", "{{ a.if }}", "{{ a.0 }}", "{{ a-b }}", "{{- a -}}", "{{ a", "}}", "{{ a }", "{{{ a }}}",
+    "{{ a }}}", "{{ 1 }}", "{{ }}", "{{ a b }}", "{{ é }}", "{% if a %}", "{# x #}", "{", "%}", "text", "\r\n", "'", " ",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join))
+def test_what_is_read_late_is_what_would_be_read_at_once(source: str) -> None:
+    """A template of names alone needs what its tree says, compiles, and renders as if it was read before."""
+    found = paths_in(source)
+    if found is None:
+        return
+    tree = Parser(SANDBOX, source).parse()
+    parts, depth = checked(tree)
+    program = Program(lambda: tree)
+    assert names_of(program, parts, depth, ()) == found.names == program.make()
+    template = compile_template(source, strict=False)
+    assert template.names == found.names
+    assert not template.notes
+    values = {"a": {"b": {"c": "deep"}, "if": 1}, "_x1": {"y": 2}}
+    at_once = compile_template(f"{{# #}}{source}", strict=False)
+    assert template.render(values) == at_once.render(values)
+
+
+@given(st.sampled_from([piece.strip("{}\n ") for piece in PIECES]))
+def test_expressions_of_a_name_are_known_before_they_are_read(source: str) -> None:
+    """An expression that is a name needs that name, and the first of its members."""
+    found = paths_of(source)
+    if found is None:
+        return
+    expression = compile_expression(source, strict=False)
+    assert expression.names == found.names == {source.partition(".")[0]}
+    assert expression.evaluate({source.partition(".")[0]: {}}) in ("", {})
 
 
 def test_members_are_the_fields_needed_of_a_name() -> None:
