@@ -115,6 +115,9 @@ class Agents:
         except DocumentError as error:
             self.problems += error.problems
             return None
+        if spec.type not in TYPES:  # no text as it is written, such as true
+            self._refuse(spec.type, found)
+            return None
         notes_on(spec, found.at, self.note)
         return spec
 
