@@ -3,7 +3,7 @@ const KINDS = { score: 1, cost: 2, time: 3 };
 const SHOWN = {
   score: (v) => v.toFixed(2),
   cost: (v) => `$${v.toFixed(v < 0.01 ? 4 : 2)}`,
-  time: (v) => (v < 1 ? `${Math.round(v * 1000)} ms` : `${v.toFixed(1)} s`),
+  time: (v) => (v < 1 ? `${+(v * 1000).toFixed(v < 0.01 ? 1 : 0)} ms` : `${v.toFixed(1)} s`),
 };
 const made = new Map(); // a chart's element to what drew it
 
