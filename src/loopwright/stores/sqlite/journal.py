@@ -281,9 +281,9 @@ class SqliteJournal:
 
 
 def _let_go(writer: Writer, readers: list[Pages]) -> None:
-    writer.stop_soon()
-    for reader in readers:
+    for reader in readers:  # before the writer, who is to be the last: it takes the WAL away
         reader.close()
+    writer.stop_soon()
 
 
 class _Outdated(Exception):

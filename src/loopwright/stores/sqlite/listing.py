@@ -36,7 +36,8 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.reason and self.reason not in list(Reason):
             raise ConfigurationError(
-                f"reason: {self.reason!r} is no reason{nearest(self.reason, list(Reason))}"
+                f"reason: {self.reason!r} is no reason"
+                f"{nearest(self.reason, [reason.value for reason in Reason])}"
             )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...codec import Json
-from ...journal import Entry, RunInfo
+from ...journal import Entry, RunInfo, surviving
 from ...records import Iteration, Reason, as_evaluation
 from ..views import ENDING, Mark, directly, enclosing, ending_of, no_iteration, retried
 from .encoding import decode_entry, decode_row, unfold, value_of
@@ -40,14 +40,15 @@ PAGE_STATEMENTS = {
     "newest key": "SELECT max(id) FROM runs",
     "names": "SELECT min(name) FROM runs WHERE name>?",
     "next loop": "SELECT min(loop) FROM entries WHERE run=? AND loop>?",
-    "extent of a loop": "SELECT count(*), max(mark) FROM entries WHERE run=? AND loop=?",
+    "extent of a loop": "SELECT count(*) FROM entries WHERE run=? AND loop=?",
     "mark": "SELECT mark FROM entries WHERE run=? AND loop=? ORDER BY mark LIMIT 1 OFFSET ?",
     "outline": "SELECT mark, first, body, sum, (SELECT p.sum FROM entries p WHERE p.run=e.run "
     "AND p.first<e.first ORDER BY p.first DESC LIMIT 1) FROM entries e "
     "WHERE run=? AND loop=? AND mark>=? ORDER BY mark LIMIT ?",
     "marks": "SELECT mark FROM entries WHERE run=? AND loop=? ORDER BY mark LIMIT ? OFFSET ?",
     "tried again": "SELECT first, body FROM entries WHERE run=? AND first>=? "
-    "AND (body GLOB '*/attempt-[2-9]*' OR body GLOB '*/attempt-1[0-9]*') ORDER BY first",
+    "AND (body GLOB '*/attempt-[2-9]*' OR body GLOB '*/attempt-1[0-9]*' "
+    "OR body GLOB '[[][[]\"r\",*') ORDER BY first",
     "latest row": "SELECT first, body FROM entries WHERE run=? ORDER BY first DESC LIMIT 1",
 }
 
@@ -205,10 +206,6 @@ class SqliteView:
     def count(self, loop: str) -> int:
         return int(self._pages.ask("extent of a loop", self._row.key, loop)[0][0])
 
-    def latest(self, loop: str) -> int:
-        """Return the number of the entry of a loop's latest iteration; 0 if it has none."""
-        return int(self._pages.ask("extent of a loop", self._row.key, loop)[0][1] or 0)
-
     def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
         if offset == 0 and limit < 0:
             if loop not in self._whole:
@@ -267,8 +264,11 @@ class SqliteView:
 
     def retries(self, loop: str, after: int = 0) -> dict[int, int]:
         rows = self._pages.ask("tried again", self._row.key, after + 1)
-        raws = (raw for _, body in rows for raw in decode_row(body))
-        return retried((raw[1] for raw in raws if raw[0] == "s"), loop)
+        raws = [raw for _, body in rows for raw in decode_row(body)]
+        if not any(raw[0] == "r" for raw in raws):
+            return retried((raw[1] for raw in raws if raw[0] == "s"), loop)
+        kept = surviving(self.since(0))  # what a rewind set aside, only all entries tell
+        return retried((e.path for e in kept if e.kind == "started" and e.seq > after), loop)
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         return self._pages.light(self._row, seq, limit)
