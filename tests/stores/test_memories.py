@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from loopwright.errors import ConfigurationError, JournalUnavailable
+from loopwright.errors import ConfigurationError, JournalDamaged, JournalUnavailable
 from loopwright.journal import MemoryJournal
 from loopwright.memory import InMemory, Memory, Space, entry
 from loopwright.stores import open_journal, open_memory
 from loopwright.stores.sqlite import SqliteJournal
+from loopwright.stores.sqlite.files import SideLock
 
 from .memory_contract import MemoryContract, Store, note, values
 
@@ -222,5 +223,84 @@ def test_an_append_that_is_cancelled_disturbs_no_other(tmp_path: Path) -> None:
             assert isinstance(found[2], asyncio.CancelledError)
             kept = {item.value: item.seq for item in await memory.entries("s")}
             assert all(found[n] == [kept[n]] for n in (0, 1, 3, 4))
+
+    asyncio.run(play())
+
+
+def test_a_file_that_is_no_journal_has_no_memories(tmp_path: Path) -> None:
+    """A look into a file of another kind is an error that says so, not an empty memory."""
+    path = tmp_path / "notes.txt"
+    path.write_text("just some words\n" * 100)
+
+    async def play() -> None:
+        async with open_memory(f"sqlite:{path}") as memory:
+            for look in (memory.entries("s"), memory.spaces()):
+                with pytest.raises(JournalDamaged, match="it is not an SQLite file"):
+                    await look
+
+    asyncio.run(play())
+
+
+def test_bytes_that_are_no_text_are_left_out(tmp_path: Path) -> None:
+    """An entry whose text is no Unicode any more is unreadable in its place; the others are read."""
+
+    async def play() -> None:
+        path = tmp_path / "runs.db"
+        async with SqliteJournal(path) as journal:
+            await journal.memory.append(note("a"), note("b"), note("c"))
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE memories SET value=CAST(x'22ff22' AS TEXT) WHERE id=2")
+        async with SqliteJournal(path) as journal:
+            found = await journal.memory.entries("s")
+            assert [item.kind for item in found] == ["note", "unreadable", "note"]
+            assert [item.value for item in found] == ["a", None, "c"]
+
+    asyncio.run(play())
+
+
+def test_an_event_loop_that_ends_loses_no_append_on_its_way(tmp_path: Path) -> None:
+    """What was handed over when a loop ends is kept whole, before what comes later."""
+    journal = SqliteJournal(tmp_path / "runs.db")
+    kept: list[asyncio.Task[list[int]]] = []
+
+    async def leave() -> None:
+        appends = (journal.memory.append(note(word), note(word)) for word in "ab")
+        kept.extend(map(asyncio.ensure_future, appends))
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    async def later() -> None:
+        assert await journal.memory.append(note("c")) == [5]
+        assert await values(journal.memory) == ["a", "a", "b", "b", "c"]
+        await journal.close()
+
+    lock = SideLock(tmp_path / "runs.db-lock")
+    with lock:  # another process writes
+        asyncio.run(leave())
+    lock.close()
+    assert all(task.cancelled() for task in kept)
+    asyncio.run(later())
+
+
+def test_who_waits_for_an_append_hears_that_its_work_was_cancelled(tmp_path: Path) -> None:
+    """A program that cancels every task but its main one leaves no append waiting for ever."""
+
+    async def play() -> None:
+        main, lock = asyncio.current_task(), SideLock(tmp_path / "runs.db-lock")
+
+        async def stop() -> None:
+            for _ in range(2):
+                await asyncio.sleep(0)
+            for task in asyncio.all_tasks() - {main, asyncio.current_task()}:
+                task.cancel()
+
+        async with SqliteJournal(tmp_path / "runs.db") as journal, asyncio.timeout(10):
+            with lock:  # another process writes
+                stopping = asyncio.ensure_future(stop())
+                with pytest.raises(asyncio.CancelledError):
+                    await journal.memory.append(note("a"))
+            await stopping
+            assert await journal.memory.append(note("b")) == [2]
+        lock.close()
 
     asyncio.run(play())
