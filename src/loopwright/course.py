@@ -288,8 +288,7 @@ class Course:
         )
 
     def _register(self, result: Result) -> None:
-        self.run.loops.pop(self.loop.name, None)
-        self.run.loops[self.loop.name] = result
+        self.run.loops.keep(self.path, result)
         self._show(result)
 
     def _show(self, result: Result) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .codec import Json
 from .journal import RunInfo
-from .records import History, Result, Stop, Usage
+from .records import History, Loops, Result, Stop, Usage
 from .replay import Replay
 from .runtime import Run
 
@@ -48,13 +48,12 @@ def finished(state: Run, ended: Json) -> Result:
     )  # fmt: skip
 
 
-def ended_loops(state: Run, replay: Replay) -> dict[str, Result]:
+def ended_loops(state: Run, replay: Replay) -> Loops:
     """Return the results of the loops that the journal holds to their end, in the order they ended."""
-    loops: dict[str, Result] = {}
+    loops = Loops()
     for path, value in replay.ended.items():
         if path:
-            loops.pop(value["name"], None)
-            loops[value["name"]] = _loop_result(state, replay, path, value)
+            loops.keep(path, _loop_result(state, replay, path, value))
     return loops
 
 

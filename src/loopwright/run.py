@@ -192,7 +192,7 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
         await state.log.close(row_of(info, result, replay.active))
         return result
     if replay is not None:  # loops inside an ended one are not run again, and still are its loops
-        state.loops.update(ended_loops(state, replay))
+        state.loops = ended_loops(state, replay)
     state.task = asyncio.current_task()
     if not state.log.silent:
         state.log.on_cancel = state.cancel

@@ -14,7 +14,7 @@ from .codec import Json
 from .conditions import Condition
 from .errors import Stopped, Suspended
 from .journal import Entry, RunLog
-from .records import NOTHING, History, Iteration, Reason, Result, Stop
+from .records import NOTHING, History, Iteration, Loops, Reason, Result, Stop
 from .replay import Replay
 
 __all__ = ["Clock", "Gate", "Run", "Scope"]
@@ -94,7 +94,7 @@ class Run:
         self.owned: dict[str, Any] = {}
         self.accept_changes = accept_changes
         self.in_doubt = in_doubt
-        self.loops: dict[str, Result] = {}
+        self.loops = Loops()
         self.steps: dict[str, Json] = {}
         self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -224,13 +225,15 @@ async def test_a_person_may_say_what_to_do_about_a_round_that_failed() -> None:
     assert told == ["take b"]
 
 
-def test_a_thread_that_has_ended_has_worked_enough() -> None:
-    """Its clock is gone with it, and nothing is held back that is not there."""
-    clocks: list[int] = []
-    thread = threading.Thread(target=lambda: clocks.append(patterns._own_clock()))
-    thread.start()
-    thread.join()
-    assert patterns._worked(clocks) == 0.0
+def test_a_thread_whose_clock_is_gone_counts_as_not_working() -> None:
+    """Who has ended, or has not begun, used no time; where no thread has a clock only the wall tells."""
+    no_clock = 1 << 20
+    with pytest.raises(OSError, match="Invalid"):
+        time.clock_gettime(no_clock)
+    assert patterns._worked([no_clock]) == 0.0
     assert patterns._worked([]) == 0.0
     assert patterns._worked([-1]) == math.inf
-    patterns._hold_back(thread)
+    ended = threading.Thread(target=list)
+    ended.start()
+    ended.join()
+    patterns._hold_back(ended)

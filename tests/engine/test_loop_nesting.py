@@ -24,6 +24,8 @@ from loopwright import (
     Stop,
     Timeout,
     Usage,
+    Workflow,
+    run,
     step,
 )
 from loopwright.errors import ConfigurationError
@@ -225,3 +227,25 @@ def test_a_record_is_not_changed_after_it_was_told() -> None:
     )  # fmt: skip
     assert [item.to_json() for item, _ in heard] == [data for _, data in heard]
     assert [item for item, _ in heard] == list(result.history)
+
+
+async def test_two_loops_of_one_name_in_two_places_are_both_told() -> None:
+    """The first goes by its name, the other by its place, live, resumed and read from the journal."""
+
+    def made() -> Workflow:
+        inner = {
+            f"part-{n}": Loop(lambda value: value, until=MaxIterations(n), name="refine")
+            for n in (1, 2)
+        }
+        return Workflow(
+            "both", {name: Workflow("w", {"refine": loop}) for name, loop in inner.items()}
+        )  # fmt: skip
+
+    journal = MemoryJournal()
+    first = await run(made(), "x", journal=journal, run_id="r")
+    assert {name: loop.iterations for name, loop in first.loops.items()} == {
+        "refine": 1, "both/part-2/refine": 2,
+    }  # fmt: skip
+    assert await run(made(), journal=journal, run_id="r") == first
+    await journal.rewind("r", "both/part-2")
+    assert (await run(made(), journal=journal, run_id="r")).loops.keys() == first.loops.keys()

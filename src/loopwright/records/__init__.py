@@ -4,6 +4,7 @@ all."""
 from .evaluation import Criterion, Evaluation, as_evaluation
 from .history import History
 from .iteration import Failure, Iteration
+from .loops import Loops
 from .reasons import Reason, Status, Stop
 from .result import Result
 from .usage import NOTHING, Usage, by_purpose, is_judging
@@ -15,6 +16,7 @@ __all__ = [
     "Failure",
     "History",
     "Iteration",
+    "Loops",
     "Reason",
     "Result",
     "Status",

@@ -22,8 +22,9 @@ class Result:
     votes on the output, where the loop asked for them: unlike the score by which the output was
     chosen, it is not the luckiest of several.
 
-    `loops` maps the name of each loop that ran to its own result, `steps` the name of each workflow
-    step to its output, `agents` the name of each agent to what it reports of itself.
+    `loops` maps the name of each loop that ran to its own result (another of the same name goes by
+    its path without the numbers of rounds), `steps` the name of each workflow step to its output,
+    `agents` the name of each agent to what it reports of itself.
     """
 
     status: Final[Status]
