@@ -104,3 +104,31 @@ def test_what_is_refused_is_told_in_place(browser: Any, server: Server) -> None:
         assert "is not above the 2 iterations" in (outcome.text_content() or "")
         page.goto(f"{server.base}/runs/none")
         assert "there is no run" in page.text_content("main")
+
+
+CHANGED = """\
+schema: loopwright/1
+name: changed
+steps:
+  - name: grow
+    loop:
+      execute: {set: "{{ loop.initial }}WORD"}
+      until: {max_iterations: 2}
+      approve: iteration
+"""
+
+
+def test_a_run_whose_document_changed_is_not_gone_on_with(server: Server) -> None:
+    """The sentence of the process that refused is what the page tells, and the run is as it was."""
+    document = server.folder / "changed.yaml"
+    document.write_text(CHANGED.replace("WORD", "x"), "utf-8")
+    waiting = call(server.folder, "run", "changed.yaml", "--input", "a", "--run-id", "changed")
+    assert waiting.returncode == 4, waiting.stderr
+    answered = call(server.folder, "approve", "changed", "--yes")
+    assert answered.returncode == 0, answered.stderr
+    document.write_text(CHANGED.replace("WORD", "y"), "utf-8")
+    status, told = server.ask("/runs/changed/resume", {})
+    assert status == 400
+    assert "changed since" in told
+    document.write_text(CHANGED.replace("WORD", "x"), "utf-8")
+    assert server.ask("/runs/changed/resume", {})[0] == 200

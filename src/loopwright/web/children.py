@@ -18,6 +18,8 @@ __all__ = ["Children"]
 
 PATIENCE = 30.0  # seconds until a run must be on record
 BEAT = 0.05
+SETTLING = 0.5  # seconds in which a run that goes on finds that it cannot
+REFUSED = 2  # the exit code of what cannot be done as it is asked
 _LAST = 2000  # characters of what a process that failed said
 
 
@@ -36,7 +38,8 @@ class Children:
         `given` is what it reads on stdin.
 
         Raises:
-            ConfigurationError: with what it said, if it ended without opening the run.
+            ConfigurationError: with what it said, if it ended without opening the run, or refused
+                what it found in it.
         """
         before = await self._epoch(run_id)
         with tempfile.TemporaryFile() as said:
@@ -48,10 +51,13 @@ class Children:
                 async with asyncio.timeout(PATIENCE):
                     while not ended.done():
                         if await self._epoch(run_id) > before:
-                            return
+                            break
                         await asyncio.wait({ended}, timeout=BEAT)
             if await self._epoch(run_id) > before:
-                return
+                if before:  # what was recorded may not be what it is about to do
+                    await asyncio.wait({ended}, timeout=SETTLING)
+                if not ended.done() or ended.result() != REFUSED:
+                    return
             if not ended.done():
                 raise ConfigurationError(f"{run_id}: its process has not begun it yet; look again")
             said.seek(0)
