@@ -206,3 +206,14 @@ def test_runs_are_filtered_and_paged(browser: Any, server: Server) -> None:
         assert page.get_attribute("#runs tbody tr", "data-run") == "thousand"
         page.goto(f"{server.base}/?text=nowhere-to-be-found")
         assert "No run is like that" in page.text_content("#runs")
+
+
+def test_a_list_without_runs_stays_as_it_is(browser: Any, server: Server) -> None:
+    """What is told to a list in which no run is makes the page load again only once there is one."""
+    with visiting(browser, server) as page:
+        page.goto(f"{server.base}/?text=nowhere-to-be-found")
+        page.wait_for_selector("#link.live")
+        page.evaluate("window.kept = true")
+        for _ in range(20):
+            assert page.evaluate("fetch('/start').then(answer => answer.status)") == 200
+            assert page.evaluate("window.kept") is True

@@ -212,7 +212,10 @@ function hearRuns(news) {
   const table = $("#runs");
   if (news.problem) { link.textContent = news.problem; return; }
   const body = $("tbody", table);
-  if (!body) { location.reload(); return; }
+  if (!body) { // no run was like that
+    if (news.order.length) location.reload();
+    return;
+  }
   const rows = new Map($$("tr", body).map((row) => [row.dataset.run, row]));
   for (const [id, html] of Object.entries(news.rows)) {
     const fresh = fragment(`<table><tbody>${html}</tbody></table>`).querySelector("tr");
