@@ -29,8 +29,7 @@ def bounds_of(step: Any, budget: Budget | None = None) -> dict[str, Json]:
 
 def _loops(step: Any, within: str) -> Iterator[dict[str, Json]]:
     if isinstance(step, Loop):
-        members = [member.to_json() for member in step.members]
-        told: dict[str, Json] = {"name": step.name, "until": members}
+        told: dict[str, Json] = {"name": step.name, "until": step.bounds}
         yield {**told, "within": within} if within else told
         within = step.name
     for part in getattr(step, "made_of", tuple)():

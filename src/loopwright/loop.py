@@ -156,6 +156,11 @@ class Loop(Composite):
         return min(c.limit for c in self.members if isinstance(c, MaxIterations | PhaseLimit))
 
     @functools.cached_property
+    def bounds(self) -> list[Json]:
+        """Its conditions and guards as JSON, to be shown."""
+        return [condition.to_json() for condition in self.members]
+
+    @functools.cached_property
     def fingerprint(self) -> str:
         parts = (self.execute, self.evaluate, self.adapt)
         return digest_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import replace
 from typing import Any
 
 from . import codec
@@ -38,7 +37,7 @@ def journal_of(given: Journal | str | None) -> tuple[Journal | None, bool]:
     return given, False
 
 
-def fresh_row(step: Any, value: Json, run_id: str, source: dict[str, Json] | None) -> RunInfo:
+def fresh_row(step: Any, value: Json, run_id: str) -> RunInfo:
     """Return the row of a run that begins now.
 
     Raises:
@@ -53,15 +52,7 @@ def fresh_row(step: Any, value: Json, run_id: str, source: dict[str, Json] | Non
     except StepError as error:
         raise ConfigurationError(str(error)) from None
     now = time.time()
-    return RunInfo(
-        run_id or new_run_id(),
-        step.name,
-        given,
-        "",
-        source or {},
-        created=now,
-        updated=now,
-    )
+    return RunInfo(run_id or new_run_id(), step.name, given, created=now, updated=now)
 
 
 async def open_log(
@@ -79,12 +70,11 @@ async def open_log(
     """
     if store is None:
         return NoLog(fresh)
-    fresh = replace(fresh, fingerprint=step.fingerprint)
     log = await store.open(fresh, takeover=takeover)
     try:
         _check_same(step, fresh, log.info, value, log, accept_changes)
     except ReplayMismatch:
-        await log.close(replace(log.info, status="interrupted"))
+        await log.close(log.info.altered(status="interrupted"))
         raise
     return log
 

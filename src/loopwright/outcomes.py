@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from .codec import Json
 from .journal import RunInfo
@@ -73,8 +72,7 @@ def _loop_result(state: Run, replay: Replay, path: str, value: Json) -> Result:
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     """Return the row of a run that ended, after so many active seconds."""
     best = result.best or next((r.best for r in result.loops.values() if r.best), None)
-    return replace(
-        info,
+    return info.altered(
         status=result.status.value,
         reason=result.reason.value,
         detail=result.detail,

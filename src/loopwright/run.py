@@ -98,9 +98,11 @@ async def run(
     store, opened = journal_of(journal)
     lent = Lent(resources, store)
     try:
-        fresh = fresh_row(made, value, run_id, source)
-        if store is not None and (bounds := bounds_of(made, budget)):
-            fresh = replace(fresh, source={**fresh.source, "bounds": bounds})
+        fresh = fresh_row(made, value, run_id)
+        if store is not None:
+            bounds = bounds_of(made, budget)
+            kept = {**(source or {}), "bounds": bounds} if bounds else source or {}
+            fresh = fresh.altered(fingerprint=made.fingerprint, source=kept)
         log = await open_log(store, made, fresh, value, accept_changes, takeover)
         heard, failed = hearing(listeners, log)
         state = Run(
@@ -133,9 +135,10 @@ def _cap(state: Run, budget: Budget) -> None:
 
 def _bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
     """Return the row with the bounds of this opening: a resume may have others than at first."""
-    if "bounds" not in fresh.source:
+    bounds = fresh.source.get("bounds")
+    if bounds is None or info.source.get("bounds") == bounds:
         return info
-    return replace(info, source={**info.source, "bounds": fresh.source["bounds"]})
+    return info.altered(source={**info.source, "bounds": bounds})
 
 
 def run_sync(step: Any, value: Json = None, **options: Any) -> Result:
@@ -218,8 +221,7 @@ async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
         return
     if not isinstance(error, JournalError | OwnershipLost):
         state.append(Entry("interrupted", "", state.now()))
-    row = replace(
-        info,
+    row = info.altered(
         status="interrupted",
         active=state.now(),
         updated=state.clock.wall(),

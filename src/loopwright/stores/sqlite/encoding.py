@@ -13,7 +13,7 @@ Rules:
 3. An iteration has its `rank` among those of the run and of its loop that no rewind set aside, so
    that a page can be checked for gaps.
 4. References stand where outputs stand: the value itself; the fields of an iteration and of what a
-   "started" asks; the `output` and each of the `steps` of an ending. An iteration's evaluation may
+   "started" asks; the `output` and each of the `steps` of an ending that is long in all. An iteration's evaluation may
    be `{"$here": i}`, the value of element i of its own row.
 """
 
@@ -208,9 +208,22 @@ def _value_text(entry: Entry, contents: Contents) -> str:
     value = entry.value
     if type(value) is str:
         return contents.fold(value)
+    if entry.kind == "ended" and (text := _short_ending(value)):
+        return text
     if entry.kind == "iteration" and isinstance(value, Iteration):
         return _iteration_text(value, entry.path, contents)
     return contents.fold_fields(value, _DEPTHS.get(entry.kind, 0))
+
+
+def _short_ending(value: Json) -> str:
+    """Return the JSON text of an ending without long values, as most are; "" of another."""
+    if type(value) is not dict or value.get("steps"):
+        return ""
+    output = value.get("output")
+    if type(output) in (dict, list) or (type(output) is str and len(output) > INLINE):
+        return ""
+    text = json_text(value)
+    return text if len(text) <= 4 * INLINE and '"$' not in text else ""
 
 
 def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:

@@ -8,7 +8,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -133,12 +132,12 @@ class SqliteJournal:
     async def _restore(self, log: SqliteLog, taken: Taken, given: RunInfo) -> None:
         row = taken.row
         if not taken.before:
-            log.restore(replace(log.info, input=given.input, source=given.source), row.head)
+            log.restore(log.info.altered(input=given.input, source=given.source), row.head)
             return
         info, recorded = await self._read(lambda r: (r.complete(row, row.info), r.recorded(row)))
         entries = recorded.entries
         if entries:
-            info = replace(info, active=max(info.active, entries[-1].at))
+            info = info.altered(active=max(info.active, entries[-1].at))
         log.restore(info, recorded.head, recorded.last, surviving(entries), recorded.contents)
 
     async def _give_back(self, writer: Writer, log: SqliteLog, info: RunInfo) -> None:

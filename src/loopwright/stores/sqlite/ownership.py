@@ -23,7 +23,6 @@ __all__ = [
 ]  # fmt: skip
 
 _BY_ID = "SELECT * FROM runs WHERE run_id=?"
-_EPOCH = "SELECT epoch FROM runs WHERE id=?"
 _BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<?"
 _LATEST = "SELECT sum FROM entries WHERE run=? ORDER BY first DESC LIMIT 1"
 _ASIDE = "UPDATE entries SET loop=NULL, mark=NULL WHERE run=? AND loop IS NOT NULL AND mark>=?"
@@ -55,9 +54,9 @@ def present(row: RunRow, owners: dict[int, Owner], now: float) -> RunInfo:
     owner = owners.get(row.owner or 0)
     if owner is not None:
         active = info.active + max(0.0, owner.seconds - row.opened)
-        info = replace(info, active=active, updated=max(info.updated, owner.until - LEASE))
+        info = info.altered(active=active, updated=max(info.updated, owner.until - LEASE))
     if owner is None or not owner.alive(now):
-        info = replace(info, status="interrupted")
+        info = info.altered(status="interrupted")
     return info
 
 
@@ -77,24 +76,27 @@ def take(
     if owner is not None and owner.alive(now) and not takeover:
         raise locked(info.run_id, owner)
     kept = present(row, owners, now)
-    taken = replace(kept, epoch=kept.epoch + 1, status="running")
+    taken = kept.altered(epoch=kept.epoch + 1, status="running")
+    was = row.info.epoch
     row = replace(row, info=taken, opened=database.seconds, owner=database.owner.key)
-    write_row(db, row)
+    write_row(db, row, was)
     return Taken(row, "interrupted" if kept.status == "running" else kept.status)
 
 
 def _create(database: Database, db: sqlite3.Connection, info: RunInfo) -> RunRow | None:
     """Make a run and return its row; None if there is one of that id."""
     contents = Contents(database.new_content)
-    info = replace(info, epoch=1, status="running")
+    info = info.altered(epoch=1, status="running")
     texts = _folded(info.input, contents), _folded(info.source, contents)
     head, owner = chain_start(info.run_id), database.owner.key
     row = RunRow(0, info, *texts, database.seconds, 0, head, owner)
     filed = database.filed(contents.take())  # what can be refused comes before what is written
     key = insert_row(db, row)
-    if key and filed:
+    if not key:
+        return None
+    if filed:
         database.keep_contents(db, filed)
-    return replace(row, key=key) if key else None
+    return RunRow(key, info, *texts, row.opened, 0, head, owner)
 
 
 def _folded(value: Json, contents: Contents) -> str:
@@ -106,28 +108,21 @@ def give_back(database: Database, db: sqlite3.Connection, log: SqliteLog, info: 
     if log.failure is not None:  # what `info` says of the end may be missing from the entries
         leave_run(db, log, "interrupted")
         return
-    if not _owns(db, log):
-        return
-    source = log.row.source
+    row, source = log.row, log.row.source
+    contents = Contents(database.new_content)
     if info.source != log.info.source:
-        contents = Contents(database.new_content)
         source = _folded(info.source, contents)
-        database.keep_contents(db, database.filed(contents.take()))
     last, head = log.position
-    row = replace(log.row, info=info, source=source, last=last, head=head, owner=None)
-    write_row(db, row)
+    filed = database.filed(contents.take())  # what can be refused comes before what is written
+    given = RunRow(row.key, info, row.input, source, row.opened, last, head, None)
+    if write_row(db, given, row.info.epoch) and filed:
+        database.keep_contents(db, filed)
 
 
 def leave_run(db: sqlite3.Connection, log: SqliteLog, status: str) -> None:
     """Let go of a run without saying how far it is."""
-    if _owns(db, log):
-        row = log.row
-        write_row(db, replace(row, info=replace(row.info, status=status), owner=None))
-
-
-def _owns(db: sqlite3.Connection, log: SqliteLog) -> bool:
-    (epoch,) = db.execute(_EPOCH, (log.key,)).fetchone()
-    return bool(epoch == log.row.info.epoch)
+    row = log.row
+    write_row(db, replace(row, info=row.info.altered(status=status), owner=None), row.info.epoch)
 
 
 def running(run_id: str) -> RunLocked:
@@ -175,5 +170,5 @@ def rewind_row(
     values = (row.key, last, body, head)
     db.execute("INSERT INTO entries(run,first,body,sum) VALUES(?,?,?,?)", values)
     db.execute(_ASIDE, (row.key, first))
-    info = replace(info, status="interrupted", reason="", detail="", epoch=info.epoch + 1)
-    write_row(db, replace(row, info=info, last=last, head=head, owner=None))
+    info = info.altered(status="interrupted", reason="", detail="", epoch=info.epoch + 1)
+    write_row(db, replace(row, info=info, last=last, head=head, owner=None), row.info.epoch)

@@ -20,7 +20,12 @@ _INSERT = (
     "INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
     "ON CONFLICT(run_id) DO NOTHING"
 )
-_WRITE = "REPLACE INTO runs VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+# What never changes (id, run_id, name) is left out: their indexes are not touched.
+_CHANGING = (
+    "status", "reason", "detail", "input", "source", "fingerprint", "created", "updated", "active",
+    "epoch", "iterations", "score", "usage", "opened", "last", "head", "seal", "owner", "cancel",
+)  # fmt: skip
+_WRITE = f"UPDATE runs SET {'=?,'.join(_CHANGING)}=? WHERE id=? AND epoch=?"
 _SUM = 8  # bytes of a checksum: against damage by chance, not against forgers
 _encode = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
 
@@ -97,9 +102,13 @@ def insert_row(db: sqlite3.Connection, row: RunRow) -> int:
     return cursor.lastrowid or 0 if cursor.rowcount else 0
 
 
-def write_row(db: sqlite3.Connection, row: RunRow) -> None:
-    """Replace the row that has the same key; nobody wishes any more that it be cancelled."""
-    db.execute(_WRITE, _values(row))
+def write_row(db: sqlite3.Connection, row: RunRow, epoch: int) -> bool:
+    """Write what changed of a row, if its epoch is still this one; return whether it was.
+
+    Nobody wishes any more that it be cancelled.
+    """
+    key, _, _, *changing = _values(row)
+    return db.execute(_WRITE, (*changing, key, epoch)).rowcount == 1
 
 
 def _values(row: RunRow) -> list[Any]:
