@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import enum
 import sys
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -18,7 +19,8 @@ from loopwright.agents.calling import tools_of
 from loopwright.agents.steps import tool_prompt, tool_step
 from loopwright.errors import ConfigurationError
 from loopwright.models import Models, ScriptedModel
-from loopwright.tools import FunctionTool, Tool, command_tool, tool
+from loopwright.stores.sqlite import SqliteJournal
+from loopwright.tools import FunctionTool, Tool, call_tool, command_tool, tool
 from loopwright.tools.results import INLINE_BYTES, PROMPT_CHARS, kept, shown
 
 
@@ -237,3 +239,34 @@ def test_a_prompt_with_tools_is_a_step_of_python() -> None:
     resources = {"models": Models(ScriptedModel([{"replies": script}]))}
     result = asyncio.run(run(step, "x", journal=MemoryJournal(), resources=resources))
     assert (result.status, result.output) == (Status.SATISFIED, {"found": 1})
+
+
+def test_a_long_result_is_on_record_whole_and_goes_on_by_its_ends(tmp_path: Path) -> None:
+    """Above 1 MiB who calls gets the ends and the size; the journal has all of it, as one file; a
+    tool as a step hands on the whole."""
+    whole = "".join(f"line {n}\n" for n in range(300_000))
+
+    @tool
+    def read() -> str:
+        """Read."""
+        return whole
+
+    async def calling(value: Any, ctx: Context) -> Any:
+        return await call_tool(ctx, "read", read, {})
+
+    async def job() -> None:
+        async with SqliteJournal(tmp_path / "runs.db") as journal:
+            told = (await run(calling, None, journal=journal, run_id="one")).output
+            assert set(told) == {"tool", "arguments", "output", "omitted"}
+            assert told["output"].startswith(whole[:1000]) and told["output"].endswith(
+                whole[-1000:]
+            )
+            assert len(told["output"]) <= INLINE_BYTES
+            assert told["omitted"]["bytes"] == len(whole)
+            kept_ = [e.value for e in await journal.entries("one") if e.path.endswith("/read")]
+            assert [value["whole"] for value in kept_ if value and "whole" in value] == [whole]
+            assert (await run(read, {}, journal=journal, run_id="two")).output == whole
+        files = [f for f in (tmp_path / "runs.db.files").rglob("*") if f.is_file()]
+        assert any(f.stat().st_size > len(whole) for f in files)
+
+    asyncio.run(job())

@@ -33,6 +33,7 @@ __all__ = ["Tool", "ToolSet", "call_tool", "error_of", "message_of"]
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes as a tool's name
 SHOWN_ARGUMENTS = 2_000  # characters in the question that an approval asks
+WHOLE = "whole"  # of an output too long to go on, in the effect's own record
 ASKED = "approval"  # what the question is called under the call's own name
 
 
@@ -127,7 +128,7 @@ class Tool:
         found = await outcome(self, value, ctx)
         if (error := found.get("error")) is not None:
             raise StepError(f"{self.name}: {error['message']}", kind=error["kind"])
-        return found["output"]
+        return found.get(WHOLE, found["output"])
 
 
 class ToolSet(Protocol):
@@ -174,7 +175,8 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
     """Call a tool once, as the effect `name` inside this step.
 
     Returns `{"tool", "arguments", "output"}`, or `"error": {"kind", "message"}` in place of
-    `output`; `"omitted": {"bytes", "sha256"}` beside an output of which only the ends are kept.
+    `output`; `"omitted": {"bytes", "sha256"}` beside an output of which only the ends go on: the
+    journal has all of it, as `"whole"` of the call's effect.
 
     Raises:
         Suspended: while a person has not agreed to it, or it was in flight at a crash.
@@ -198,7 +200,7 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
         return {**told, **error_of(error.kind, str(error))}
     if not isinstance(found, dict) or not found.keys() & {"output", "error"}:
         found = {"output": found}  # a person said what the call in doubt had returned
-    return {**told, **found}
+    return {**told, **{key: part for key, part in found.items() if key != WHOLE}}
 
 
 def _asked(ctx: Context, name: str, tool: Tool, arguments: Json) -> Mapping[str, Json]:
@@ -231,7 +233,7 @@ async def outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Any]:
         said = " ".join(str(error).split())[:2000]
         name = type(error).__name__
         return error_of(name, f"{name}: {said}" if said else name)
-    return {"output": inline, **({"omitted": omitted} if omitted else {})}
+    return {"output": inline, **({"omitted": omitted, WHOLE: output} if omitted else {})}
 
 
 def error_of(kind: str, message: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""What a tool returned, bounded: what the journal keeps of it and what a model is shown.
+"""What a tool returned, bounded: what goes on of it and what a model is shown.
 
 Rules:
 
-1. At most 1 MiB is kept inline; of more, its beginning and its end, with a marker between them.
+1. At most 1 MiB goes on to whoever called; of more, its beginning and its end, with a marker between
+   them. The journal keeps the whole, once, as a file named by its digest.
 2. What re-enters a prompt has at most 32,000 characters, with the same marker.
 3. More than 64 MiB is an error, never a value.
 """
@@ -17,14 +18,14 @@ from ..errors import StepError
 
 __all__ = ["HARD_LIMIT", "INLINE_BYTES", "PROMPT_CHARS", "kept", "shown", "too_large"]
 
-INLINE_BYTES = 1024 * 1024  # of a result in the journal
+INLINE_BYTES = 1024 * 1024  # of a result that goes on whole
 PROMPT_CHARS = 32_000  # of a result in a prompt
 HARD_LIMIT = 64 * 1024 * 1024  # bytes of a result that are read at all
 _BYTES_OF_CHARACTER = 4  # at most, in UTF-8
 
 
 def kept(output: Json, limit: int = HARD_LIMIT) -> tuple[Json, dict[str, Json]]:
-    """Return an output as the journal keeps it, and what was left out of it.
+    """Return an output as it goes on, and what was left out of it.
 
     A value above 1 MiB becomes a text: its beginning and its end around a marker. The second value
     is empty, or `{"bytes": of the whole, "sha256": of the whole}`.

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import JournalDamaged
 from ...journal import RunInfo
-from ...records import Usage
+from ...records import NOTHING, Usage
 from .encoding import utf8
 from .faults import as_damage
 
@@ -21,11 +21,11 @@ _INSERT = (
     "ON CONFLICT(run_id) DO NOTHING"
 )
 # What never changes (id, run_id, name) is left out: their indexes are not touched.
-_CHANGING = (
-    "status", "reason", "detail", "input", "source", "fingerprint", "created", "updated", "active",
-    "epoch", "iterations", "score", "usage", "opened", "last", "head", "seal", "owner", "cancel",
-)  # fmt: skip
-_WRITE = f"UPDATE runs SET {'=?,'.join(_CHANGING)}=? WHERE id=? AND epoch=?"
+_WRITE = (
+    "UPDATE runs SET status=?,reason=?,detail=?,input=?,source=?,fingerprint=?,created=?,updated=?,"
+    "active=?,epoch=?,iterations=?,score=?,usage=?,opened=?,last=?,head=?,seal=?,owner=?,cancel=? "
+    "WHERE id=? AND epoch=?"
+)
 _SUM = 8  # bytes of a checksum: against damage by chance, not against forgers
 _encode = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
 
@@ -96,6 +96,17 @@ def _read_row(values: tuple[Any, ...]) -> RunRow:
     return RunRow(key, info, given, source, opened, last, head, owner)
 
 
+def _spent(usage: Usage) -> str:
+    fields = [
+        usage.calls, usage.input_tokens, usage.output_tokens, usage.usd,
+        usage.unpriced, usage.estimated,
+    ]  # fmt: skip
+    return _encode(fields)
+
+
+_NOTHING = _spent(NOTHING)
+
+
 def insert_row(db: sqlite3.Connection, row: RunRow) -> int:
     """Insert a row and return its key; 0 if there is one with its run id."""
     cursor = db.execute(_INSERT, _values(row))
@@ -112,16 +123,13 @@ def write_row(db: sqlite3.Connection, row: RunRow, epoch: int) -> bool:
 
 
 def _values(row: RunRow) -> list[Any]:
-    info, usage = row.info, row.info.usage
-    spent = [
-        usage.calls, usage.input_tokens, usage.output_tokens, usage.usd,
-        usage.unpriced, usage.estimated,
-    ]  # fmt: skip
+    info = row.info
+    score = None if info.score is None else float(info.score)
+    spent = _NOTHING if info.usage is NOTHING else _spent(info.usage)
     sealed: list[Any] = [
         info.run_id, info.name, info.status, info.reason, info.detail, row.input, row.source,
         info.fingerprint, float(info.created), float(info.updated), float(info.active), info.epoch,
-        info.iterations, None if info.score is None else float(info.score), _encode(spent),
-        float(row.opened), row.last, row.head,
+        info.iterations, score, spent, float(row.opened), row.last, row.head,
     ]  # fmt: skip
     for i in _TEXTS:
         if not sealed[i].isascii():
