@@ -197,9 +197,16 @@ class Together:
         return waiter
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop, path: Path, perform: Perform) -> None:
-        task = loop.create_task(self._commit(self._waiting.pop(loop), path, perform))
+        waiting = self._waiting.pop(loop)
+        task = loop.create_task(self._commit(waiting, path, perform))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            for _, waiter in waiting:  # those of a task that was cancelled before it began
+                waiter.cancel()
+
+        task.add_done_callback(ended)
 
     async def _commit(
         self, waiting: list[tuple[Any, asyncio.Future[Any]]], path: Path, perform: Perform
