@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +21,6 @@ from loopwright.stores.sqlite.pages import KNOWN, ROWS_KNOWN
 from loopwright.stores.views import EntriesView
 
 from .contract import info, record, recorded, rounds
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[SqliteJournal]:
-    """A journal in a fresh folder."""
-    async with SqliteJournal(tmp_path / "runs.db", synchronous="normal") as made:
-        yield made
 
 
 async def opened(journal: SqliteJournal, count: int, name: str = "refine") -> None:
