@@ -14,7 +14,7 @@ from typing import Any
 from loopwright.journal import Entry
 from loopwright.stores.sqlite import Clocks, SqliteJournal
 
-from .contract import LONG, info, rounds, rounds_seen, settle, shown
+from .recording import LONG, info, rounds, rounds_seen, settle, shown
 
 LATE = Clocks(wall=lambda: time.time() + 3600)
 

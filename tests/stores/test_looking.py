@@ -20,7 +20,7 @@ from loopwright.stores.sqlite.listing import WINDOW, Wanted
 from loopwright.stores.sqlite.pages import KNOWN, ROWS_KNOWN
 from loopwright.stores.views import EntriesView
 
-from .contract import info, record, recorded, rounds
+from .recording import info, record, recorded, rounds
 
 
 async def opened(journal: SqliteJournal, count: int, name: str = "refine") -> None:

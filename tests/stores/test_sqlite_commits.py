@@ -15,7 +15,7 @@ from loopwright.journal import Entry
 from loopwright.stores.sqlite import SqliteJournal, schema
 from loopwright.stores.sqlite.writer import Order
 
-from .contract import info, record, recorded, rounds, rounds_seen, settle, shown
+from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import query
 
 

@@ -13,7 +13,7 @@ from loopwright.errors import JournalDamaged, JournalError, RunNotFound
 from loopwright.stores.sqlite import SqliteJournal, schema
 from loopwright.stores.sqlite.faults import as_damage
 
-from .contract import LONG, info, record, rounds, rounds_seen, shown
+from .recording import LONG, info, record, rounds, rounds_seen, shown
 from .sqlite_files import filled, query, read_all
 
 

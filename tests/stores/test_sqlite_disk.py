@@ -21,7 +21,7 @@ from loopwright.stores.sqlite.encoding import FILE
 from loopwright.stores.sqlite.faults import journal_error
 from loopwright.stores.sqlite.files import refuse_network
 
-from .contract import info, record, recorded, rounds, rounds_seen, settle, shown
+from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import child, filled
 
 # Files and their modes.

@@ -16,7 +16,7 @@ from loopwright.journal import RunInfo
 from loopwright.stores.sqlite import SqliteJournal, schema
 from loopwright.stores.sqlite.schema import VERSION
 
-from .contract import info, recorded, rounds
+from .recording import info, recorded, rounds
 from .sqlite_files import filled, query
 
 

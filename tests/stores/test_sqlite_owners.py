@@ -21,7 +21,7 @@ from loopwright.stores.sqlite.owners import Owner, place, register, started
 from loopwright.stores.sqlite.ownership import rewind_row
 from loopwright.stores.sqlite.writer import Order
 
-from .contract import LONG, info, record, recorded, rounds, rounds_seen, settle, shown
+from .recording import LONG, info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import child, query
 
 

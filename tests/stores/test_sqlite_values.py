@@ -15,7 +15,7 @@ from loopwright.stores.sqlite import SqliteJournal
 from loopwright.stores.sqlite.encoding import FILE, content_digest
 from loopwright.stores.sqlite.files import write_content
 
-from .contract import LONG, info, record, recorded, rounds, rounds_seen, shown
+from .recording import LONG, info, record, recorded, rounds, rounds_seen, shown
 from .sqlite_files import query
 
 

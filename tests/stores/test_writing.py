@@ -22,7 +22,7 @@ from loopwright.stores.sqlite import SqliteJournal
 from loopwright.stores.sqlite.files import SideLock
 from loopwright.stores.sqlite.schema import connect_reader
 
-from .contract import info, record, recorded, rounds, rounds_seen, settle, shown
+from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
 
 OFTEN = 12  # times, because a commit is made on the thread of the event loop only where it is quick
 

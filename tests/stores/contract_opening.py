@@ -1,0 +1,138 @@
+"""What every journal must do when runs are opened, taken over, closed and cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from loopwright.errors import OwnershipLost, RunLocked, RunNotFound
+from loopwright.journal import Entry
+
+from .recording import (
+    LONG,
+    SPENT,
+    Store,
+    info,
+    record,
+    recorded,
+    rounds,
+    rounds_seen,
+    settle,
+    shown,
+)
+
+
+class OpeningContract:
+    """A run has one owner; what it is closed with is what is found; a wish to cancel is heard."""
+
+    async def test_a_new_run_is_running_and_empty(self, store: Store) -> None:
+        """Opening an unknown id makes a run of epoch 1 that is running and has no entries."""
+        log = await store.journal.open(info(input={"topic": "loops"}))
+        assert (log.info.epoch, log.info.status, list(log.recorded)) == (1, "running", [])
+        assert log.info.input == {"topic": "loops"}
+        assert log.silent is False
+        found = await store.journal.find("run-1")
+        assert (found.status, found.input, found.name) == ("running", {"topic": "loops"}, "refine")
+
+    async def test_a_run_to_resume_must_be_known(self, store: Store) -> None:
+        """Opening with `resume` refuses an unknown id and makes no run."""
+        message = "there is no run 'run-1' in this journal; list them with: loopwright runs"
+        with pytest.raises(RunNotFound, match=f"^{message}$"):
+            await store.journal.open(info(), resume=True)
+        assert await store.journal.runs() == []
+        await recorded(store.journal, info("run-2"), [])
+        with pytest.raises(RunNotFound):
+            await store.journal.open(info(), resume=True)
+
+    async def test_a_run_has_one_owner(self, store: Store) -> None:
+        """A run that someone owns cannot be opened until it was given back."""
+        log = await store.journal.open(info())
+        with pytest.raises(RunLocked, match=r"^run-1: "):
+            await store.journal.open(info())
+        await log.close(log.info)
+        again = await store.journal.open(info())
+        assert again.info.epoch == 2
+
+    async def test_a_run_can_be_taken_over(self, store: Store) -> None:
+        """Who takes a run over owns it; the former owner writes nothing more and is told so."""
+        former = await store.journal.open(info())
+        await record(former, rounds(1))
+        owner = await store.journal.open(info(), takeover=True)
+        assert shown(owner.recorded) == shown(rounds_seen(rounds(1)))
+        former.append(Entry("started", "refine/9/execute", 9.0))
+        with pytest.raises(OwnershipLost, match=r"^run-1: another owner took this run over$"):
+            await settle(former)
+        await record(owner, rounds(1, start=2))
+        await former.close(replace(former.info, status="failed"))
+        assert (await store.journal.find("run-1")).status == "running"
+        assert shown(await store.journal.entries("run-1")) == shown(rounds_seen(rounds(2)))
+
+    async def test_closing_keeps_how_far_a_run_is(self, store: Store) -> None:
+        """The row that a run is closed with is the row that is found, in this process and after."""
+        log = await store.journal.open(info(input=LONG, source={"document": LONG, "set": {"a": 1}}))
+        ended = replace(
+            log.info,
+            status="exhausted",
+            reason="max_iterations",
+            detail="3 iterations",
+            active=12.25,
+            updated=99.5,
+            iterations=3,
+            score=0.5,
+            usage=SPENT,
+            fingerprint="abc",
+        )
+        await log.close(ended)
+        assert await store.journal.find("run-1") == ended
+        journal = await store.reopen()
+        assert await journal.find("run-1") == ended
+        assert await journal.runs() == [ended]
+
+    async def test_an_ended_run_is_opened_with_its_row_and_entries(self, store: Store) -> None:
+        """Opening a known run gives its own row, not the one offered, and all that was recorded."""
+        first = info(input="first", fingerprint="abc", source={"kind": "loop"}, active=4.0)
+        await recorded(store.journal, first, rounds(2))
+        log = await (await store.reopen()).open(info(input="second", fingerprint="xyz"))
+        kept = (log.info.input, log.info.fingerprint, log.info.source)
+        assert kept == ("first", "abc", {"kind": "loop"})
+        assert log.info.status == "running"
+        assert log.info.active >= 4.0
+        assert shown(log.recorded) == shown(rounds_seen(rounds(2)))
+
+    async def test_what_follows_a_close_reaches_nobody(self, store: Store) -> None:
+        """An owner that gave a run back writes nothing more; closing again changes nothing."""
+        log = await store.journal.open(info())
+        await log.close(replace(log.info, status="satisfied"))
+        log.append(Entry("started", "a", 0.0))
+        with pytest.raises(OwnershipLost):
+            await settle(log)
+        await log.close(replace(log.info, status="failed"))
+        assert (await store.journal.find("run-1")).status == "satisfied"
+
+    async def test_a_closed_journal_can_be_used_again(self, store: Store) -> None:
+        """After `close` a journal opens its store anew."""
+        await recorded(store.journal, info(), rounds(1))
+        await store.journal.close()
+        assert len(await store.journal.entries("run-1")) == 3
+        log = await store.journal.open(info())
+        await record(log, rounds(1, start=2))
+        assert len(await store.journal.entries("run-1")) == 6
+
+    # Cancelling.
+
+    async def test_a_wish_to_cancel_reaches_the_owner(self, store: Store) -> None:
+        """Cancelling calls the owner back on its event loop, and says that there is one."""
+        log = await store.journal.open(info())
+        heard = asyncio.Event()
+        log.on_cancel = heard.set
+        assert await store.journal.cancel("run-1") is True
+        await asyncio.wait_for(heard.wait(), 5)
+
+    async def test_nobody_is_asked_to_cancel_a_run_without_an_owner(self, store: Store) -> None:
+        """Cancelling a run that nobody owns says so."""
+        await recorded(store.journal, info(status="satisfied"), [])
+        assert await store.journal.cancel("run-1") is False
+        with pytest.raises(RunNotFound):
+            await store.journal.cancel("nothing")

@@ -1,0 +1,131 @@
+"""What every journal must do when it is read: iterations by page, rewinds set aside, runs found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loopwright.errors import RunLocked, RunNotFound
+from loopwright.journal import Entry, surviving
+
+from .recording import LONG, Store, info, record, recorded, rounds, rounds_seen, shown
+
+
+class ReadingContract:
+    """Pages are slices, a rewind deletes nothing, and a run is found by the beginning of its id."""
+
+    # Iterations.
+
+    async def test_iterations_come_by_page_and_loop(self, store: Store) -> None:
+        """A page of iterations is a slice of those of one loop, or of all in order."""
+        outer, inner = rounds(3, "outer"), rounds(4, "outer/1/execute/inner")
+        entries = [*inner[:6], *outer[:3], *inner[6:], *outer[3:]]
+        await recorded(store.journal, info(), entries)
+        journal = await store.reopen()
+        marks = [(e.path, e.value) for e in entries if e.kind == "iteration"]
+        assert await journal.iterations("run-1") == marks
+        assert await journal.iterations("run-1", offset=2, limit=3) == marks[2:5]
+        mine = [mark for mark in marks if mark[0] == "outer/1/execute/inner"]
+        assert await journal.iterations("run-1", loop="outer/1/execute/inner") == mine
+        found = await journal.iterations("run-1", loop="outer/1/execute/inner", offset=1, limit=2)
+        assert found == mine[1:3]
+        assert await journal.iterations("run-1", loop="outer/1") == []
+        assert await journal.iterations("run-1", offset=7) == []
+
+    # Rewinding.
+
+    async def test_a_rewind_sets_aside_and_deletes_nothing(self, store: Store) -> None:
+        """What followed a path is set aside for a resume and in pages, and stays on record."""
+        ended = info(status="failed", reason="error", detail="it broke", active=7.0)
+        await recorded(
+            store.journal, ended, [*rounds(3), Entry("ended", "", 7.0, {"output": LONG})]
+        )
+        rewind = await store.journal.rewind("run-1", "refine/2")
+        assert (rewind.path, rewind.entries) == ("refine/2", 7)
+        row = await store.journal.find("run-1")
+        assert (row.status, row.reason, row.detail) == ("interrupted", "", "")
+        journal = await store.reopen()
+        kinds = [entry.kind for entry in await journal.entries("run-1")]
+        assert kinds == ["started", "finished", "iteration"] * 3 + ["ended", "rewound"]
+        assert [m.number for _, m in await journal.iterations("run-1")] == [1]
+        assert [m.number for _, m in await journal.iterations("run-1", loop="refine")] == [1]
+        log = await journal.open(info())
+        assert shown(log.recorded) == shown(rounds_seen(rounds(1)))
+        await record(log, rounds(1, start=2))
+        assert [m.number for _, m in await journal.iterations("run-1")] == [1, 2]
+        assert [entry.seq for entry in await journal.entries("run-1", after=11)] == [12, 13, 14]
+
+    async def test_rewinds_add_up(self, store: Store) -> None:
+        """Rewinding further back after a rewind leaves what both leave."""
+        await recorded(store.journal, info(), rounds(5))
+        assert (await store.journal.rewind("run-1", "refine/4")).entries == 6
+        assert (await store.journal.rewind("run-1", "refine/3/execute")).entries == 3
+        everything = await store.journal.entries("run-1")
+        assert len(surviving(everything)) == 6
+        assert [m.number for _, m in await store.journal.iterations("run-1")] == [1, 2]
+
+    async def test_a_rewind_needs_a_recorded_path(self, store: Store) -> None:
+        """A path at which nothing was recorded is refused with the nearest one."""
+        await recorded(store.journal, info(), rounds(1))
+        message = "nothing was recorded at 'refine/1/excute'; did you mean 'refine/1/execute'"
+        with pytest.raises(RunNotFound, match=f"^{message}"):
+            await store.journal.rewind("run-1", "refine/1/excute")
+        assert (await store.journal.find("run-1")).status == "satisfied"
+        assert len(await store.journal.entries("run-1")) == 3
+
+    async def test_a_running_run_is_not_rewound(self, store: Store) -> None:
+        """A run that someone owns is not rewound."""
+        log = await store.journal.open(info())
+        await record(log, rounds(1))
+        message = "^run-1: it is running; cancel it before you rewind it$"
+        with pytest.raises(RunLocked, match=message):
+            await store.journal.rewind("run-1", "refine/1")
+
+    # Finding.
+
+    async def test_a_unique_beginning_finds_a_run(self, store: Store) -> None:
+        """A run is found by its id or a beginning that no other run has."""
+        for name in ("abc-1", "abc-12", "abd-1"):
+            await recorded(store.journal, info(name), rounds(1, name))
+        assert (await store.journal.find("abd")).run_id == "abd-1"
+        assert (await store.journal.find("abc-1")).run_id == "abc-1"
+        assert [e.path for e in await store.journal.entries("abd", limit=1)] == ["abd-1/1/execute"]
+        assert [path for path, _ in await store.journal.iterations("abd")] == ["abd-1"]
+        message = "'ab' begins the ids of 3 runs; give more of it"
+        with pytest.raises(RunNotFound, match=f"^{message}$"):
+            await store.journal.find("ab")
+        for name in ("", "x", "abc-123", "%", "a_c"):
+            with pytest.raises(RunNotFound, match=r"^there is no run "):
+                await store.journal.find(name)
+
+    async def test_runs_are_listed_newest_first(self, store: Store) -> None:
+        """The list is newest first, by page, and filtered by name, status and text in any case."""
+        rows = [
+            info("r1", name="draft", status="satisfied", input="The Moon"),
+            info("r2", name="refine", status="failed", detail="it broke"),
+            info("r3", name="draft", status="failed", input={"topic": "moons"}),
+            info("r4", name="Ünique", status="satisfied", input=LONG),
+        ]
+        for row in rows:
+            await recorded(store.journal, row, rounds(1))
+        journal = await store.reopen()
+
+        async def ids(**given: Any) -> list[str]:
+            return [row.run_id for row in await journal.runs(**given)]
+
+        assert await ids() == ["r4", "r3", "r2", "r1"]
+        assert await ids(limit=2, offset=1) == ["r3", "r2"]
+        assert await ids(name="draft") == ["r3", "r1"]
+        assert await ids(status="failed") == ["r3", "r2"]
+        assert await ids(name="draft", status="failed") == ["r3"]
+        assert await ids(text="MOON") == ["r3", "r1"]
+        assert await ids(text="MOON", offset=1) == ["r1"]
+        assert await ids(text="ünique") == ["r4"]
+        assert await ids(text="one more\\n") == ["r4"]
+        assert await ids(text="broke", status="satisfied") == []
+        assert await ids(name="draf") == []
+        again = await journal.open(info("r1"))
+        assert await ids() == ["r4", "r3", "r2", "r1"]
+        assert await ids(status="running") == ["r1"]
+        await again.close(again.info)
