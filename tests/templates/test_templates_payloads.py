@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from template_payloads import PAYLOADS
 from templating import refusal
-
-from data.template_payloads import PAYLOADS
 
 Reports = dict[str, dict[str, Any]]
 
@@ -24,7 +23,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def reports(mode: str) -> Reports:
     """How every payload ended, each rendered in a process with limits of its own."""
-    script = Path(__file__).parents[1] / "data" / "template_payloads.py"
+    script = Path(__file__).parent / "template_payloads.py"
     command = [sys.executable, str(script), f"--{mode}"]
     found: Reports = json.loads(subprocess.check_output(command))
     return found
