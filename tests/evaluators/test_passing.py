@@ -1,0 +1,112 @@
+"""The share of tests that pass: read from a summary or a report, or no verdict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checking import error, found, gaps
+
+from loopwright.evaluators.passing import share_passing
+
+
+def printing(text: str, code: int = 0) -> str:
+    """Return a script that prints a text and exits with a code."""
+    return f"cat <<'EOF'\n{text}\nEOF\nexit {code}"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "share", "gap"),
+    [
+        ("===== 9 passed in 0.12s =====", 0, 1.0, ""),
+        ("7 passed, 2 failed in 0.12s", 1, 7 / 9, "7 of 9 tests pass"),
+        ("2 failed, 7 passed, 3 skipped, 1 xfailed, 4 warnings in 61.20s (0:01:01)", 1, 7 / 9,
+         "7 of 9 tests pass"),
+        ("1 passed, 1 error in 0.1s", 1, 0.5, "1 of 2 tests pass"),
+        ("2 errors in 0.1s", 2, 0.0, "0 of 2 tests pass"),
+        ("no tests ran in 0.01s", 5, 0.0, "no test ran"),
+        ("3 skipped in 0.01s", 0, 0.0, "no test ran"),
+        ("\x1b[32m===== \x1b[1m1 passed\x1b[0m\x1b[32m in 0.01s\x1b[0m =====", 0, 1.0, ""),
+        ("9 passed in 0.12s\n1 passed, and more in 0.1s", 0, 1.0, ""),
+        ("1 failed in 1.00s\n9 passed in 0.12s\nbye", 0, 1.0, ""),
+        ("9 passed in 0.12s", 1, 0.9, "9 of 9 tests pass, but the command exited with 1"),
+        ("SyntaxError: invalid syntax", 1, 0.0,
+         "tests prints no summary of pytest; give report= for JUnit's XML, and exited with 1"),
+        ("10 cats in 0.1 hours", 2, 0.0,
+         "tests prints no summary of pytest; give report= for JUnit's XML, and exited with 2"),
+    ],
+)  # fmt: skip
+def test_the_share_is_read_from_the_summary(text: str, code: int, share: float, gap: str) -> None:
+    """Skipped and expected failures do not count; what does not even run scores 0."""
+    evaluation = found(share_passing(printing(text, code)), "x")
+    assert evaluation.score == pytest.approx(share)
+    assert evaluation.passed is (share == 1.0)
+    assert gaps(evaluation) == ([gap] if gap else [])
+    assert evaluation.feedback.startswith(gap)
+
+
+def test_the_failing_tests_are_the_improvements() -> None:
+    """What pytest lists as failed is what is to be done."""
+    text = "FAILED a.py::b - assert 1 == 2\nERROR c.py\n1 failed, 1 error in 0.1s"
+    evaluation = found(share_passing(printing(text, 1)), "x")
+    assert evaluation.improvements == ("FAILED a.py::b - assert 1 == 2", "ERROR c.py")
+
+
+REPORT = """<?xml version="1.0"?><testsuites><testsuite>
+<testcase classname="m" name="a"/><testcase classname="m" name="b"><skipped/></testcase>
+<testcase classname="m" name="c"><failure message="1 != 2">…</failure></testcase>
+<testcase name="d"><error message="boom"/><system-out/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_the_share_is_read_from_a_report(tmp_path: Path) -> None:
+    """A file in JUnit's XML that the command writes is counted case by case."""
+    script = f"cat > out.xml <<'EOF'\n{REPORT}\nEOF\nexit 1"
+    evaluation = found(share_passing(script, report="out.xml", cwd=tmp_path), "x")
+    assert (evaluation.score, evaluation.passed) == (pytest.approx(1 / 3), False)
+    assert evaluation.improvements == ("m::c: 1 != 2", "d: boom")
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("true", "did not write {path}"),
+        ("echo '<testcase' > out.xml", "{path} cannot be read as JUnit's XML: "),
+        ("echo '<!DOCTYPE a><a/>' > out.xml", "it has a document type, which no report needs"),
+        ("head -c 17000000 /dev/zero > out.xml", "it is larger than 16777216 bytes"),
+    ],
+)
+def test_a_report_that_cannot_be_read_is_no_verdict(
+    script: str, message: str, tmp_path: Path
+) -> None:
+    """With exit code 0 it is a check error; with another the tests did not even run."""
+    (tmp_path / "out.xml").write_text(REPORT)  # of an earlier run: it says nothing of this one
+    path = tmp_path / "out.xml"
+    kind, said = error(share_passing(script, report="out.xml", cwd=tmp_path))
+    assert (kind, message.format(path=path) in said) == ("check_error", True), said
+    path.unlink()
+    failed = share_passing(f"{script}; exit 1", report="out.xml", cwd=tmp_path)
+    assert (found(failed, "x").score, found(failed, "x").passed) == (0.0, False)
+
+
+@pytest.mark.parametrize("command", ["exit 127", ["no-such-program"], "true"])
+def test_tests_that_cannot_be_run_are_a_check_error(command: Any) -> None:
+    """A command that cannot start, or says nothing of tests, decides nothing."""
+    assert error(share_passing(command))[0] == "check_error"
+
+
+@pytest.mark.slow
+def test_the_summary_of_pytest_itself_is_read(tmp_path: Path) -> None:
+    """The counts are those of a real run, by summary and by report."""
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\ndef test_a(): pass\ndef test_b(): assert 1 == 2\n"
+        "@pytest.mark.skip\ndef test_c(): pass\n@pytest.mark.xfail\ndef test_d(): assert 0\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "--junitxml=a.xml", "test_it.py"]
+    by_summary = found(share_passing(command, cwd=tmp_path), "x")
+    by_report = found(share_passing("cp a.xml b.xml; exit 1", report="b.xml", cwd=tmp_path), "x")
+    assert by_summary.score == by_report.score == 0.5
+    assert by_summary.improvements == ("FAILED test_it.py::test_b - assert 1 == 2",)
+    assert by_report.improvements == ("test_it::test_b: assert 1 == 2",)
