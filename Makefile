@@ -2,6 +2,7 @@
 PYTHON ?= python3
 UV := .venv/bin/uv
 RUN := .venv/bin
+PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 .PHONY: install npm chromium demo test check fix bench torture clean
@@ -37,8 +38,9 @@ chromium:
 	  test -z "$$CI"; \
 	fi
 
+# With the person's own path: the commands that it prints are typed where .venv/bin may not be on it.
 demo: install
-	@$(RUN)/python examples/demo.py
+	@PATH="$(PERSONS_PATH)" $(RUN)/python examples/demo.py
 
 check: install
 	$(RUN)/ruff check src tests examples benchmarks

@@ -40,7 +40,7 @@ async def raise_limit(
     """Raise the limit that ended a run, so that the next resume goes on where it stood.
 
     `max_iterations` is for a loop (`loop` names it by path or name; by default the outermost that used
-    its iterations up), `max_usd` for the run or loop whose dollars were used up. A run that has not
+    its iterations up, of an agent's phases the last), `max_usd` for the run or loop whose dollars were used up. A run that has not
     ended keeps what it did and gets the limit. Returns the paths of what was raised, "" for the run.
 
     Raises:
@@ -75,7 +75,7 @@ def _iterations(run_id: str, replay: Replay, most: int, loop: str) -> tuple[str,
         able = [path for path in able if loop in (path, path.rsplit("/", 1)[-1])]
     if not able:
         raise _not_by_limit(run_id, replay, loop, ends)
-    path = able[-1] if loop else min(able, key=lambda path: path.count("/"))
+    path = able[-1] if loop else _outermost(able, ends)
     used = len(replay.rounds.get(path, ()))
     if most <= used:
         raise ConfigurationError(
@@ -87,6 +87,15 @@ def _iterations(run_id: str, replay: Replay, most: int, loop: str) -> tuple[str,
             f"max_iterations: {most} is above the ceiling of {CEILING}; give at most {CEILING}"
         )
     return path, f"{path}/ended" if path in ends else ""
+
+
+def _outermost(able: Sequence[str], ends: dict[str, Stop]) -> str:
+    """Return the outermost of these loops; of phases, which follow each other, the one that was last."""
+    path = min(able, key=lambda path: path.count("/"))
+    if path not in ends or ends[path].reason is not Reason.PHASE_LIMIT:
+        return path
+    agent = path.rpartition("/")[0]
+    return [each for each in able if each in ends and each.rpartition("/")[0] == agent][-1]
 
 
 def _not_by_limit(

@@ -19,6 +19,7 @@ from loopwright import (
     Timeout,
     Usage,
     Workflow,
+    resume,
     run,
     step,
 )
@@ -292,6 +293,22 @@ def test_a_confident_answer_ends_the_agent(
     result = play(agent(evaluate=lambda_score(evaluate), enable_dynamic_termination=True))
     assert (counted(result), result.reason) == (expected, reason)
     assert result.agents["agent"]["phase"] == ("execution" if expected[2] == 0 else "refinement")
+
+
+def test_a_raised_limit_is_that_of_the_phase_that_came_last() -> None:
+    """Who gives an agent that was not confident enough more iterations gets answers, not plans."""
+    journal = MemoryJournal()
+
+    def unsure() -> PhasedAgent:
+        return agent(evaluate=lambda_score(0.1), enable_dynamic_termination=True)
+
+    async def further() -> Result:
+        first = await run(unsure(), "a", journal=journal, run_id="r")
+        assert (counted(first), first.reason) == ([2, 3, 1], Reason.PHASE_LIMIT)
+        return await resume(unsure(), "r", journal=journal, max_iterations=3)
+
+    result = run_virtual(further())
+    assert (counted(result), result.reason) == ([2, 3, 3], Reason.PHASE_LIMIT)
 
 
 def test_confidence_counts_only_if_it_is_asked_for() -> None:

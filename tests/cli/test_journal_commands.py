@@ -11,6 +11,14 @@ import pytest
 
 from .conftest import Project
 
+NOTE = """\
+schema: loopwright/1
+name: note
+steps:
+  - name: first
+    loop: {execute: {shell: [echo, a]}, until: [{max_iterations: 2}]}
+"""
+
 
 @pytest.fixture
 def done(project: Project) -> Project:
@@ -212,6 +220,19 @@ def test_a_path_that_is_not_there_is_named_with_the_nearest(done: Project) -> No
     assert answer.err.startswith(
         "loopwright: nothing was recorded at 'refine/4/execute'; did you mean "
     )
+
+
+def test_the_end_of_a_path_does_where_it_fits_one_only(project: Project) -> None:
+    """What a document's loop is called on screen is enough to rewind it; two of that name are told."""
+    (project.folder / "note.yaml").write_text(NOTE)
+    project.call("run", "note.yaml", "--yes", "--run-id", "one")
+    answer = project.call("rewind", "one", "execute")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("loopwright: PATH: 'execute' is the end of 2 paths, such as note/")
+    answer = project.call("rewind", "one", "first/2")
+    assert (answer.code, " from note/first/2 on" in answer.out) == (0, True)
+    answer = project.call("rewind", "one", "first/1", "--input", "x")
+    assert (answer.code, "note/first/1 will have the input" in answer.out) == (0, True)
 
 
 def test_changes_are_one_object_for_programs(done: Project) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from importlib import metadata
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -219,3 +220,21 @@ def test_the_command_and_the_module_are_the_same_program(project: Project) -> No
     (entry,) = metadata.entry_points(group="console_scripts", name="loopwright")
     assert entry.value == "loopwright.cli:main"
     assert project.run("--version").out == f"loopwright {metadata.version('loopwright')}\n"
+
+
+def test_commands_to_copy_name_the_program_as_it_was_called(project: Project) -> None:
+    """A program that is on nobody's path is named as it was typed, one that is found by its name."""
+    script = Path(sys.executable).with_name("loopwright")
+    there = project.folder / "bin"
+    there.symlink_to(script.parent)
+
+    def called(path: str) -> str:
+        done = subprocess.run(
+            ["bin/loopwright", "run", "steps:echo", "--input", "x", "--run-id", "one"],
+            cwd=project.folder, env=project.environ({"PATH": path}), capture_output=True,
+            encoding="utf-8", check=True,
+        )  # fmt: skip
+        return done.stdout.splitlines()[-1]
+
+    assert called("/usr/bin:/bin") == "look closer: bin/loopwright show one"
+    assert called(f"{script.parent}:/usr/bin:/bin") == "look closer: loopwright show one"

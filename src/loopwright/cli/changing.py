@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import RunLocked
-from ..journal import Journal, Rewind, RunInfo
+from ..errors import ConfigurationError, RunLocked
+from ..journal import Journal, Rewind, RunInfo, surviving
 from ..reopening import rewind_with_input
 from .inputs import read_input
 from .journals import DEFAULT, again, find_run, reading
@@ -59,7 +59,7 @@ def rewind(
     """Set aside what a run did from PATH on, so that resume does it again; nothing is deleted.
 
     PATH of an iteration, such as refine/3, can be given another input with it; refine/ended is the end
-    of a loop, from which it goes on with what it has.
+    of a loop, from which it goes on with what it has. The end of a path does where it fits one only.
     """
     with Output(as_json=as_json) as output:
         edited = text is not None or input_file is not None
@@ -67,7 +67,7 @@ def rewind(
 
         async def work(store: Journal) -> tuple[RunInfo, Rewind]:
             info = await find_run(store, name)
-            at = path.strip("/")
+            at = await _whole(store, info.run_id, path.strip("/"))
             if edited:
                 return info, await rewind_with_input(store, info.run_id, at, value)
             return info, await store.rewind(info.run_id, at)
@@ -81,3 +81,28 @@ def rewind(
                 output.say(f"{done.path} will have the input that you gave")
             output.say(("go on: ", "dim"), again("resume", info.run_id, journal))
     return 0
+
+
+async def _whole(store: Journal, run_id: str, path: str) -> str:
+    """Return the one recorded path that ends in `path`, or `path` itself where it is one or none is.
+
+    A loop of a document is under the document's name, which the lines of a run do not show.
+
+    Raises:
+        ConfigurationError: if several do.
+    """
+    points = set()
+    for entry in surviving(await store.entries(run_id)):
+        words = entry.path.split("/")
+        points |= {"/".join(words[: i + 1]) for i in range(len(words))}
+        if entry.kind == "ended":
+            points.add(f"{entry.path}/ended")
+    whole = sorted(point for point in points if point.endswith(f"/{path}"))
+    if path in points or not whole:
+        return path
+    if len(whole) > 1:
+        raise ConfigurationError(
+            f"PATH: {path!r} is the end of {len(whole)} paths, such as {whole[0]} and {whole[-1]}; "
+            "give more of it"
+        )
+    return whole[0]

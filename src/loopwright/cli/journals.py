@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from ..journal import Journal, RunInfo
 __all__ = ["DEFAULT", "again", "find_run", "opened", "reading", "shown_url"]
 
 DEFAULT = "sqlite:.loopwright/runs.db"
+NAME = "loopwright"  # of this program
 LATEST = "last"  # the run that began last, by its name on the command line
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 
@@ -102,7 +105,19 @@ def shown_url(url: str) -> str:
 
 def again(command: str, run_id: str, url: str, *options: str) -> str:
     """Return the command line that does something with a run of this journal."""
-    words = ["loopwright", command, run_id, *options]
+    words = [_program(), command, run_id, *options]
     if url != DEFAULT:
         words += ["--journal", shown_url(url)]
     return shlex.join(words)
+
+
+def _program() -> str:
+    """Return how the person called this program, where its name alone would not find it.
+
+    A clone has it in `.venv/bin`, which is on nobody's path until the environment is activated.
+    """
+    called = Path(sys.argv[0] if sys.argv else NAME)
+    if called.name != NAME or not called.is_file():
+        return NAME
+    found = shutil.which(NAME)
+    return NAME if found is not None and called.samefile(found) else sys.argv[0]
