@@ -1,4 +1,4 @@
-"""The four patterns: when they end, what they keep, and what a resumed run does not do again."""
+"""Loops over a checklist: only what fails is made again, and a resumed run does nothing twice."""
 
 from __future__ import annotations
 
@@ -8,143 +8,22 @@ import json
 from typing import Any
 
 import pytest
+from recipe_steps import NEEDS, UNDISTURBED, Crash, Kitchen, plus, share
 
 from loopwright import (
     Evaluation,
     Iteration,
-    Loop,
     MemoryJournal,
     Reason,
     Result,
-    ScoreAtLeast,
     Status,
-    Timeout,
     run,
     run_sync,
     step,
 )
-from loopwright.adapters import feedback, use_output
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators.score import score
-from loopwright.recipes import (
-    _plan,
-    checklist_loop,
-    confidence_loop,
-    improvement_loop,
-    strategy_loop,
-)
-
-
-class Crash(BaseException):
-    """Stands for the death of the process."""
-
-
-def plus(amount: float) -> Any:
-    """Return a step that adds."""
-    return step(lambda number: number + amount, inline=True, name="plus")
-
-
-share = step(lambda number: number / 10, inline=True, name="share")
-
-
-# Confidence.
-
-
-def test_a_confidence_loop_ends_at_its_threshold() -> None:
-    """The first output whose score reaches the threshold is the result."""
-    result = run_sync(confidence_loop(plus(3), share, use_output, threshold=0.8), 0)
-    assert (result.status, result.output, result.iterations) == (Status.SATISFIED, 9, 3)
-
-
-def test_a_confidence_loop_that_runs_out_has_its_best() -> None:
-    """After max_iterations the best output is there, and the result is exhausted."""
-    result = run_sync(confidence_loop(plus(0), share, max_iterations=3), 5)
-    assert (result.status, result.reason) == (Status.EXHAUSTED, Reason.MAX_ITERATIONS)
-    assert (result.output, result.iterations) == (5, 3)
-
-
-def test_the_options_of_a_recipe_are_those_of_a_loop() -> None:
-    """Guards, names, hooks and further conditions go where they belong."""
-    seen: list[int] = []
-    loop = confidence_loop(
-        plus(1), share, use_output, threshold=1.0, name="n", guards=Timeout(60),
-        until=ScoreAtLeast(0.2), on_iteration=lambda item: seen.append(item.number),
-    )  # fmt: skip
-    result = run_sync(loop, 0)
-    assert (result.name, result.output, result.satisfied, seen) == ("n", 2, True, [1, 2])
-    assert isinstance(loop, Loop)
-
-
-# Improvement.
-
-
-def test_an_improvement_loop_returns_the_best_of_a_plateau() -> None:
-    """It goes on while it gets better, and hands back the top and not the end."""
-    peak = step(lambda number: 1 - abs(number - 3) / 10, inline=True)
-    result = run_sync(improvement_loop(plus(1), peak, use_output), 0)
-    assert (result.reason, result.output, result.iterations) == (Reason.NO_IMPROVEMENT, 3, 5)
-
-
-@pytest.mark.parametrize(("patience", "rounds"), [(1, 2), (3, 4)])
-def test_patience_is_the_number_of_rounds_without_a_better_score(
-    patience: int, rounds: int
-) -> None:
-    """The first score is an improvement; then patience counts."""
-    result = run_sync(improvement_loop(plus(0), share, patience=patience), 5)
-    assert (result.iterations, result.reason) == (rounds, Reason.NO_IMPROVEMENT)
-
-
-# Checklist.
-
-
-class Kitchen:
-    """Makes and checks dishes, counts who was asked, and can die before any of it."""
-
-    def __init__(self, needs: dict[str, int], dies: int = 0) -> None:
-        self.needs = needs
-        self.asked: list[str] = []
-        self.tasks: dict[str, list[Any]] = {name: [] for name in needs}
-        self.left = dies
-
-    def _work(self, what: str) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise Crash
-        self.asked.append(what)
-
-    def maker(self, name: str) -> Any:
-        """Return the step that makes a dish: a little better each time."""
-
-        async def make(task: Any) -> int:
-            self._work(f"make {name}")
-            self.tasks[name].append(task)
-            return int(task["previous"]) + 1 if isinstance(task, dict) else 1
-
-        return step(make, name=name)
-
-    def look(self, name: str) -> Any:
-        """Return the check of a dish: good from so many tries on."""
-
-        async def taste(dish: int) -> Evaluation:
-            self._work(f"look {name}")
-            good = dish >= self.needs[name]
-            return Evaluation(float(good), good, "" if good else f"{name} is at {dish}")
-
-        return step(taste, name=name)
-
-    def loop(self, **options: Any) -> Loop:
-        """Return the loop over all dishes."""
-        makers = {name: self.maker(name) for name in self.needs}
-        looks = {name: self.look(name) for name in self.needs}
-        return checklist_loop(makers, looks, **options)
-
-
-NEEDS = {"soup": 1, "roast": 3, "cake": 2}
-UNDISTURBED = [
-    "make soup", "make roast", "make cake", "look soup", "look roast", "look cake",
-    "make roast", "make cake", "look roast", "look cake",
-    "make roast", "look roast",
-]  # fmt: skip
+from loopwright.recipes import _plan, checklist_loop
 
 
 def test_only_what_fails_is_made_and_looked_at_again() -> None:
@@ -399,117 +278,3 @@ def test_a_plan_is_the_same_from_a_record_that_was_stored() -> None:
     for item, following in itertools.pairwise(history):
         stored = Iteration.from_json(json.loads(json.dumps(item.to_json())))
         assert asyncio.run(_plan(stored, Ctx())) == following.input  # type: ignore[arg-type]
-
-
-# Strategies.
-
-
-def trying(*scores: float, **options: Any) -> Result:
-    """Run strategies a, b, c … with these scores; passing is a score of 1."""
-    names = "abcdef"[: len(scores)]
-    strategies = {n: step(lambda task, n=n: f"{task} by {n}", inline=True) for n in names}
-    points = {f"t by {n}": s for n, s in zip(names, scores, strict=True)}
-    judge = step(lambda out: Evaluation(points[out], points[out] == 1), inline=True, name="judge")
-    return run_sync(strategy_loop(strategies, judge, name="s", **options), "t")
-
-
-@pytest.mark.parametrize(
-    ("scores", "output", "rounds", "reason"),
-    [
-        ((1.0, 0.0), "t by a", 1, Reason.CONDITION_MET),
-        ((0.2, 0.9, 1.0), "t by c", 3, Reason.CONDITION_MET),
-        ((0.2, 0.9, 0.3), "t by b", 3, Reason.MAX_ITERATIONS),
-    ],
-)
-def test_strategies_are_tried_in_order_until_one_is_satisfied(
-    scores: tuple[float, ...], output: str, rounds: int, reason: Reason
-) -> None:
-    """The first is index 0, none is skipped, and without success the best is kept."""
-    result = trying(*scores)
-    assert (result.output, result.iterations, result.reason) == (output, rounds, reason)
-
-
-def test_the_record_names_every_strategy() -> None:
-    """Each round's evaluation has its strategy as a vote, and its effects have it in their path."""
-    result = trying(0.2, 0.9, 0.3)
-    votes = [item.evaluation.votes for item in result.history if item.evaluation]
-    assert votes == [({"strategy": name},) for name in "abc"]
-    assert result.best is not None
-    assert result.best.number == 2
-
-
-def test_a_threshold_is_enough_for_scores() -> None:
-    """With a threshold the score decides; more rounds begin again with the first strategy."""
-    assert trying(0.2, 0.9, 1.0, threshold=0.8).output == "t by b"
-    assert trying(0.2, 0.1, threshold=0.8, max_iterations=5).iterations == 5
-
-
-def test_a_strategy_that_fails_is_followed_by_the_next() -> None:
-    """An error is that round's record, and names its strategy by its path."""
-
-    def broken(task: Any) -> Any:
-        raise ValueError("cannot parse")
-
-    strategies = {"exact": broken, "rough": lambda task: "found"}
-    result = run_sync(strategy_loop(strategies, lambda output: True), "t")
-    assert (result.satisfied, result.output) == (True, "found")
-    failure = result.history[0].error
-    assert failure is not None
-    assert (failure.message, failure.path) == (
-        "ValueError: cannot parse",
-        "strategies/1/execute/exact",
-    )
-
-
-def test_strategies_that_all_fail_are_a_failure() -> None:
-    """Nothing was produced, so nothing ran out: it failed."""
-
-    def broken(task: Any) -> Any:
-        raise ValueError("no")
-
-    result = run_sync(strategy_loop({"a": broken, "b": broken}, lambda output: True), "t")
-    assert (result.status, result.reason) == (Status.FAILED, Reason.ALL_FAILED)
-
-
-def test_a_strategy_may_be_told_what_the_last_one_missed() -> None:
-    """With an adapter each strategy after the first gets what it makes."""
-    seen: list[Any] = []
-    strategies = {name: step(lambda task: seen.append(task) or "out", inline=True) for name in "ab"}
-    judge = step(lambda output: Evaluation(0.1, False, "too short"), inline=True)
-    run_sync(strategy_loop(strategies, judge, feedback), "t")
-    assert seen[0] == "t"
-    assert seen[1]["feedback"] == "too short"
-
-
-@pytest.mark.parametrize(
-    ("strategies", "message"),
-    [
-        ({}, "strategies: {} names no steps; give an object of steps"),
-        (
-            {"": plus(1)},
-            (
-                "strategies: '' cannot be a name, as names are parts of paths; "
-                "give a text without a slash"
-            ),
-        ),
-    ],
-)
-def test_strategies_need_names(strategies: Any, message: str) -> None:
-    """The names of strategies are parts of paths."""
-    with pytest.raises(ConfigurationError) as raised:
-        strategy_loop(strategies, share)
-    assert str(raised.value) == message
-
-
-def test_a_fingerprint_follows_the_parts_of_a_recipe() -> None:
-    """Another maker, check, strategy, judge or threshold is another loop."""
-    one = {"a": plus(1)}
-    made = [
-        confidence_loop(plus(1), share), confidence_loop(plus(1), share, threshold=0.5),
-        improvement_loop(plus(1), share), improvement_loop(plus(1), share, patience=3),
-        checklist_loop(one, {"a": share}), checklist_loop(one, {"a": score()}),
-        checklist_loop(one, {"a": share}, share), checklist_loop({"a": share}, {"a": share}),
-        strategy_loop(one, share), strategy_loop({"b": plus(1)}, share),
-        strategy_loop(one, plus(1)),
-    ]  # fmt: skip
-    assert len({loop.fingerprint for loop in made}) == len(made)
