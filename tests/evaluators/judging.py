@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright import Loop, MaxIterations, MemoryJournal, Passed, Result, run
+from loopwright.evaluators.questions import preset_question
 from loopwright.models import Models, ScriptedModel
+from loopwright.records import Evaluation
 from loopwright.testing import run_virtual
 
 MODEL = "openai:gpt-4o"
+SHORT = "It is short."
+PRESET = preset_question("quality/moderate")
+GARBAGE = "I would rather say yes, but then again"
 
 
 def yes(score: int = 90, reason: str = "it is met") -> dict[str, Any]:
@@ -32,6 +37,13 @@ def settled(replies: Any, **more: Any) -> dict[str, Any]:
 def judged(judge: Any, replies: Any, value: Any = "a draft", **options: Any) -> Result:
     """Judge one output; the result's output is the evaluation."""
     return run_virtual(run(judge, value, resources=settled(replies), **options))
+
+
+def evaluation(judge: Any, replies: Any, value: Any = "a draft") -> Evaluation:
+    """Judge one output; return the evaluation."""
+    found = judged(judge, replies, value).output
+    assert isinstance(found, Evaluation)
+    return found
 
 
 def looped(
