@@ -21,7 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from faults_table import VERDICT, Case, cases
+from faults_case import VERDICT, Case
+from faults_table import cases
 from faulty_server import (
     DONE,
     USAGE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from faults_table import Case
+from faults_case import Case
 from faulty_server import FaultyServer
 
 from loopwright.models import Message, ModelFault, ProviderModel, Reply, Request, Timers, Tool

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from faults_table import only_keep_alives, stalls_after_text, stalls_before_headers, trickles
+from faulty_answers import only_keep_alives, stalls_after_text, stalls_before_headers, trickles
 from faulty_server import FaultyServer, says
 from mock_server import serving
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from faults_table import VERDICT
+from faults_case import VERDICT
 from faulty_server import Answer, FaultyServer, delta, error, says, streamed, usage
 from model_worlds import KEYS, question
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from faults_table import VERDICT
+from faults_case import VERDICT
 from faulty_server import Answer, FaultyServer, Turn, whole
 from model_worlds import KEYS, ask, question
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from faults_table import Case, cases
+from faults_case import Case
+from faults_table import cases
 from model_worlds import CANARIES, everything, facts, outcome
 
 CASES = cases()

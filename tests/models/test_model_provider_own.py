@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from faults_table import VERDICT
+from faults_case import VERDICT
 from faulty_server import (
     Answer,
     FaultyServer,

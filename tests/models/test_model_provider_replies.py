@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 import pytest
-from faults_table import VERDICT
+from faults_case import VERDICT
 from faulty_server import (
     FaultyServer,
     says,
