@@ -1,0 +1,160 @@
+"""Wrong evaluations: checks, checklists, scores and judges."""
+
+from __future__ import annotations
+
+from documents.wrong_heads import LOOP, Wrong
+
+EVALUATIONS: Wrong = {
+    "evaluate nothing": (
+        LOOP + "      evaluate: {}\n",
+        [
+            "7:17: steps[0].loop.evaluate: needs one of check, checklist, score, judge, confidence, python",
+        ],
+    ),
+    "evaluate unknown": (
+        LOOP + "      evaluate: {chek: {max_words: 3}}\n",
+        [
+            "7:18: steps[0].loop.evaluate.chek: unknown key 'chek'; did you mean 'check'?",
+        ],
+    ),
+    "check nothing": (
+        LOOP + "      evaluate: {check: {}}\n",
+        [
+            "7:25: steps[0].loop.evaluate.check: needs one of command, schema, python, matches, not_matches, contains, max_words, min_words, max_chars, min_chars",
+        ],
+    ),
+    "check unknown": (
+        LOOP + "      evaluate: {check: {max_word: 3}}\n",
+        [
+            "7:26: steps[0].loop.evaluate.check.max_word: unknown key 'max_word'; did you mean 'max_words'?",
+        ],
+    ),
+    "check negative": (
+        LOOP + "      evaluate: {check: {max_words: -3}}\n",
+        [
+            "7:37: steps[0].loop.evaluate.check.max_words: input should be greater than or equal to 0, not -3",
+        ],
+    ),
+    "check template in command": (
+        LOOP + '      evaluate: {check: {command: [test, "{{ value }}"]}}\n',
+        [
+            "7:35: steps[0].loop.evaluate.check.command: a template inside command text would let a value become a command; pass values by env or stdin",
+        ],
+    ),
+    "check bad regex": (
+        LOOP + "      evaluate: {check: {matches: '['}}\n",
+        [
+            "7:35: steps[0].loop.evaluate.check.matches: pattern '[': unterminated character set at position 1",
+        ],
+    ),
+    "check bad schema": (
+        LOOP + "      evaluate: {check: {schema: {type: strin}}}\n",
+        [
+            "7:34: steps[0].loop.evaluate.check.schema: check: schema: $.type: 'strin' is not valid under any of the given schemas",
+        ],
+    ),
+    "check cwd": (
+        LOOP + "      evaluate: {check: {command: [ls], cwd: ../..}}\n",
+        [
+            "7:46: steps[0].loop.evaluate.check.cwd: '../..' leads out of the project folder",
+        ],
+    ),
+    "checklist empty": (
+        LOOP + "      evaluate: {checklist: []}\n",
+        [
+            "7:29: steps[0].loop.evaluate.checklist: list should have at least 1 item, not 0",
+        ],
+    ),
+    "checklist twice": (
+        LOOP + "      evaluate: {checklist: [{name: a, max_words: 3}, {name: a, min_words: 1}]}\n",
+        [
+            "7:55: steps[0].loop.evaluate.checklist[1]: the checklist has two items named 'a'",
+        ],
+    ),
+    "checklist weight": (
+        LOOP + "      evaluate: {checklist: [{name: a, max_words: 3, weight: 0}]}\n",
+        [
+            "7:62: steps[0].loop.evaluate.checklist[0].weight: input should be greater than 0, not 0",
+        ],
+    ),
+    "score scale": (
+        LOOP + "      evaluate: {score: {scale: [1]}}\n",
+        [
+            "7:33: steps[0].loop.evaluate.score.scale: list should have at least 2 items, not 1",
+        ],
+    ),
+    "score scale reversed": (
+        LOOP + "      evaluate: {score: {scale: [10, 0]}}\n",
+        [
+            "7:25: steps[0].loop.evaluate.score: the scale of a score is (10.0, 0.0), expected two finite numbers, the lower first; write (0, 10) for a score from 0 to 10",
+        ],
+    ),
+    "score bad pattern": (
+        LOOP + "      evaluate: {score: {pattern: '('}}\n",
+        [
+            "7:25: steps[0].loop.evaluate.score: pattern '(': missing ) at position 1",
+        ],
+    ),
+    "score of two kinds": (
+        LOOP + "      evaluate: {score: {of: {set: 1, shell: [ls]}}}\n",
+        [
+            "7:30: steps[0].loop.evaluate.score.of: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, and has shell and set",
+        ],
+    ),
+    "score tests template": (
+        LOOP + '      evaluate: {score: {tests: "pytest {{ value }}"}}\n',
+        [
+            "7:33: steps[0].loop.evaluate.score.tests: a template inside command text would let a value become a command; pass values by env or stdin",
+        ],
+    ),
+    "judge without criteria": (
+        LOOP + '      evaluate: {judge: {model: "openai:x"}}\n',
+        [
+            "7:25: steps[0].loop.evaluate.judge: a judge needs one of criterion, criteria and preset, and has none",
+        ],
+    ),
+    "judge without a model": (
+        LOOP + "      evaluate: {judge: It is good}\n",
+        [
+            "7:25: steps[0].loop.evaluate.judge: no model is named; give model: provider:model here, in the document, or with --model",
+        ],
+    ),
+    "judge votes": (
+        LOOP
+        + '      evaluate: {judge: {criterion: It is good, model: "openai:x", max_votes: 16}}\n',
+        [
+            "7:79: steps[0].loop.evaluate.judge.max_votes: input should be less than or equal to 15, not 16",
+        ],
+    ),
+    "judge lead": (
+        LOOP
+        + '      evaluate: {judge: {criterion: It is good, model: "openai:x", max_votes: 1, accept_lead: 3}}\n',
+        [
+            "7:25: steps[0].loop.evaluate.judge: votes: a lead of 3 needs at least as many votes, not 1; raise max_votes or lower the lead",
+        ],
+    ),
+    "judge style": (
+        LOOP + '      evaluate: {judge: {criterion: It is good, model: "openai:x", style: yes}}\n',
+        [
+            "7:75: steps[0].loop.evaluate.judge.style: 'yes' is not 'structured' or 'yes_no'; did you mean 'yes_no'?",
+        ],
+    ),
+    "evaluate python": (
+        LOOP + '      evaluate: {python: "steps:rat"}\n',
+        [
+            "7:26: steps[0].loop.evaluate.python: 'steps:rat': steps.py has no 'rat'; did you mean 'rate'?",
+        ],
+    ),
+    "evaluate list": (
+        LOOP + "      evaluate: [{check: {max_words: 3}}, {judgee: x}]\n",
+        [
+            "7:44: steps[0].loop.evaluate[1].judgee: unknown key 'judgee'; did you mean 'judge'?",
+        ],
+    ),
+    "sentence without a model": (
+        LOOP + "      until: It is as good as it can be\n",
+        [
+            "7:14: steps[0].loop.until: no model is named; give model: provider:model here, in the document, or with --model",
+        ],
+    ),
+}

@@ -1,0 +1,202 @@
+"""Wrong loops: conditions, limits, guards and ways to adapt."""
+
+from __future__ import annotations
+
+from documents.wrong_heads import HEAD, LOOP, Wrong
+
+LOOPS: Wrong = {
+    "loop without execute": (
+        HEAD + "  - {name: a, loop: {until: passed}}\n",
+        [
+            "4:21: steps[0].loop: needs 'execute'",
+        ],
+    ),
+    "unknown loop key": (
+        LOOP + "      untl: passed\n",
+        [
+            "7:7: steps[0].loop.untl: unknown key 'untl'; did you mean 'until'?",
+        ],
+    ),
+    "unknown condition": (
+        LOOP + "      until: [{max_iteration: 3}]\n",
+        [
+            "7:16: steps[0].loop.until[0].max_iteration: unknown condition 'max_iteration'; did you mean 'max_iterations'?",
+        ],
+    ),
+    "unknown word condition": (
+        LOOP + "      until: pased\n",
+        [
+            "7:14: steps[0].loop.until: 'pased' is neither a condition nor a sentence; did you mean 'passed'?",
+        ],
+    ),
+    "unknown condition in a tree": (
+        LOOP
+        + "      until:\n        any_of:\n          - passed\n          - all_of: [passed, {score_atleast: 0.5}]\n",
+        [
+            "10:31: steps[0].loop.until.any_of[1].all_of[1].score_atleast: unknown condition 'score_atleast'; did you mean 'score_at_least'?",
+        ],
+    ),
+    "unknown field": (
+        LOOP + "      until: [{no_improvement: {patients: 2}}]\n",
+        [
+            "7:16: steps[0].loop.until[0].no_improvement: no_improvement: unknown field 'patients'; did you mean 'patience'?",
+        ],
+    ),
+    "threshold off scale": (
+        LOOP + "      until: {score_at_least: 85}\n",
+        [
+            "7:15: steps[0].loop.until.score_at_least: score_at_least: threshold: 85 is out of range; give a number at least 0 and at most 1",
+        ],
+    ),
+    "negative threshold": (
+        LOOP + "      until: [passed, {score_at_least: -0.1}]\n",
+        [
+            "7:24: steps[0].loop.until[1].score_at_least: score_at_least: threshold: -0.1 is out of range; give a number at least 0 and at most 1",
+        ],
+    ),
+    "threshold nan text": (
+        LOOP + "      until: {score_at_least: high}\n",
+        [
+            "7:15: steps[0].loop.until.score_at_least: score_at_least: threshold: 'high' is not a number",
+        ],
+    ),
+    "patience zero": (
+        LOOP + "      until: {no_improvement: 0}\n",
+        [
+            "7:15: steps[0].loop.until.no_improvement: no_improvement: patience: 0 is too small; give at least 1",
+        ],
+    ),
+    "limit above ceiling": (
+        LOOP + "      until: [passed, {max_iterations: 1001}]\n",
+        [
+            "7:24: steps[0].loop.until[1].max_iterations: max_iterations: 1001 is above the ceiling of 1000; give at most 1000",
+        ],
+    ),
+    "limit zero": (
+        LOOP + "      until: {max_iterations: 0}\n",
+        [
+            "6:7: steps[0].loop.min_iterations: min_iterations: 1 is above the limit of 0, which ends the loop first",
+            "7:15: steps[0].loop.until.max_iterations: max_iterations: limit: 0 is too small; give at least 1",
+        ],
+    ),
+    "limit a float": (
+        LOOP + "      until: {max_iterations: 2.5}\n",
+        [
+            "7:15: steps[0].loop.until.max_iterations: max_iterations: limit: 2.5 is not a whole number",
+        ],
+    ),
+    "max_iterations above ceiling": (
+        LOOP + "      max_iterations: 5000\n",
+        [
+            "7:23: steps[0].loop.max_iterations: input should be less than or equal to 1000, not 5000",
+        ],
+    ),
+    "empty until": (
+        LOOP + "      until: []\n",
+        [
+            "7:14: steps[0].loop.until: any_of: the list of conditions is empty; name at least one",
+        ],
+    ),
+    "empty any_of": (
+        LOOP + "      until: {any_of: []}\n",
+        [
+            "7:23: steps[0].loop.until.any_of: any_of: the list of conditions is empty; name at least one",
+        ],
+    ),
+    "empty all_of in a list": (
+        LOOP + "      until: [passed, {all_of: []}]\n",
+        [
+            "7:32: steps[0].loop.until[1].all_of: all_of: the list of conditions is empty; name at least one",
+        ],
+    ),
+    "until a number": (
+        LOOP + "      until: 3\n",
+        [
+            "7:14: steps[0].loop.until: 3 is not a condition; write one tag with its value",
+        ],
+    ),
+    "bad regex": (
+        LOOP + "      until: {output_matches: '('}\n",
+        [
+            "7:15: steps[0].loop.until.output_matches: pattern '(': missing ) at position 1",
+        ],
+    ),
+    "guards unknown": (
+        LOOP + "      guards: [{timout: 3}]\n",
+        [
+            "7:17: steps[0].loop.guards[0].timout: unknown condition 'timout'; did you mean 'timeout'?",
+        ],
+    ),
+    "guards bad duration": (
+        LOOP + "      guards: [{timeout: 3 weeks}]\n",
+        [
+            "7:17: steps[0].loop.guards[0].timeout: timeout: '3 weeks' is not a duration; write seconds, or text like 30s or 5m",
+        ],
+    ),
+    "guards word": (
+        LOOP + "      guards: soon\n",
+        [
+            "7:15: steps[0].loop.guards: unknown condition 'soon'",
+        ],
+    ),
+    "guards sentence": (
+        LOOP + "      guards: The text is good enough\n",
+        [
+            "7:15: steps[0].loop.guards: unknown condition 'The text is good enough'",
+        ],
+    ),
+    "keep": (
+        LOOP + "      keep: bset\n",
+        [
+            "7:13: steps[0].loop.keep: 'bset' is not 'best' or 'last'; did you mean 'best'?",
+        ],
+    ),
+    "min above max": (
+        LOOP + "      min_iterations: 5\n      max_iterations: 3\n",
+        [
+            "7:23: steps[0].loop.min_iterations: min_iterations: 5 is above the limit of 3, which ends the loop first",
+        ],
+    ),
+    "adapt unknown": (
+        LOOP + "      adapt: feedbak\n",
+        [
+            "7:14: steps[0].loop.adapt: 'feedbak' is not 'feedback', 'keep_input' or 'use_output'; did you mean 'feedback'?",
+        ],
+    ),
+    "adapt two": (
+        LOOP + "      adapt: {set: 1, rotate: [a]}\n",
+        [
+            "7:14: steps[0].loop.adapt: needs exactly one of python, rotate, set, merge",
+        ],
+    ),
+    "adapt none": (
+        LOOP + "      adapt: {}\n",
+        [
+            "7:14: steps[0].loop.adapt: needs exactly one of python, rotate, set, merge",
+        ],
+    ),
+    "adapt empty rotate": (
+        LOOP + "      adapt: {rotate: []}\n",
+        [
+            "7:23: steps[0].loop.adapt.rotate: list should have at least 1 item, not 0",
+        ],
+    ),
+    "adapt same strategy twice": (
+        LOOP + "      adapt: {rotate: [a, a]}\n",
+        [
+            "7:23: steps[0].loop.adapt.rotate: rotate: ['a', 'a'] are not strategies to take in turn; give at least one, and each once",
+        ],
+    ),
+    "adapt unknown key": (
+        LOOP + "      adapt: {rotat: [a]}\n",
+        [
+            "7:15: steps[0].loop.adapt.rotat: unknown key 'rotat'; did you mean 'rotate'?",
+        ],
+    ),
+    "adapt no function": (
+        LOOP + '      adapt: {python: "steps:longr"}\n',
+        [
+            "7:23: steps[0].loop.adapt.python: 'steps:longr': steps.py has no 'longr'; did you mean 'longer'?",
+        ],
+    ),
+}

@@ -1,0 +1,239 @@
+"""Wrong steps: their settings, their templates and their commands."""
+
+from __future__ import annotations
+
+from documents.wrong_heads import HEAD, Wrong
+
+STEPS: Wrong = {
+    "unknown output": (
+        "schema: loopwright/1\nname: x\nsteps: [{name: first, set: 1}]\noutput: frist\n",
+        [
+            "4:9: output: there is no step 'frist'; did you mean 'first'?",
+        ],
+    ),
+    "bad on_failure": (
+        HEAD + "  - {name: a, set: 1, on_failure: retyr}\n",
+        [
+            "4:35: steps[0].on_failure: 'retyr' is not 'halt', 'continue' or 'retry'; did you mean 'retry'?",
+        ],
+    ),
+    "bad max_retries": (
+        HEAD + "  - {name: a, set: 1, on_failure: retry, max_retries: 101}\n",
+        [
+            "4:55: steps[0].max_retries: input should be less than or equal to 100, not 101",
+        ],
+    ),
+    "max_retries a text": (
+        HEAD + "  - {name: a, set: 1, on_failure: retry, max_retries: many}\n",
+        [
+            "4:55: steps[0].max_retries: expected a whole number, not 'many'",
+        ],
+    ),
+    "bad timeout": (
+        HEAD + "  - {name: a, set: 1, timeout: 5 parsecs}\n",
+        [
+            "4:32: steps[0].timeout: '5 parsecs' is not a duration; write seconds, or text like 30s or 5m",
+        ],
+    ),
+    "zero timeout": (
+        HEAD + "  - {name: a, set: 1, timeout: 0}\n",
+        [
+            "4:32: steps[0].timeout: input should be greater than 0, not 0",
+        ],
+    ),
+    "negative timeout": (
+        HEAD + "  - {name: a, set: 1, timeout: -1}\n",
+        [
+            "4:32: steps[0].timeout: input should be greater than 0, not -1",
+        ],
+    ),
+    "timeout a list": (
+        HEAD + "  - {name: a, set: 1, timeout: [1]}\n",
+        [
+            "4:32: steps[0].timeout: expected a number, not [1]",
+        ],
+    ),
+    "a duration without end": (
+        HEAD + f"  - {{name: a, set: 1, timeout: '{'1' * 200_000}'}}\n",
+        [
+            f"4:32: steps[0].timeout: '{'1' * 59}…' is not a duration; write seconds, or text like 30s or 5m",
+        ],
+    ),
+    "steps that are a number": (
+        "steps: 3\n",
+        [
+            "1:1: needs 'schema'; begin with schema: loopwright/1",
+            "1:1: needs 'name'",
+            "1:8: steps: expected a list, not 3",
+        ],
+    ),
+    "bad duration order": (
+        HEAD + "  - {name: a, set: 1, timeout: s30}\n",
+        [
+            "4:32: steps[0].timeout: 's30' is not a duration; write seconds, or text like 30s or 5m",
+        ],
+    ),
+    "bad retry_delay": (
+        HEAD + "  - {name: a, set: 1, retry_delay: soon}\n",
+        [
+            "4:36: steps[0].retry_delay: 'soon' is not a duration; write seconds, or text like 30s or 5m",
+        ],
+    ),
+    "required a text": (
+        HEAD + "  - {name: a, set: 1, required: maybe}\n",
+        [
+            "4:33: steps[0].required: expected true or false, not 'maybe'",
+        ],
+    ),
+    "if a list": (
+        HEAD + "  - {name: a, set: 1, if: [1]}\n",
+        [
+            "4:27: steps[0].if: expected a text, not [1]",
+        ],
+    ),
+    "if not an expression": (
+        HEAD + '  - {name: a, set: 1, if: "a b"}\n',
+        [
+            "4:27: steps[0].if: template line 1, column 3: unexpected 'b'",
+        ],
+    ),
+    "if unknown name": (
+        HEAD + '  - {name: alpha, set: 1}\n  - {name: b, set: 1, if: "alhpa == 1"}\n',
+        [
+            "5:27: steps[1].if: template: nothing supplies 'alhpa'; did you mean 'alpha'?",
+        ],
+    ),
+    "unknown name in a template": (
+        HEAD + '  - {name: draft, set: 1}\n  - {name: b, set: "{{ drfat }}"}\n',
+        [
+            "5:20: steps[1].set: template: nothing supplies 'drfat'; did you mean 'draft'?",
+        ],
+    ),
+    "later name in a template": (
+        HEAD + '  - {name: a, set: "{{ b }}"}\n  - {name: b, set: 1}\n',
+        [
+            "4:20: steps[0].set: template: nothing supplies 'b'; known here: input",
+        ],
+    ),
+    "itself in a template": (
+        HEAD + '  - {name: a, set: "{{ a }}"}\n',
+        [
+            "4:20: steps[0].set: template: nothing supplies 'a'; known here: input",
+        ],
+    ),
+    "unclosed template": (
+        HEAD + '  - {name: a, set: "{{ input"}\n',
+        [
+            "4:20: steps[0].set: template line 1, column 1: unexpected end of template, expected 'end of print statement'",
+        ],
+    ),
+    "unknown tag": (
+        HEAD + '  - {name: a, set: "{% fro a in input %}"}\n',
+        [
+            "4:20: steps[0].set: template line 1, column 4: unknown tag 'fro'; did you mean 'for'?",
+        ],
+    ),
+    "unknown filter": (
+        HEAD + '  - {name: a, set: "{{ input | uper }}"}\n',
+        [
+            "4:20: steps[0].set: template line 1, column 12: there is no filter 'uper'; did you mean 'upper'?",
+        ],
+    ),
+    "loop outside": (
+        HEAD + '  - {name: a, set: "{{ loop.iteration }}"}\n',
+        [
+            "4:20: steps[0].set: template: nothing supplies 'loop'; no loop is around it or has ended before it",
+        ],
+    ),
+    "two unknown names": (
+        HEAD + '  - {name: a, set: ["{{ one }}", {k: "{{ two }}"}]}\n',
+        [
+            "4:20: steps[0].set: template: nothing supplies 'one'; known here: input",
+            "4:20: steps[0].set: template: nothing supplies 'two'; known here: input",
+        ],
+    ),
+    "unquoted template": (
+        HEAD + "  - {name: a, set: {{ input }}}\n",
+        [
+            "4:20: steps[0].set: '{{' without quotes begins a mapping; put quotes around the value: \"{{ input }}\"",
+        ],
+    ),
+    "template in a command": (
+        HEAD + '  - {name: a, shell: [echo, "{{ input }}"]}\n',
+        [
+            "4:29: steps[0].shell[1]: a template inside command text would let a value become a command; pass values by env or stdin",
+        ],
+    ),
+    "template in a script": (
+        HEAD + '  - {name: a, shell: "echo {{ input }}"}\n',
+        [
+            "4:22: steps[0].shell: a template inside command text would let a value become a command; pass values by env or stdin",
+        ],
+    ),
+    "tag in a script": (
+        HEAD + '  - {name: a, shell: "echo {% if a %}"}\n',
+        [
+            "4:22: steps[0].shell: a template inside command text would let a value become a command; pass values by env or stdin",
+        ],
+    ),
+    "empty command": (
+        HEAD + "  - {name: a, shell: []}\n",
+        [
+            "4:22: steps[0].shell: shell: () is not a command; give a list of words, or a script as text",
+        ],
+    ),
+    "empty script": (
+        HEAD + '  - {name: a, shell: ""}\n',
+        [
+            "4:22: steps[0].shell: shell: () is not a command; give a list of words, or a script as text",
+        ],
+    ),
+    "command of numbers": (
+        HEAD + "  - {name: a, shell: {a: b}}\n",
+        [
+            "4:22: steps[0].shell: expected a list or a text, not {'a': 'b'}",
+        ],
+    ),
+    "cwd up": (
+        HEAD + "  - {name: a, shell: [ls], cwd: ../..}\n",
+        [
+            "4:33: steps[0].cwd: '../..' leads out of the project folder",
+        ],
+    ),
+    "cwd absolute": (
+        HEAD + "  - {name: a, shell: [ls], cwd: /etc}\n",
+        [
+            "4:33: steps[0].cwd: '/etc' leads out of the project folder",
+        ],
+    ),
+    "shell output": (
+        HEAD + "  - {name: a, shell: [ls], output: jason}\n",
+        [
+            "4:36: steps[0].output: 'jason' is none of text, json, result",
+        ],
+    ),
+    "shell output a number": (
+        HEAD + "  - {name: a, shell: [ls], output: 3}\n",
+        [
+            "4:36: steps[0].output: 3 is none of text, json, result",
+        ],
+    ),
+    "env unknown name": (
+        HEAD + '  - {name: a, shell: [ls], env: {A: "{{ nobody }}"}}\n',
+        [
+            "4:37: steps[0].env.A: template: nothing supplies 'nobody'; known here: input",
+        ],
+    ),
+    "stdin unknown name": (
+        HEAD + '  - {name: a, shell: [ls], stdin: "{{ nobody }}"}\n',
+        [
+            "4:35: steps[0].stdin: template: nothing supplies 'nobody'; known here: input",
+        ],
+    ),
+    "env a list": (
+        HEAD + "  - {name: a, shell: [ls], env: [A]}\n",
+        [
+            "4:33: steps[0].env: expected a mapping, not ['A']",
+        ],
+    ),
+}
