@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError, EvaluationError
+from loopwright.pattern_sizes import PATTERN_CHARS
 from loopwright.patterns import (
-    PATTERN_CHARS,
     TEXT_CHARS,
     Match,
     PatternError,

@@ -100,9 +100,7 @@ async def run(
     try:
         fresh = fresh_row(made, value, run_id)
         if store is not None:
-            bounds = bounds_of(made, budget)
-            kept = {**(source or {}), "bounds": bounds} if bounds else source or {}
-            fresh = fresh.altered(fingerprint=made.fingerprint, source=kept)
+            fresh = _described(fresh, made, source or {}, budget)
         log = await open_log(store, made, fresh, value, accept_changes, takeover)
         heard, failed = hearing(listeners, log)
         state = Run(
@@ -122,6 +120,15 @@ async def run(
         await lent.close()
         if opened and store is not None:
             await store.close()
+
+
+def _described(
+    fresh: RunInfo, step: Any, source: dict[str, Json], budget: Budget | None
+) -> RunInfo:
+    """Return a row with what only a journal has use for: what the step is, and what bounds it."""
+    bounds = bounds_of(step, budget)
+    kept = {**source, "bounds": bounds} if bounds else source
+    return fresh.altered(fingerprint=step.fingerprint, source=kept)
 
 
 def _cap(state: Run, budget: Budget) -> None:

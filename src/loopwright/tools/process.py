@@ -114,9 +114,8 @@ async def run_command(
         StepError: `cannot_start` if it cannot be started; `bad_argument` for an argument, variable
             or input that cannot be handed to a process: NUL, lone surrogates, more than 128 KiB.
     """
-    words, variables = _words(command, args), environment(env or {})
+    words, variables, began = _words(command, args), environment(env or {}), time.monotonic()
     given = _encoded("stdin", stdin) if isinstance(stdin, str) else stdin
-    began = time.monotonic()
     try:
         running = _Command(words, variables, cwd, given, limit)
     except (OSError, ValueError) as error:

@@ -23,7 +23,7 @@ from ...codec import Json
 from ...journal import Entry, RunInfo, surviving
 from ...records import Iteration, Reason, as_evaluation
 from ..views import ENDING, Mark, directly, enclosing, ending_of, no_iteration, retried
-from .encoding import decode_entry, decode_row, unfold, value_of
+from .decoding import decode_entry, decode_row, unfold, value_of
 from .faults import as_damage
 from .listing import FIRST, WINDOW, Wanted, page_query
 from .owners import read_owners

@@ -21,15 +21,8 @@ from ...codec import Json
 from ...errors import JournalDamaged
 from ...journal import Entry, RunInfo
 from ...records import Iteration
-from .encoding import (
-    content_digest,
-    decode_entry,
-    decode_row,
-    fingerprint_of,
-    references,
-    unfold,
-    value_of,
-)
+from .decoding import decode_entry, decode_row, fingerprint_of, references, unfold, value_of
+from .encoding import content_digest
 from .faults import as_damage
 from .files import read_content
 from .owners import read_owners
