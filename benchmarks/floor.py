@@ -15,15 +15,16 @@ _CHUNK = 64  # records of a statement
 _MOST = 64  # batches of a transaction
 
 
-def tasks(path: Path, count: int, effects: int) -> float:
+def tasks(path: Path, count: int, effects: int, pause: float = 0.0) -> float:
     """Return the seconds in which so many tasks each wait for so many durable records of theirs.
 
-    What a pass of the event loop asks for is one batch, what waits is one commit, in FULL.
+    What a pass of the event loop asks for is one batch, what waits is one commit, in FULL. After
+    every third record, from the first on, a task sleeps `pause` seconds.
     """
-    return asyncio.run(_main(path, count, effects))
+    return asyncio.run(_main(path, count, effects, pause))
 
 
-async def _main(path: Path, count: int, effects: int) -> float:
+async def _main(path: Path, count: int, effects: int, pause: float) -> float:
     jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
     base = _made(path)
     writer = threading.Thread(target=_write, args=(base, jobs))
@@ -46,6 +47,8 @@ async def _main(path: Path, count: int, effects: int) -> float:
             record = {"path": f"{task}/{number}", "value": number, "of": "x" * 250}
             rows.append(json.dumps(record))
             await waiter
+            if pause and number % 3 == 0:
+                await asyncio.sleep(pause)
 
     start = time.perf_counter()
     await asyncio.gather(*(work(task) for task in range(count)))
