@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from loopwright.collector import resting
+from loopwright.collector import resting, tune_collector
 
 
 def test_the_collector_rests_and_is_then_as_it_was() -> None:
@@ -24,3 +24,16 @@ def test_the_collector_rests_and_is_then_as_it_was() -> None:
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+def test_a_tuned_collector_looks_less_often_and_not_at_what_was_loaded() -> None:
+    """What is there is set aside for good, and the thresholds are far above the usual ones."""
+    before, usual = gc.get_freeze_count(), gc.get_threshold()
+    try:
+        tune_collector()
+        assert gc.get_freeze_count() > before
+        assert gc.get_threshold()[0] > usual[0]
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*usual)
