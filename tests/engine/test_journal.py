@@ -16,8 +16,8 @@ from loopwright.journal import RunInfo, set_aside, surviving
 from loopwright.replay import Replay
 from loopwright.testing import run_virtual
 
+from .records_made import failures, iterations, seconds
 from .support import examples, json_values, kinds, texts, usages
-from .test_records import failures, iterations, seconds
 
 paths = st.lists(st.sampled_from(["a", "b", "1", "2", "execute"]), min_size=1, max_size=4).map(
     "/".join
