@@ -18,8 +18,10 @@ from loopwright import (
     History,
     Iteration,
     Loop,
+    MaxIterations,
     MemoryJournal,
     Result,
+    ScoreAtLeast,
     Usage,
     run,
     step,
@@ -213,6 +215,22 @@ def entries_of(journal: MemoryJournal, run_id: str) -> list[Entry]:
 
 
 # Values.
+
+
+def named(name: str, *answers: Any, seconds: float = 0.0) -> Any:
+    """Return a scripted step of a name."""
+    return step(Script(answers, seconds=seconds), name=name)
+
+
+def exhausted(name: str, score: float = 0.1, **fields: Any) -> Loop:
+    """Return a loop that is not satisfied after one round."""
+    return scripted([score], name=name, until=ScoreAtLeast(1) | MaxIterations(1), **fields)
+
+
+def satisfied(name: str) -> Loop:
+    """Return a loop that is satisfied after one round."""
+    return scripted([1.0], name=name, until=ScoreAtLeast(1))
+
 
 texts = st.text(max_size=20)
 json_values = st.recursive(

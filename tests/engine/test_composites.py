@@ -9,11 +9,9 @@ import pytest
 
 from loopwright import (
     Loop,
-    MaxIterations,
     MemoryJournal,
     Reason,
     Result,
-    ScoreAtLeast,
     Status,
     Workflow,
     fallback,
@@ -28,23 +26,18 @@ from loopwright.composites import Composite
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.testing import run_virtual
 
-from .support import ERROR, Script, echo, entries_of, inline, play, scripted
-
-
-def named(name: str, *answers: Any, seconds: float = 0.0) -> Any:
-    """Return a scripted step of a name."""
-    return step(Script(answers, seconds=seconds), name=name)
-
-
-def exhausted(name: str, score: float = 0.1, **fields: Any) -> Loop:
-    """Return a loop that is not satisfied after one round."""
-    return scripted([score], name=name, until=ScoreAtLeast(1) | MaxIterations(1), **fields)
-
-
-def satisfied(name: str) -> Loop:
-    """Return a loop that is satisfied after one round."""
-    return scripted([1.0], name=name, until=ScoreAtLeast(1))
-
+from .support import (
+    ERROR,
+    Script,
+    echo,
+    entries_of,
+    exhausted,
+    inline,
+    named,
+    play,
+    satisfied,
+    scripted,
+)
 
 # Sequence.
 

@@ -12,7 +12,6 @@ from loopwright import (
     Loop,
     MaxIterations,
     Reason,
-    ScoreAtLeast,
     Status,
     Timeout,
     limited,
@@ -21,23 +20,7 @@ from loopwright import (
 )
 from loopwright.errors import ConfigurationError, StepError
 
-from .support import DyingJournal, Script, echo, play, scripted
-
-
-def named(name: str, *answers: Any, seconds: float = 0.0) -> Any:
-    """Return a scripted step of a name."""
-    return step(Script(answers, seconds=seconds), name=name)
-
-
-def exhausted(name: str, score: float = 0.1, **fields: Any) -> Loop:
-    """Return a loop that is not satisfied after one round."""
-    return scripted([score], name=name, until=ScoreAtLeast(1) | MaxIterations(1), **fields)
-
-
-def satisfied(name: str) -> Loop:
-    """Return a loop that is satisfied after one round."""
-    return scripted([1.0], name=name, until=ScoreAtLeast(1))
-
+from .support import DyingJournal, Script, echo, exhausted, named, play
 
 # Retrying.
 
