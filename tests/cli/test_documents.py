@@ -96,3 +96,13 @@ def test_schema_is_that_of_documents(documents: Project) -> None:
     """JSON Schema for editors, as one object."""
     schema = documents.call("schema").json
     assert schema["properties"]["steps"]
+
+
+def test_replies_that_are_not_there_are_named(documents: Project) -> None:
+    """One sentence with the file, what is wrong with it and which option it is of."""
+    answer = documents.call("run", "good.yaml", "--replies", "none.yaml", "--yes")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == (
+        "none.yaml: cannot be read: No such file or directory; "
+        "--replies names a file of scripted replies\n"
+    )

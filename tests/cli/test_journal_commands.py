@@ -235,6 +235,14 @@ def test_the_end_of_a_path_does_where_it_fits_one_only(project: Project) -> None
     assert (answer.code, "note/first/1 will have the input" in answer.out) == (0, True)
 
 
+def test_an_export_that_cannot_be_written_says_where_it_should_have_gone(done: Project) -> None:
+    """Neither a name that nobody gave nor a traceback, also where nothing can be removed either."""
+    (done.folder / "file").touch()
+    answer = done.call("export", "refined", "-o", "file/run.json")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == "loopwright: --out: 'file/run.json' cannot be written: Not a directory\n"
+
+
 def test_changes_are_one_object_for_programs(done: Project) -> None:
     """What was set aside, by the run's whole id."""
     answer = done.call("rewind", "ref", "refine/3", "--json")

@@ -177,7 +177,7 @@ OUTLINES: Wrong = {
     "step is null": (
         HEAD + "  - \n",
         [
-            "4:4: steps[0]: expected a mapping, not None",
+            "4:4: steps[0]: expected a mapping, not nothing",
         ],
     ),
     "duplicate step": (

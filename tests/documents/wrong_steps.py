@@ -17,6 +17,31 @@ STEPS: Wrong = {
             "4:35: steps[0].on_failure: 'retyr' is not 'halt', 'continue' or 'retry'; did you mean 'retry'?",
         ],
     ),
+    "a comma in a text between brackets": (
+        HEAD + "  - {name: a, loop: {execute: {set: 1}, evaluate: {judge: who, and by when}}}\n",
+        [
+            "4:64: steps[0].loop.evaluate['and by when']: unknown key 'and by when'; "
+            "put quotes around a text that has a comma in it",
+        ],
+    ),
+    "what others call a pattern": (
+        HEAD + "  - {name: a, loop: {execute: {set: 1}, evaluate: {check: {regex: x}}}}\n",
+        [
+            "4:60: steps[0].loop.evaluate.check.regex: unknown key 'regex'; here it is called matches",
+        ],
+    ),
+    "steps that are nothing": (
+        "schema: loopwright/1\nname: x\nsteps:\n",
+        [
+            "3:7: steps: expected a list, not nothing",
+        ],
+    ),
+    "an unknown tool": (
+        HEAD + "  - {name: a, tool: nope}\n",
+        [
+            "4:21: steps[0].tool: there is no tool or server 'nope'; declare it in tools:",
+        ],
+    ),
     "bad max_retries": (
         HEAD + "  - {name: a, set: 1, on_failure: retry, max_retries: 101}\n",
         [

@@ -132,3 +132,55 @@ def test_a_run_whose_document_changed_is_not_gone_on_with(server: Server) -> Non
     assert "changed since" in told
     document.write_text(CHANGED.replace("WORD", "x"), "utf-8")
     assert server.ask("/runs/changed/resume", {})[0] == 200
+
+
+UNSURE = """\
+schema: loopwright/1
+name: unsure
+steps:
+  - name: answer
+    phased:
+      max_planning_iterations: 1
+      max_execution_iterations: 2
+      max_refinement_iterations: 1
+      planning: {set: a plan}
+      execution: {set: a note}
+      refinement: {set: an answer}
+      evaluate: {check: {contains: certain}}
+      enable_dynamic_termination: true
+"""
+
+
+def test_the_limit_that_is_raised_by_default_is_that_of_the_last_phase(server: Server) -> None:
+    """An agent that was not confident enough is given answers more, not plans."""
+    (server.folder / "unsure.yaml").write_text(UNSURE, "utf-8")
+    ended = call(server.folder, "run", "unsure.yaml", "--run-id", "unsure")
+    assert ended.returncode == 3, ended.stderr
+    status, told = server.ask("/runs/unsure")
+    assert (status, told.count(" selected>refinement</option>")) == (200, 1)
+    assert told.count(" selected>") == 1
+
+
+LIMITED = """\
+schema: loopwright/1
+name: limited
+steps:
+  - name: grow
+    loop:
+      execute: {set: "{{ loop.initial }}x"}
+      until: {max_iterations: 2}
+      approve: limit
+"""
+
+
+def test_a_question_at_a_limit_proposes_what_an_answer_without_a_number_gives(
+    server: Server,
+) -> None:
+    """The field holds as many iterations as the command line would go on with, and only the field."""
+    (server.folder / "asks_more.yaml").write_text(LIMITED, "utf-8")
+    waiting = call(server.folder, "run", "asks_more.yaml", "--input", "a", "--run-id", "more")
+    assert waiting.returncode == 4, waiting.stderr
+    status, told = server.ask("/runs/more")
+    assert status == 200
+    assert 'name="more" min="1" max="1000" value="2"' in told
+    assert "<summary>more</summary>" not in told

@@ -12,6 +12,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -111,6 +112,7 @@ def _write(path: Path, text: str) -> None:
         beside.write_text(text, "utf-8", newline="")
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # where it cannot be written it cannot be removed either
+            beside.unlink(missing_ok=True)
         why = error.strerror or type(error).__name__
         raise ConfigurationError(f"--out: {str(path)!r} cannot be written: {why}") from error

@@ -60,9 +60,9 @@ def _model(settings: Settings) -> Model:
         try:
             text = Path(settings.replies).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(
-                f"replies: {settings.replies} cannot be read: {error}"
-            ) from error
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
+            said = f"cannot be read: {why}; --replies names a file of scripted replies"
+            raise DocumentError([Problem(settings.replies, 0, 0, "", said)]) from error
         return ScriptedModel(text, file=settings.replies)
     keys = {k: v for k, v in settings.environ.items() if k.endswith(_KEY_MARKS) and v}
     return ProviderModel(keys, allowed=settings.allowed_hosts)

@@ -73,22 +73,28 @@ def _tool(compiler: Compiler, name: str, spec: ToolSpec, at: Path_) -> Any:
     return compiler.attempt((*at, "python"), lambda: tool(found, name=name, **told))
 
 
-def tools_named(compiler: Compiler, names: list[str], at: Path_) -> list[Any] | None:
-    """Return the tools that a step names: a tool, a server, or `server.tool`; None with a problem."""
+def tools_named(
+    compiler: Compiler, names: list[str], at: Path_, *, alone: bool = False
+) -> list[Any] | None:
+    """Return the tools that a step names: a tool, a server, or `server.tool`; None with a problem.
+
+    `alone` says that `at` holds one name, not a list of them.
+    """
     found: list[Any] = []
     chosen: dict[str, list[str]] = {}
     before = len(compiler.problems)
     for i, name in enumerate(names):
+        place = at if alone else (*at, i)
         owner, dot, inner = name.partition(".")
         one = compiler.tools.get(owner if dot else name)
         if one is None:
             if (owner if dot else name) not in compiler.declared:
                 hint = nearest(name, compiler.declared) or _known(name, compiler.declared)
-                compiler.problem((*at, i), f"there is no tool or server {name!r}{hint}")
+                compiler.problem(place, f"there is no tool or server {name!r}{hint}")
         elif not dot:
             found.append(one)
         elif not hasattr(one, "tools"):
-            compiler.problem((*at, i), f"{owner!r} is a tool; only servers have tools inside")
+            compiler.problem(place, f"{owner!r} is a tool; only servers have tools inside")
         else:
             chosen.setdefault(owner, []).append(inner)
     found += [Selected(compiler.tools[owner], inner) for owner, inner in chosen.items()]
@@ -104,7 +110,7 @@ def compile_tool_step(
 ) -> ToolStep | None:
     """Compile one call of a tool; None with a problem."""
     assert spec.tool is not None
-    found = tools_named(compiler, [spec.tool], path[:-1])
+    found = tools_named(compiler, [spec.tool], path, alone=True)
     if not found:
         return None
     (one,) = found

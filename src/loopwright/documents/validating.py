@@ -21,6 +21,7 @@ Hint = Callable[[tuple[str | int, ...]], str]
 _MEANT = {
     "depends_on": "needs", "when": "if", "condition": "if", "command": "shell", "cmd": "shell", "script": "shell",
     "on_error": "on_failure", "retries": "max_retries", "max_loops": "max_iterations", "max_rounds": "max_iterations",
+    "regex": "matches", "pattern": "matches",
 }  # fmt: skip
 _LONG = 60  # characters of a value that a message shows
 _Item = tuple[tuple[str | int, ...], dict[str, Any]]
@@ -151,6 +152,9 @@ def _message(
     kind = item["type"]
     if kind == "extra_forbidden" and (said := hint(place)):
         return f"unknown key {str(place[-1])!r}; {said}"
+    if kind == "extra_forbidden" and item["input"] is None and " " in str(place[-1]):
+        # {judge: who, and when}: between brackets YAML takes what follows the comma for a key.
+        return f"unknown key {str(place[-1])!r}; put quotes around a text that has a comma in it"
     if kind == "extra_forbidden":
         names = _names_at(model, place[:-1])
         meant = _MEANT.get(str(place[-1]), "")
@@ -185,6 +189,8 @@ def _message(
 
 def _shown(value: Any) -> str:
     """Return how a value looks in a message; what is long is not written out only to be cut."""
+    if value is None:
+        return "nothing"
     if isinstance(value, str):
         return repr(value[: _LONG + 1])
     if isinstance(value, list | dict) and len(value) > _LONG:

@@ -20,7 +20,7 @@ _BUTTONS = {
     "doubt": [("rerun", "Run it again"), ("fail", "Count it as failed")],
     "free": [("value", "Answer")],
 }
-_HIDDEN = ("kind", "loop", "iteration")
+_HIDDEN = ("kind", "loop", "iteration", "more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Asked:
     feedback: str
     output: str
     arguments: str
+    more: str
 
 
 def asked_of(questions: Iterable[Question]) -> list[Asked]:
@@ -55,6 +56,7 @@ def _asked(question: Question) -> Asked:
         question.path, question.kind, question.detail, shown, _BUTTONS[question.kind],
         text_of(request.get("feedback")), text_of(request.get("output")),
         "" if arguments is None else json.dumps(arguments, indent=2, ensure_ascii=False),
+        text_of(request.get("more")),
     )  # fmt: skip
 
 
