@@ -25,11 +25,27 @@ from .templates import (
     compile_expression,
     compile_template,
 )
+from .templates.renaming import COUNTER_FIELDS
 
-__all__ = ["FIXED", "OF_ITEMS", "Filled", "fill", "needed", "rendered", "variables"]
+__all__ = [
+    "FIXED",
+    "OF_ITEMS",
+    "OF_LOOPS",
+    "OF_ROUNDS",
+    "Filled",
+    "fill",
+    "needed",
+    "rendered",
+    "variables",
+]
 
 FIXED = frozenset({"input", "value", "steps", "loops", "env", "given", "workflow", "strategy"})
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` over a list only
+OF_LOOPS = frozenset({  # those of any loop; the last four once it has ended
+    "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
+    "failed", "iterations", "exit_reason", "status", "score",
+})  # fmt: skip
+OF_ROUNDS = frozenset({"output", "score", "passed", "feedback", "error", "improvements"})
 
 
 def variables(ctx: Context, value: Json) -> dict[str, Json]:
@@ -136,7 +152,7 @@ class Filled:
     """A value with templates compiled: text that is one expression gives its value, other text is rendered.
 
     `names` are those that something must supply; a member of `given`, of `steps` and `loops`, or of what only a loop
-    over a list has, is named with its parent: `given.max-words`, `steps.draft`, `loop.index`. `see` makes
+    over a list or no loop has, is named with its parent: `given.max-words`, `steps.draft`, `loop.index`. `see` makes
     of a place what is filled in there.
     """
 
@@ -188,7 +204,8 @@ def _text(source: str) -> Filled:
 def needed(part: Template | Expression) -> frozenset[str]:
     """Return the names that must be supplied; see `Filled`."""
     given = {f"given.{name}" for name in part.members("given")}
-    items = {f"loop.{name}" for name in part.members("loop") & OF_ITEMS}
+    fields = part.members("loop")  # those of a counter too, where {% for %} has one of that name
+    items = {f"loop.{name}" for name in fields & OF_ITEMS | fields - OF_LOOPS - COUNTER_FIELDS}
     steps = {f"{of}.{name}" for of in ("steps", "loops") for name in part.members(of)}
     return part.required | given | items | steps
 

@@ -36,6 +36,20 @@ STEPS: Wrong = {
             "3:7: steps: expected a list, not nothing",
         ],
     ),
+    "a field that no loop has": (
+        HEAD + "  - {name: a, loop: {execute: {set: 'x {{ loop.feedback }}'}}}\n",
+        [
+            "4:37: steps[0].loop.execute.set: template: nothing supplies 'loop.feedback'; "
+            "did you mean 'loop.last.feedback'?",
+        ],
+    ),
+    "nearly a field of an item": (
+        HEAD + "  - {name: a, each: {items: [1], execute: {set: '{{ loop.curent }}'}}}\n",
+        [
+            "4:49: steps[0].each.execute.set: template: nothing supplies 'loop.curent'; "
+            "did you mean 'loop.current'?",
+        ],
+    ),
     "an unknown tool": (
         HEAD + "  - {name: a, tool: nope}\n",
         [

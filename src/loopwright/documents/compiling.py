@@ -16,7 +16,7 @@ from ..errors import ConfigurationError, Problem, listed, nearest
 from ..nodes import node_expression, node_fill
 from ..step import FunctionStep
 from ..templates import TemplateError, compile_expression
-from ..variables import FIXED, Filled, fill, needed
+from ..variables import FIXED, OF_ITEMS, OF_LOOPS, OF_ROUNDS, Filled, fill, needed
 from . import functions
 from .agents import compile_phased, compile_reasoning
 from .commands import compile_command
@@ -111,6 +111,13 @@ class Compiler:
 
     def _instead(self, name: str) -> str:
         """Return what a name could have been: the nearest, or all there are."""
+        field = name.removeprefix("loop.")
+        if field != name and field not in OF_ITEMS:
+            if field in OF_ROUNDS:
+                return f"; did you mean 'loop.last.{field}'?"
+            over_list = OF_ITEMS if "loop.current" in self.known else ()
+            there = [f"loop.{known}" for known in sorted({*OF_LOOPS, *over_list})]
+            return nearest(name, there) or f"; there are {', '.join(there)}"
         if name.partition(".")[0] == "loop":
             return "; no loop is around it or has ended before it"
         own = sorted(known for known in self.known if not known.startswith("loop."))
