@@ -16,7 +16,7 @@ from loopwright.models import Models, ScriptedModel
 PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
 BLOCKS = re.findall(r"^```(python|yaml)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 PYTHON = [text for kind, text in BLOCKS if kind == "python"]
-YAML = [text for kind, text in BLOCKS if kind == "yaml"]
+YAML = [text for kind, text in BLOCKS if kind == "yaml" and text.startswith("schema")]
 PRINTED = [
     "prices and volumes: looked up volumes\n{'planning': 1, 'execution': 2, 'refinement': 1} ended by completed\n",
     "the capability Enough asked to terminate in execution\n",

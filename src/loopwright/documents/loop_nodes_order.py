@@ -122,7 +122,7 @@ def _needs(agents: Agents, name: str) -> list[str]:
     given = found.raw.get("depends_on")
     wanted = [given] if isinstance(given, str) else given if isinstance(given, list) else []
     for i, need in enumerate(wanted):
-        if need not in agents.known:
+        if not isinstance(need, str) or need not in agents.known:
             where = (*found.at, "depends_on", i)
             agents.report(
                 where, f"there is no agent {str(need)!r}{nearest(str(need), agents.known)}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -64,3 +65,16 @@ def test_any_value_in_any_place_is_told_or_taken(tmp_path: Path, text: str) -> N
     except DocumentError as error:
         assert error.problems
         assert all(problem.line > 0 and problem.message for problem in error.problems)
+
+
+def test_a_need_that_is_no_text_is_told_where_it_stands(tmp_path: Path) -> None:
+    """A list or an object among the needs of an agent is a problem, not a defect."""
+    file = tmp_path / "main.yaml"
+    agent = {"id": "a", "type": "openai-answer", "prompt": "A", "depends_on": [[], {"x": 1}]}
+    host = {"id": "host", "model": "gpt-4o", "agents": ["a"]}
+    file.write_text(json.dumps({"orchestrator": host, "agents": [agent]}))
+    with pytest.raises(DocumentError) as refused:
+        load(file)
+    said = str(refused.value)
+    assert "agents[0].depends_on[0]: expected a text, not []" in said
+    assert "agents[0].depends_on[1]: expected a text, not {'x': 1}" in said
