@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -238,3 +239,13 @@ def test_commands_to_copy_name_the_program_as_it_was_called(project: Project) ->
 
     assert called("/usr/bin:/bin") == "look closer: bin/loopwright show one"
     assert called(f"{script.parent}:/usr/bin:/bin") == "look closer: loopwright show one"
+
+
+@pytest.mark.parametrize("width", [40, 49, 53, 54, 56, 57, 61, 80])
+def test_a_row_of_runs_is_never_wider_than_the_terminal(project: Project, width: int) -> None:
+    """Whatever is left out, no blanks run over the edge and put an empty line between the rows."""
+    run_id = "20261121-100714-4t4ln8"
+    project.call("run", "steps:echo", "--input", "x", "--run-id", run_id)
+    _, shown = on_terminal(project, "runs", COLUMNS=str(width), NO_COLOR="1")
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert max(len(line) for line in plain.splitlines()) <= width

@@ -108,10 +108,11 @@ def _within(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
     room = output.width
     parts: list[Part] = []
     for index, (text, style) in enumerate(line):
-        last = index == len(line) - 1
+        last, gap = index == len(line) - 1, "  " if parts else ""
+        room -= len(gap)
         shown = texts.fit(text, room, output.signs) if last and room > 10 else text
         if texts.width(shown) > room:
             break
-        parts += [(shown, style), "" if last else "  "]
-        room -= texts.width(shown) + 2
+        parts += [gap, (shown, style)]
+        room -= texts.width(shown)
     return parts
