@@ -203,3 +203,11 @@ def test_a_terminal_is_never_made_to_obey(project: Project) -> None:
     assert "odd 1: " in out
     assert "\x1b" not in next(line for line in out.splitlines() if line.startswith("odd 1"))
     assert "\x1b[31mred" in out
+
+
+def test_what_is_kept_nowhere_is_not_to_be_looked_at(project: Project) -> None:
+    """A journal in memory ends with the process: no command is told that would not find the run."""
+    answer = project.call("run", "steps:echo", "--input", "x", "--journal", "memory:")
+    assert answer.code == 0
+    assert answer.out.endswith("kept nowhere: memory: ends with this process\n")
+    assert "loopwright show" not in answer.out

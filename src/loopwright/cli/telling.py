@@ -41,6 +41,9 @@ def tell_result(
             f"waits at {result.request.get('path', '')}: {texts.one_line(text_of(asked or ''))}"
         )
     tell_output(result.output, output)
+    if url.startswith("memory:"):  # no other process finds it: there is nothing to look closer at
+        output.say(("kept nowhere: memory: ends with this process", "dim"))
+        return
     output.say((f"kept in {shown_url(url)}", "dim"))
     output.say(("look closer: ", "dim"), again("show", result.run_id, url))
     if questions:
