@@ -81,10 +81,12 @@ async def unrecorded(ctx: Context, name: str, step: Any, value: Json) -> Json:
         raise Stopped("", run.cancelled)
     try:
         return codec.normalise(await step.act(value, None), what="output")
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         if run.cancelled is not None:
             raise Stopped("", run.cancelled) from None
-        raise
+        if not _unasked(error, ctx):
+            raise
+        raise _raised(_failure(error, f"{path}/{name}" if path else name)) from error
     except (Exception, SystemExit) as error:
         raise _raised(_failure(error, f"{path}/{name}" if path else name)) from error
 
@@ -133,7 +135,8 @@ def _broken(
     error: BaseException, ctx: Context, inner: Context | None, started: Entry, finished: Entry
 ) -> None:
     """Make an error part of the record; what is no error of the step goes on up."""
-    if isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError):
+    own = isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError)
+    if own or _unasked(error, ctx):
         finished.error = _failure(error, started.path)
         return
     # At the larger of what was seen and what was promised: nobody knows what a cut call cost.
@@ -144,6 +147,15 @@ def _broken(
     if isinstance(error, asyncio.CancelledError) and ctx.run.cancelled is not None:
         raise Stopped("", ctx.run.cancelled) from None
     raise error
+
+
+def _unasked(error: BaseException, ctx: Context) -> bool:
+    """Return whether a step was cancelled though nobody cancelled the run: by itself, or by what it
+    used."""
+    if not isinstance(error, asyncio.CancelledError) or ctx.run.cancelled is not None:
+        return False
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()
 
 
 def _settle(ctx: Context, inner: Context | None, started: Entry, finished: Entry) -> None:

@@ -24,14 +24,18 @@ from .codec import Json
 from .composites import Composite, retrying
 from .conditions import (
     CEILING,
+    AllCriteriaMet,
     AnyOf,
     Budget,
     Condition,
     Deadline,
     MaxIterations,
+    Passed,
     PhaseLimit,
+    ScoreAtLeast,
     Timeout,
     prefer,
+    tag_of,
 )
 from .context import Context
 from .course import Course
@@ -96,7 +100,7 @@ class Loop(Composite):
         self._check()
         put = functools.partial(object.__setattr__, self)
         for stage in ("execute", "evaluate", "adapt"):
-            if (given := getattr(self, stage)) is not None:
+            if (given := getattr(self, stage)) is not None or stage == "execute":
                 made = as_step(given)
                 if self.on_failure == "retry":
                     made = retrying(made, attempts=self.max_retries + 1, delay=self.retry_delay)
@@ -127,7 +131,16 @@ class Loop(Composite):
         for name in ("until", "guards"):
             given = getattr(self, name)
             if given is not None and not isinstance(given, Condition):
-                raise ConfigurationError(f"loop: {name}: {given!r} is not a condition")
+                raise ConfigurationError(
+                    f"loop: {name}: {given!r} is not a condition; give one, or several with | or & "
+                    "between them"
+                )
+        for name in ("on_iteration", "on_terminate"):
+            given = getattr(self, name)
+            if given is not None and not callable(given):
+                raise ConfigurationError(f"loop: {name}: {given!r} is not a function")
+        if not isinstance(self.name, str):
+            raise ConfigurationError(f"loop: name: {self.name!r} is not text")
 
     def _conditions(self) -> Iterator[Condition]:
         """Iterate over what is asked after each round: all members, with limits inside an "and"
@@ -232,10 +245,23 @@ class Loop(Composite):
         except Suspended as suspended:
             course.leave(suspended.stop)
             raise
+        if ending.reason in (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT):
+            self._warn_of_unread(course)
         result = await course.finish(ending, cut, reported)
         if cut is not None and cut.owner != course.path:
             raise cut
         return result
+
+    def _warn_of_unread(self, course: Course) -> None:
+        """Warn of conditions that no evaluation said anything to: they could never have held."""
+        done = [item for item in course.history if item.eligible]
+        for condition in self.members:
+            word, told = _READ.get(type(condition), ("", None))
+            if told is not None and done and not any(map(told, done)):
+                short = "it has no evaluate" if self.evaluate is None else f"no round had {word}"
+                course.run.warn(
+                    f"{course.path}: {short}, so {tag_of(type(condition))} could not hold"
+                )
 
     def _next(self, course: Course) -> Stop | None:
         stop = self.decide(course.history, course.members)
@@ -283,6 +309,13 @@ class Loop(Composite):
             return stop
         detail = f"all {len(failed)} iterations failed, the last with: {failed[-1].feedback}"
         return Stop(Reason.ALL_FAILED, detail, (stop.reason, *stop.also))
+
+
+_READ: dict[type, tuple[str, Callable[[Iteration], bool]]] = {
+    ScoreAtLeast: ("a score", lambda item: item.score is not None),
+    Passed: ("a verdict", lambda item: item.passed is not None),
+    AllCriteriaMet: ("criteria", lambda item: bool(item.evaluation and item.evaluation.criteria)),
+}  # of conditions of success, what they read of an evaluation
 
 
 def _one_of(name: str, value: Any, words: tuple[str, ...]) -> None:

@@ -34,6 +34,10 @@ def journal_of(given: Journal | str | None) -> tuple[Journal | None, bool]:
         from .stores import open_journal
 
         return open_journal(given), True
+    if given is not None and not hasattr(given, "open"):
+        raise ConfigurationError(
+            f"journal: {given!r} is no journal; give one, a URL such as sqlite:runs.db, or None"
+        )
     return given, False
 
 
@@ -43,7 +47,7 @@ def fresh_row(step: Any, value: Json, run_id: str) -> RunInfo:
     Raises:
         ConfigurationError: for an id or an input that cannot be.
     """
-    if run_id and not _ID.fullmatch(run_id):
+    if run_id and not (isinstance(run_id, str) and _ID.fullmatch(run_id)):
         raise ConfigurationError(
             f"run_id: {run_id!r} is not an id; use 1 to 64 letters, digits, - and _"
         )

@@ -22,6 +22,7 @@ from .errors import (
     StepError,
     Stopped,
     Suspended,
+    nearest,
 )
 from .journal import Entry, Journal, RunInfo
 from .lending import Lent
@@ -93,6 +94,7 @@ async def run(
             that nothing supplies.
     """
     made = as_step(step)
+    _check_options(budget, in_doubt, listeners)
     if told := getattr(made, "unsupplied", None):
         raise ConfigurationError("; ".join(told.values()))
     store, opened = journal_of(journal)
@@ -120,6 +122,22 @@ async def run(
         await lent.close()
         if opened and store is not None:
             await store.close()
+
+
+def _check_options(budget: Any, in_doubt: Any, listeners: Any) -> None:
+    if budget is not None and not isinstance(budget, Budget):
+        raise ConfigurationError(
+            f"run: budget: {budget!r} is not a Budget; give one, such as Budget(usd=0.5)"
+        )
+    words = ("suspend", "rerun")
+    if in_doubt not in words:
+        hint = nearest(str(in_doubt), words)
+        raise ConfigurationError(f"run: in_doubt: {in_doubt!r} is none of suspend, rerun{hint}")
+    if callable(listeners):
+        raise ConfigurationError(f"run: listeners: {listeners!r} stands alone; give a list")
+    for listener in listeners:
+        if not callable(listener) and not hasattr(listener, "opened"):
+            raise ConfigurationError(f"run: listeners: {listener!r} is not a function")
 
 
 def _described(
@@ -183,7 +201,8 @@ async def resume(
         ConfigurationError: for a limit that did not end it, or is not above what is used.
     """
     store, opened = journal_of(journal)
-    assert store is not None
+    if store is None:
+        raise ConfigurationError("resume: it needs the journal that the run was recorded in")
     try:
         info = await store.find(run_id)
         if max_iterations is not None or max_usd is not None:

@@ -41,18 +41,7 @@ class Workflow(Composite):
         at_once: int = 1,
         output: str = "",
     ) -> None:
-        if not steps:
-            raise ConfigurationError(f"workflow {name}: has no steps; give at least one")
-        for key in steps:
-            if "/" in key:
-                raise ConfigurationError(
-                    f"workflow {name}: the step {key!r} has a slash; it is part of paths"
-                )
-        for key, given in (needs or {}).items():
-            if isinstance(given, str):
-                raise ConfigurationError(
-                    f"workflow {name}: needs of {key!r}: give a list of steps, not {given!r}"
-                )
+        _check_shape(name, steps, {} if needs is None else needs)
         self.name = name
         self.steps = {key: as_step(value, name=key) for key, value in steps.items()}
         self.supplies = self.steps.keys()
@@ -61,7 +50,7 @@ class Workflow(Composite):
         self.output = output or next(reversed(self.steps))
         for key in [*(needs or {}), self.output, *(n for ns in self.needs.values() for n in ns)]:
             if key not in self.steps:
-                hint = nearest(key, self.steps)
+                hint = nearest(str(key), self.steps)
                 raise ConfigurationError(f"workflow {name}: there is no step {key!r}{hint}")
         self.order = self._order()
 
@@ -156,6 +145,30 @@ class Workflow(Composite):
         ctx.scope.keep(key, result)
         if ctx.scope.parent is None:
             ctx.run.steps[key] = result.output
+
+
+def _check_shape(name: Any, steps: Any, needs: Any) -> None:
+    if not isinstance(name, str):
+        raise ConfigurationError(f"workflow: name: {name!r} is not text")
+    for what, given in (("steps", steps), ("needs", needs)):
+        if not isinstance(given, Mapping):
+            raise ConfigurationError(
+                f"workflow {name}: {what}: {given!r} is not an object; give one by names of steps"
+            )
+    if not steps:
+        raise ConfigurationError(f"workflow {name}: has no steps; give at least one")
+    for key in steps:
+        if not isinstance(key, str):
+            raise ConfigurationError(f"workflow {name}: the name {key!r} of a step is not text")
+        if "/" in key:
+            raise ConfigurationError(
+                f"workflow {name}: the step {key!r} has a slash; it is part of paths"
+            )
+    for key, given in needs.items():
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise ConfigurationError(
+                f"workflow {name}: needs of {key!r}: give a list of steps, not {given!r}"
+            )
 
 
 def _broken(task: asyncio.Task[Result]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from loopwright import (
+    AllCriteriaMet,
     Budget,
     Context,
     Deadline,
@@ -52,8 +53,13 @@ REFUSED = [
     (lambda: Loop(echo, retry_delay=NAN), "loop: retry_delay: nan is not finite"),
     (lambda: Loop(echo, retry_delay=-1),
      "loop: retry_delay: -1 is out of range; give a number at least 0"),
-    (lambda: Loop(echo, until=0.9), "loop: until: 0.9 is not a condition"),
-    (lambda: Loop(echo, guards="timeout"), "loop: guards: 'timeout' is not a condition"),
+    (lambda: Loop(echo, until=0.9), "loop: until: 0.9 is not a condition; give one, or several with | or & between them"),
+    (lambda: Loop(echo, guards="timeout"),
+     "loop: guards: 'timeout' is not a condition; give one, or several with | or & between them"),
+    (lambda: Loop(None), "None cannot be a step; give a function or a step"),
+    (lambda: Loop(echo, name=5), "loop: name: 5 is not text"),
+    (lambda: Loop(echo, on_iteration="print"), "loop: on_iteration: 'print' is not a function"),
+    (lambda: Loop(echo, on_terminate=1), "loop: on_terminate: 1 is not a function"),
     (lambda: Loop(echo, name="a/b"),
      "loop: name: 'a/b' has a slash; it is part of paths"),
     (lambda: Loop(step(echo, name="a/b")),
@@ -143,3 +149,22 @@ def test_a_round_knows_where_it_is() -> None:
     assert seen == [
         (1, 0, None, "first", "first"), (2, 1, 1, "first", "next"), (3, 2, 2, "first", "next"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "until", "told"),
+    [
+        (None, ScoreAtLeast(0.8), "it has no evaluate, so score_at_least could not hold"),
+        (lambda _: None, ScoreAtLeast(0.8), "no round had a score, so score_at_least could not hold"),
+        (lambda _: True, ScoreAtLeast(0.8), "no round had a score, so score_at_least could not hold"),
+        (lambda _: 0.9, Passed(), "no round had a verdict, so passed could not hold"),
+        (lambda _: 0.9, AllCriteriaMet(), "no round had criteria, so all_criteria_met could not hold"),
+        (lambda _: 0.1, ScoreAtLeast(0.8), ""),
+        (lambda _: False, Passed(), ""),
+    ],
+)  # fmt: skip
+def test_a_condition_that_could_never_hold_is_told(evaluate: Any, until: Any, told: str) -> None:
+    """A loop whose rounds were spent on a condition that nobody supplies says which one it is."""
+    result = play(Loop(echo, evaluate and inline(evaluate), until=until | MaxIterations(2)), 1)
+    assert result.reason is Reason.MAX_ITERATIONS
+    assert result.warnings == ((f"echo: {told}",) if told else ())

@@ -201,3 +201,46 @@ def test_a_run_that_keeps_nothing_can_be_cancelled_from_outside() -> None:
             await task
 
     run_virtual(work())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": 5}, "run: budget: 5 is not a Budget; give one, such as Budget(usd=0.5)"),
+        ({"in_doubt": "rerum"},
+         "run: in_doubt: 'rerum' is none of suspend, rerun; did you mean 'rerun'?"),
+        ({"listeners": ["x"]}, "run: listeners: 'x' is not a function"),
+        ({"listeners": print},
+         "run: listeners: <built-in function print> stands alone; give a list"),
+        ({"journal": 5},
+         "journal: 5 is no journal; give one, a URL such as sqlite:runs.db, or None"),
+        ({"run_id": 5}, "run_id: 5 is not an id; use 1 to 64 letters, digits, - and _"),
+    ],
+)  # fmt: skip
+def test_an_option_of_another_kind_is_refused(options: dict[str, Any], message: str) -> None:
+    """Options of a run are checked before anything is opened, and say what was expected."""
+    with pytest.raises(ConfigurationError) as caught:
+        run_sync(echo, 1, **options)
+    assert str(caught.value) == message
+
+
+async def test_a_resume_without_a_journal_is_refused() -> None:
+    """There is nothing to go on from."""
+    with pytest.raises(ConfigurationError, match="it needs the journal"):
+        await resume(echo, "r", journal=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("journal", [False, True])
+def test_a_step_that_cancels_itself_has_failed(journal: bool) -> None:
+    """A cancellation that nobody asked for is an error of the step, not the end of the program."""
+
+    async def broken(value: Any) -> Any:
+        raise asyncio.CancelledError
+
+    store = MemoryJournal() if journal else None
+    result = run_sync(Loop(broken, on_failure="continue"), 1, journal=store)
+    assert (result.reason, result.history[0].feedback) == (
+        Reason.REPEATED_FAILURE, "CancelledError",
+    )  # fmt: skip
+    result = run_sync(Loop(broken, guards=Timeout(9)), 1, journal=store)
+    assert result.detail == "iteration 1: execute: CancelledError"

@@ -248,3 +248,21 @@ def test_a_workflow_that_is_cancelled_lets_its_steps_clean_up() -> None:
     bad = step(Script([StepError("no")], seconds=1), name="bad")
     play(Workflow("w", {"tidy": tidy, "bad": bad}, at_once=2))
     assert cleaned == ["tidy"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Workflow("w", [echo]), "is not an object; give one by names of steps"),
+        (lambda: Workflow("w", {1: echo}), "workflow w: the name 1 of a step is not text"),
+        (lambda: Workflow({"a": echo}, "w"), "workflow: name: {'a': "),
+        (lambda: Workflow("w", {"a": echo}, needs=["a"]), "workflow w: needs: ['a'] is not an object"),
+        (lambda: Workflow("w", {"a": echo}, needs={"a": None}), "give a list of steps, not None"),
+        (lambda: Workflow("w", {"a": echo}, needs={"a": [3]}), "workflow w: there is no step 3"),
+    ],
+)  # fmt: skip
+def test_a_workflow_of_another_shape_is_refused(make: Any, message: str) -> None:
+    """What is no object of named steps, or names no list of needs, is told with what was expected."""
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    assert message in str(caught.value)

@@ -25,6 +25,8 @@ def open_journal(url: str) -> Journal:
     Raises:
         ConfigurationError: naming what cannot be read and the nearest word that can.
     """
+    if not isinstance(url, str):
+        raise ConfigurationError(f"journal: {url!r} is no URL; write sqlite:PATH or memory:")
     scheme, colon, rest = url.partition(":")
     if not colon:
         raise ConfigurationError(
