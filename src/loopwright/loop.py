@@ -29,9 +29,12 @@ from .conditions import (
     Budget,
     Condition,
     Deadline,
+    Degrading,
     MaxIterations,
+    NoImprovement,
     Passed,
     PhaseLimit,
+    RepeatedOutput,
     ScoreAtLeast,
     Timeout,
     prefer,
@@ -245,7 +248,7 @@ class Loop(Composite):
         except Suspended as suspended:
             course.leave(suspended.stop)
             raise
-        if ending.reason in (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT):
+        if ending.reason is Reason.MAX_ITERATIONS:
             self._warn_of_unread(course)
         result = await course.finish(ending, cut, reported)
         if cut is not None and cut.owner != course.path:
@@ -253,15 +256,16 @@ class Loop(Composite):
         return result
 
     def _warn_of_unread(self, course: Course) -> None:
-        """Warn of conditions that no evaluation said anything to: they could never have held."""
+        """Warn if no condition of success could ever hold, as no evaluation said what they read."""
         done = [item for item in course.history if item.eligible]
-        for condition in self.members:
-            word, told = _READ.get(type(condition), ("", None))
-            if told is not None and done and not any(map(told, done)):
-                short = "it has no evaluate" if self.evaluate is None else f"no round had {word}"
-                course.run.warn(
-                    f"{course.path}: {short}, so {tag_of(type(condition))} could not hold"
-                )
+        success = [c for c in self.members if not isinstance(c, _ENDS)]
+        known = [_READ.get(type(c)) for c in success]
+        if not done or any(told is None or any(map(told[1], done)) for told in known):
+            return
+        for condition, told in zip(success, known, strict=True):
+            assert told is not None
+            short = "it has no evaluate" if self.evaluate is None else f"no round had {told[0]}"
+            course.run.warn(f"{course.path}: {short}, so {tag_of(type(condition))} could not hold")
 
     def _next(self, course: Course) -> Stop | None:
         stop = self.decide(course.history, course.members)
@@ -316,6 +320,9 @@ _READ: dict[type, tuple[str, Callable[[Iteration], bool]]] = {
     Passed: ("a verdict", lambda item: item.passed is not None),
     AllCriteriaMet: ("criteria", lambda item: bool(item.evaluation and item.evaluation.criteria)),
 }  # of conditions of success, what they read of an evaluation
+_ENDS = (
+    Budget, Deadline, Degrading, MaxIterations, NoImprovement, PhaseLimit, RepeatedOutput, Timeout,
+)  # fmt: skip
 
 
 def _one_of(name: str, value: Any, words: tuple[str, ...]) -> None:

@@ -157,3 +157,31 @@ def test_a_finished_run_is_told_again_with_its_report() -> None:
         "phase": "execution", "visit": 1, "iterations": 3, "reason": "phase_limit",
         "detail": "3 of 3 phase iterations used", "tokens": 0,
     }  # fmt: skip
+
+
+def test_an_answer_of_nothing_is_none() -> None:
+    """A phase whose answer is null gave none: the phase before keeps the last word."""
+
+    @inline
+    def found(given: Any) -> Any:
+        return {"answer": "found"}
+
+    @inline
+    def nothing(given: Any) -> Any:
+        return {"answer": None}
+
+    assert play(agent(execution=found, refinement=nothing)).output == "found"
+
+
+def test_a_phase_that_there_is_not_is_told() -> None:
+    """A misspelt `next_phase` leads nowhere, and is a warning with the one that was meant."""
+
+    @inline
+    def lost(given: Any) -> Any:
+        return {"next_phase": "planing", "answer": "x"}
+
+    result = play(agent(refinement=lost))
+    assert result.output == "x"
+    assert [told.split(": ")[1] for told in result.warnings] == [
+        "there is no phase 'planing'; did you mean 'planning'?"
+    ]

@@ -16,6 +16,8 @@ from loopwright import (
     Iteration,
     Loop,
     MaxIterations,
+    NoImprovement,
+    OutputMatches,
     Passed,
     Reason,
     ScoreAtLeast,
@@ -160,6 +162,9 @@ def test_a_round_knows_where_it_is() -> None:
         (lambda _: 0.9, Passed(), "no round had a verdict, so passed could not hold"),
         (lambda _: 0.9, AllCriteriaMet(), "no round had criteria, so all_criteria_met could not hold"),
         (lambda _: 0.1, ScoreAtLeast(0.8), ""),
+        (lambda _: 0.1, ScoreAtLeast(0.8) | Passed(), ""),
+        (None, ScoreAtLeast(0.8) | OutputMatches("done"), ""),
+        (None, NoImprovement(3), ""),
         (lambda _: False, Passed(), ""),
     ],
 )  # fmt: skip

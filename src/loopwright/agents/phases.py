@@ -17,7 +17,7 @@ from ..codec import Json
 from ..composites import Composite, attempt
 from ..conditions import Condition
 from ..context import Context
-from ..errors import StepError, Stopped
+from ..errors import StepError, Stopped, nearest
 from ..prompts import Prompt
 from ..records import Evaluation, History, Iteration, Reason, Result, Status, Stop
 from ..step import FunctionStep, digest_of
@@ -132,6 +132,9 @@ class Round(Composite):
         except StepError:
             await hooks.told(ctx, "end_agent_loop", state)
             raise
+        asked_for = output.get("next_phase") if isinstance(output, Mapping) else None
+        if asked_for and not left_for(output):
+            ctx.warn(f"there is no phase {asked_for!r:.40}{nearest(str(asked_for), PHASES)}")
         memories = await hooks.changed(
             ctx, "process_new_memories", state, [memory(state.phase, output)], of=[response, output]
         )

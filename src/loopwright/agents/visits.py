@@ -108,10 +108,10 @@ class Visits:
         for phase in reversed(PHASES):
             for visit in reversed(self.done):
                 found = visit.output
+                if isinstance(found, dict) and "answer" in found:
+                    found = found["answer"]
                 if visit.phase == phase and found is not None:
-                    return (
-                        found["answer"] if isinstance(found, dict) and "answer" in found else found
-                    )
+                    return found
         return None
 
     def state(self) -> AgentState:

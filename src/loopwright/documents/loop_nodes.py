@@ -61,7 +61,7 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     queue = in_queue(agents, value["orchestrator"], agents.known, ("orchestrator",))
     agents.around = tuple(name for name, _ in queue)
     steps = [native for n, place in queue if (native := agents.step(n, place)) is not None]
-    for said, ids in agents.unnamed.items():
+    for said, ids in agents.unnamed.items() if project.settings.model is None else ():
         which = ", ".join(dict.fromkeys(ids))
         note(("agents",), f"{said}: {which}; name one with model: in the agent, or with --model")
     if not queue and not problems:

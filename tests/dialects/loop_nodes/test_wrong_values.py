@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loopwright.documents import load
+from loopwright.documents import Settings, load
 from loopwright.documents.source import read
 from loopwright.errors import DocumentError
 
@@ -78,3 +78,15 @@ def test_a_need_that_is_no_text_is_told_where_it_stands(tmp_path: Path) -> None:
     said = str(refused.value)
     assert "agents[0].depends_on[0]: expected a text, not []" in said
     assert "agents[0].depends_on[1]: expected a text, not {'x': 1}" in said
+
+
+def test_a_model_that_the_caller_names_needs_no_note(tmp_path: Path) -> None:
+    """Agents that name no model ask the caller's, and nothing is told of the one that they would ask."""
+    file = tmp_path / "main.yaml"
+    file.write_text(
+        "orchestrator: {id: host, agents: [a]}\n"
+        'agents: [{id: a, type: openai-answer, prompt: "{{ input }}"}]\n'
+    )
+    told = "no model is named for these agents"
+    assert [told in str(note) for note in load(file).notes] == [True]
+    assert load(file, Settings(model="openai:gpt-4o")).notes == ()
