@@ -27,7 +27,7 @@ HEAD = "schema: loopwright/1\nname: part\nmodel: openai:gpt-4o\nsteps:\n  - name
 @pytest.mark.parametrize("text", BLOCKS)
 def test_yaml_on_a_page_loads(text: str, tmp_path: Path) -> None:
     """A document whole, the part of a step as a step's, a list of rules as scripted replies."""
-    if text.startswith("- {step"):
+    if text.startswith("- {"):
         ScriptedModel(text)
         return
     whole = "schema" in read(text.encode(), "shown.yaml").value
