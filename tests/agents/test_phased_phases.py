@@ -182,6 +182,6 @@ def test_a_phase_that_there_is_not_is_told() -> None:
 
     result = play(agent(refinement=lost))
     assert result.output == "x"
-    assert [told.split(": ")[1] for told in result.warnings] == [
-        "there is no phase 'planing'; did you mean 'planning'?"
-    ]
+    assert result.warnings == (
+        "agent: refinement: there is no phase 'planing'; did you mean 'planning'?",
+    )

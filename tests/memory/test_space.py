@@ -220,6 +220,7 @@ def test_consolidating_twice_at_once_makes_one_fact() -> None:
         (lambda s: s.supersede("f00", "b", at=1), "no fact 'f00'"),
         (lambda s: s.decay(at=1, half_life=0), "half_life"),
         (lambda s: s.note(1, at=float("inf")), "at"),
+        (lambda s: s.facts(status="doubtful"), "did you mean 'doubted'"),
     ],
 )
 def test_what_cannot_be_is_refused(act: Any, told: str) -> None:

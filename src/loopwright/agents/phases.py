@@ -33,6 +33,7 @@ __all__ = [
     "following",
     "left_for",
     "next_input",
+    "unknown_phase",
 ]
 
 PHASES = ("planning", "execution", "refinement")
@@ -64,6 +65,14 @@ def left_for(output: Json) -> str:
     """Return the phase that a result asks for next, or ""."""
     asked = output.get("next_phase") if isinstance(output, Mapping) else None
     return asked if isinstance(asked, str) and asked in PHASES else ""
+
+
+def unknown_phase(output: Json) -> str:
+    """Return what is wrong with the phase that a result asks for next, or ""."""
+    asked = output.get("next_phase") if isinstance(output, Mapping) else None
+    if not asked or left_for(output):
+        return ""
+    return f"there is no phase {asked!r:.40}{nearest(str(asked), PHASES)}"
 
 
 def following(phase: str) -> str:
@@ -132,9 +141,6 @@ class Round(Composite):
         except StepError:
             await hooks.told(ctx, "end_agent_loop", state)
             raise
-        asked_for = output.get("next_phase") if isinstance(output, Mapping) else None
-        if asked_for and not left_for(output):
-            ctx.warn(f"there is no phase {asked_for!r:.40}{nearest(str(asked_for), PHASES)}")
         memories = await hooks.changed(
             ctx, "process_new_memories", state, [memory(state.phase, output)], of=[response, output]
         )

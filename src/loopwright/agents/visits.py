@@ -25,6 +25,7 @@ from .phases import (
     left_for,
     next_input,
     remembered,
+    unknown_phase,
 )
 
 if TYPE_CHECKING:
@@ -149,6 +150,9 @@ class Visits:
             self.phase = phase
             if allowed := self._allowed(phase):
                 stop = await self._visit(phase, allowed)
+                for item in self.done[-1].result.history if self.done else ():
+                    if wrong := unknown_phase(item.output):
+                        self.outer.warn(f"{phase}: {wrong}")
                 if stop is not None:
                     return stop
                 phase = left_for(self._last_output()) or following(phase)

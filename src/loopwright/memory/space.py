@@ -18,6 +18,7 @@ from .view import CONTRADICTION, REINFORCEMENT, View, view_of
 __all__ = ["Space"]
 
 _FACTS = tuple(kind for kind in KINDS if kind not in ("set", "deleted", "cleared", "note"))
+_STATUSES = ("active", "doubted", "superseded", "retired")
 _WORKING = ("set", "deleted", "cleared")
 
 
@@ -176,7 +177,14 @@ class Space:
         return ranked(query, found, lambda fact: fact.text, limit=limit, weight=weight)
 
     async def facts(self, category: str = "", *, status: str = "active") -> list[Fact]:
-        """Return the facts of a category in order; "" is all. `status` as of Fact, "" is any."""
+        """Return the facts of a category in order; "" is all. `status` as of Fact, "" is any.
+
+        Raises:
+            ConfigurationError: for a status that no fact has.
+        """
+        if status and status not in _STATUSES:
+            hint = nearest(str(status), _STATUSES) or f"; give {', '.join(_STATUSES)}"
+            raise ConfigurationError(f"memory: status: {status!r} is none of a fact{hint}")
         found = (await self.view(_FACTS)).facts.values()
         return [f for f in found if category in ("", f.category) and status in ("", f.status)]
 
