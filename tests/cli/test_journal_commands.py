@@ -169,6 +169,23 @@ def test_one_loop_of_several_is_chosen_by_name(project: Project) -> None:
     )
 
 
+def test_other_loops_are_told_of(project: Project) -> None:
+    """Where nobody named one of several loops, what is shown of one says how to ask for another."""
+    project.call("run", "steps:outer", "--run-id", "nest")
+    told = "for another loop give --loop inner"
+    assert told in project.call("show", "nest", "--diff", "1", "2").out
+    assert told in project.call("show", "nest", "--iteration", "9").err
+    named = project.call("show", "nest", "--loop", "outer", "--diff", "1", "2")
+    assert "--loop" not in named.out
+
+
+def test_the_list_of_runs_is_that_of_the_same_journal(project: Project) -> None:
+    """A run that is not there is looked for where it was looked for."""
+    project.call("run", "steps:echo", "--journal", "sqlite:other.db")
+    asked = project.call("show", "zzz", "--journal", "sqlite:other.db")
+    assert asked.err.endswith("list them with: loopwright runs --journal sqlite:other.db\n")
+
+
 def test_export_writes_the_run_in_three_forms(done: Project) -> None:
     """All of it, its iterations as a table, its journal line by line."""
     whole = done.call("export", "refined").json

@@ -45,6 +45,7 @@ WRONG = {
     "runs --status fail": "--status: 'fail' is no status; did you mean 'failed'?",
     "runs --status x": "--status: 'x' is no status; the statuses are running, interrupted, "
     "satisfied, exhausted, failed, suspended, cancelled",
+    "show x --diff 1": "option '--diff' requires 2 arguments; see: loopwright show --help",
     "show last": "there is no journal at .loopwright/runs.db yet; loopwright run makes it",
     "show x --iteration 1 --timeline": "give one of --iteration, --diff, --timeline, --lifecycle and --output",
     "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run makes it",

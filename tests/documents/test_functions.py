@@ -74,6 +74,17 @@ def test_what_is_no_reference_is_refused(reference: str, tmp_path: Path) -> None
         looked_up(reference, tmp_path)
 
 
+@pytest.mark.parametrize("reference", ["os:nofn", "math:sqr", "sys:no", "json:no"])
+def test_modules_without_a_source_are_looked_into_where_they_are_there(
+    reference: str, tmp_path: Path
+) -> None:
+    """What Python holds already needs no import to tell what it has."""
+    with pytest.raises(ConfigurationError, match="has no"):
+        looked_up(reference, tmp_path)
+    looked_up("os:getcwd", tmp_path)
+    looked_up("math:sqrt", tmp_path)
+
+
 def test_modules_of_two_folders_with_one_name_are_two_modules(tmp_path: Path) -> None:
     """Each document gets the functions that lie beside it."""
     for word in ("one", "two"):

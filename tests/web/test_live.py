@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .conftest import Server, counted
+from .conftest import Server, call, counted
 from .lines import Dropping, Terminal, program
 
 ROUNDS = 60
@@ -98,3 +98,15 @@ def test_what_was_tried_again_is_counted_in_its_row(server: Server) -> None:
     _, told = server.ask("/runs/again/rows?loop=again")
     assert told.count("1 retry") == 2
     assert "retr" not in server.ask("/runs/noted/rows?loop=release_note")[1]
+
+
+def test_objects_are_read_over_lines(server: Server) -> None:
+    """An output that is an object or a list has a line for each of its parts, a text is as it is."""
+    text = "schema: loopwright/1\nname: shape\nsteps:\n  - name: made\n    loop: {execute: {set: {a: [1, x]}}, max_iterations: 1}\n"
+    (server.folder / "shape.yaml").write_text(text)
+    call(server.folder, "run", "shape.yaml", "--input", "one line", "--run-id", "shape")
+    made = '{\n  "a": [\n    1,\n    "x"\n  ]\n}'.replace('"', "&#34;")
+    whole = server.ask("/runs/shape")[1]
+    assert f">{made}</pre>" in whole
+    assert ">one line</pre>" in whole
+    assert f">{made}</pre>" in server.ask("/runs/shape/iteration?loop=shape/made&number=1")[1]

@@ -69,8 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:  # shell completion leaves like this
         return leaving.code if isinstance(leaving.code, int) else 1
     except BaseException as error:  # every error ends as a sentence
-        return tell(error)
+        return tell(error, _command(given))
     return code if isinstance(code, int) else 0
+
+
+def _command(given: Sequence[str]) -> str:
+    """Return the command that a command line names, or nothing."""
+    wanted = next((word for word in given if not word.startswith("-")), "")
+    return wanted if any(command.name == wanted for command in COMMANDS) else ""
 
 
 def _app(given: Sequence[str]) -> typer.Typer:

@@ -43,6 +43,9 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
     store = open_journal(url)
     try:
         yield store
+    except RunNotFound as error:
+        plain, listing = f"{NAME} runs", again("runs", "", url)
+        raise RunNotFound(str(error).replace(f": {plain}", f": {listing}")) from error
     finally:
         await store.close()
 
@@ -104,8 +107,8 @@ def shown_url(url: str) -> str:
 
 
 def again(command: str, run_id: str, url: str, *options: str) -> str:
-    """Return the command line that does something with a run of this journal."""
-    words = [_program(), command, run_id, *options]
+    """Return the command line that does something with a run of this journal, or with all without one."""
+    words = [_program(), command, *([run_id] if run_id else []), *options]
     if url != DEFAULT:
         words += ["--journal", shown_url(url)]
     return shlex.join(words)

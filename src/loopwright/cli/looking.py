@@ -10,7 +10,7 @@ from ..records import Iteration
 from ..replay import Replay
 from .progress import depth_of
 
-__all__ = ["iteration_of", "loop_of", "rounds_of"]
+__all__ = ["iteration_of", "loop_of", "other_loops", "rounds_of"]
 
 
 def rounds_of(entries: Sequence[Entry]) -> dict[str, list[Iteration]]:
@@ -42,12 +42,19 @@ def loop_of(info: RunInfo, rounds: Mapping[str, Sequence[Iteration]], wanted: st
     return found[-1]
 
 
-def iteration_of(path: str, items: Sequence[Iteration], number: int) -> Iteration:
-    """Return an iteration of a loop by its number, from 1.
+def other_loops(rounds: Mapping[str, Sequence[Iteration]], path: str, wanted: str) -> str:
+    """Return how to ask for another loop than the one at `path`, where nobody named one and there are several."""
+    names = sorted({one.rsplit("/", 1)[-1] for one in rounds if one != path})
+    return f"--loop {' or '.join(names[:5])}" if names and not wanted else ""
+
+
+def iteration_of(path: str, items: Sequence[Iteration], number: int, others: str = "") -> Iteration:
+    """Return an iteration of a loop by its number, from 1; `others` is how to ask for another loop.
 
     Raises:
         ConfigurationError: saying how many there are.
     """
     if not 1 <= number <= len(items):
-        raise ConfigurationError(f"{path} has iterations 1 to {len(items)}, not {number}")
+        hint = f"; for another loop give {others}" if others else ""
+        raise ConfigurationError(f"{path} has iterations 1 to {len(items)}, not {number}{hint}")
     return items[number - 1]

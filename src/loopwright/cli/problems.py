@@ -38,8 +38,8 @@ def exit_code_of(error: BaseException) -> int:
     return int(getattr(error, "exit_code", 1))
 
 
-def told(error: BaseException) -> str:
-    """Return what to say about an error: a line, or one per problem of a document."""
+def told(error: BaseException, command: str = "") -> str:
+    """Return what to say about an error of a command: a line, or one per problem of a document."""
     if isinstance(error, DocumentError):
         return str(error)
     if isinstance(error, ReplayMismatch):
@@ -47,7 +47,7 @@ def told(error: BaseException) -> str:
     if isinstance(error, LoopwrightError | Interruption):
         return f"loopwright: {error}"
     if hasattr(error, "format_message"):  # the command line itself is wrong
-        return f"loopwright: {_usage(error)}"
+        return f"loopwright: {_usage(error, command)}"
     if isinstance(error, OSError) and error.strerror:
         return f"loopwright: {error.filename or 'output'}: {error.strerror}"
     name = type(error).__name__
@@ -55,9 +55,10 @@ def told(error: BaseException) -> str:
     return f"loopwright: {what} (a defect of this program; {DEBUG}=1 shows the traceback)"
 
 
-def _usage(error: Any) -> str:
+def _usage(error: Any, command: str) -> str:
     """Return what is wrong with a command line, and the nearest word or where help is."""
-    path = getattr(getattr(error, "ctx", None), "command_path", "loopwright")
+    whole = f"loopwright {command}".rstrip()  # what the parser itself refuses knows of no command
+    path = getattr(getattr(error, "ctx", None), "command_path", whole)
     if hasattr(error, "option_name") and hasattr(error, "possibilities"):
         hint = nearest(error.option_name, error.possibilities or ())
         return f"there is no option {error.option_name!r}{hint or f'; see: {path} --help'}"
@@ -72,10 +73,10 @@ def _usage(error: Any) -> str:
     return f"{message[:1].lower()}{message[1:]}; see: {path} --help"
 
 
-def tell(error: BaseException) -> int:
-    """Say on stderr what went wrong and return the exit code."""
+def tell(error: BaseException, command: str = "") -> int:
+    """Say on stderr what went wrong in a command and return the exit code."""
     shown = bool(os.environ.get(DEBUG))
-    text = "".join(traceback.format_exception(error)) if shown else told(error) + "\n"
+    text = "".join(traceback.format_exception(error)) if shown else told(error, command) + "\n"
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -19,7 +19,7 @@ from . import texts
 from .agents import tell_agents
 from .journals import DEFAULT, again, reading, shown_url
 from .listing import STYLES
-from .looking import iteration_of, loop_of, rounds_of
+from .looking import iteration_of, loop_of, other_loops, rounds_of
 from .options import JournalUrl, Json, RunName
 from .output import Output, Part
 from .progress import Ending, Note, Progress, Row
@@ -141,7 +141,7 @@ def _rows(entries: list[Entry], only: str, output: Output) -> None:
 def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, output: Output) -> None:
     rounds = rounds_of(entries)
     path = loop_of(info, rounds, loop)
-    item = iteration_of(path, rounds[path], number)
+    item = iteration_of(path, rounds[path], number, other_loops(rounds, path, loop))
     inside = [e for e in surviving(entries) if e.path.startswith(f"{path}/{number}/")]
     if output.as_json:
         output.give({"run_id": info.run_id, "loop": path, **item.to_json()})
@@ -169,7 +169,8 @@ def _diff(
 ) -> None:
     rounds = rounds_of(entries)
     path = loop_of(info, rounds, loop)
-    one, two = (iteration_of(path, rounds[path], number) for number in numbers)
+    others = other_loops(rounds, path, loop)
+    one, two = (iteration_of(path, rounds[path], number, others) for number in numbers)
     names = [f"iteration {i.number} ({texts.score(i.score) or 'no score'})" for i in (one, two)]
     before, after = (_lines(item.output) for item in (one, two))
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
@@ -183,6 +184,8 @@ def _diff(
     for line in lines:
         shown = texts.clean(line) if output.terminal else line
         output.say((shown, styles.get(line[:1], "")))
+    if others:
+        output.say((f"these are of {path}; for another loop give {others}", "dim"))
 
 
 def _lines(output: JsonValue) -> list[str]:

@@ -28,7 +28,8 @@ def looked_up(reference: str, folder: Path) -> None:
     module, name = _split(reference)
     source = _source_file(module, folder)
     if source is None:
-        return  # a compiled or built-in module: importing it will tell
+        _looked_into(reference, sys.modules.get(module), name)
+        return  # a compiled module that nobody has imported yet: importing it will tell
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -40,6 +41,15 @@ def looked_up(reference: str, folder: Path) -> None:
     if first not in names and "*" not in names:
         raise ConfigurationError(
             f"{reference!r}: {source.name} has no {first!r}{nearest(first, names)}"
+        )
+
+
+def _looked_into(reference: str, loaded: Any, name: str) -> None:
+    """Check a name of a module that has no source to read, but is there already, as those of Python's core are."""
+    first = name.split(".")[0]
+    if loaded is not None and not hasattr(loaded, first):
+        raise ConfigurationError(
+            f"{reference!r}: {loaded.__name__} has no {first!r}{nearest(first, dir(loaded))}"
         )
 
 

@@ -12,7 +12,6 @@ from starlette.responses import HTMLResponse, Response
 
 from ..approvals import open_questions
 from ..cli.exporting import FORMS
-from ..codec import text_of
 from ..errors import ConfigurationError, RunNotFound
 from ..journal import surviving
 from ..records import Reason
@@ -20,7 +19,7 @@ from ..stores.views import RunView
 from .comparing import side_by_side
 from .questions import Asked, asked_of
 from .records import Listing, Wanted, main_loop
-from .rendering import render
+from .rendering import readable, render
 from .safety import is_loop, is_run_id
 from .sections import chunks_of, effects_of, inner_of, section_of
 from .shapes import name_of, run_of
@@ -132,7 +131,7 @@ async def run(page: Page, request: Request) -> Response:
             questions = asked_of(open_questions(surviving(view.between(0, 0))))
         return render(
             "run.html", run=shown, sections=sections, questions=questions,
-            input=text_of(view.info.input)[:_LONGEST], output=_output(view, loop)[:_LONGEST],
+            input=readable(view.info.input)[:_LONGEST], output=_output(view, loop)[:_LONGEST],
             rewindable=bool(sections) and "bounds" in view.info.source,
             raisable=bool(view.info.source.get("file") or view.info.source.get("python")),
         )  # fmt: skip
@@ -144,13 +143,13 @@ def _output(view: RunView, loop: str) -> str:
     """Return the output of a run, the best so far of one that goes on."""
     end = view.ending()
     if end is not None:
-        return text_of(end.get("output"))
+        return readable(end.get("output"))
     marks = view.outline(loop) if loop else []
     scored = [item for _, item in marks if item.eligible and item.score is not None]
     best = max(scored, key=lambda item: item.score or 0.0, default=None)
     if best is None and marks:
         best = marks[-1][1]
-    return text_of(view.iteration(loop, best.number).output) if best else ""
+    return readable(view.iteration(loop, best.number).output) if best else ""
 
 
 async def rows(page: Page, request: Request) -> Response:
@@ -203,7 +202,7 @@ async def compare(page: Page, request: Request) -> Response:
             + (f" (score {item.score:.2f})" if item.score is not None else "")
             for item in items
         ]
-        return [text_of(item.output) for item in items], titles, name_of(loop, view.info)
+        return [readable(item.output) for item in items], titles, name_of(loop, view.info)
 
     outputs, titles, name = await page.records.look(run_id, work)
     pairs = await asyncio.to_thread(side_by_side, *outputs)

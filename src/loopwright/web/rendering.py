@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from ..cli import texts
 from ..codec import Json, text_of
 from . import charts
 
-__all__ = ["STATIC", "macro", "render", "static_path"]
+__all__ = ["STATIC", "macro", "readable", "render", "static_path"]
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
@@ -29,9 +30,21 @@ def static_path() -> str:
     return f"/static/{digest.hexdigest()[:_NAMED]}"
 
 
+def readable(value: Json) -> str:
+    """Return a value as a reader of the page sees it: text as it is, an object or a list over several lines."""
+    if isinstance(value, dict | list) and value:
+        return json.dumps(json.loads(text_of(value)), ensure_ascii=False, indent=2)
+    return text_of(value)
+
+
 @pass_environment
 def _as_text(_: Environment, value: Json) -> str:
     return text_of(value)
+
+
+@pass_environment
+def _as_lines(_: Environment, value: Json) -> str:
+    return readable(value)
 
 
 @cache
@@ -51,6 +64,7 @@ def _environment() -> Environment:
         "duration": texts.duration,
         "when": texts.when,
         "text": _as_text,
+        "readable": _as_lines,
         # The one text that is markup: numbers alone go into it.
         "sparkline": lambda scores: Markup(charts.sparkline(scores)),  # noqa: S704
     }
