@@ -120,7 +120,16 @@ class Context:
         return self.gate.remaining(self.run) if self.gate else math.inf
 
     def spend(self, usage: Usage) -> None:
-        """Say what this step spent; it is settled in every enclosing account when the step ends."""
+        """Say what this step spent; it is settled in every enclosing account when the step ends.
+
+        Raises:
+            StepError: for what is no Usage.
+        """
+        if not isinstance(usage, Usage):
+            raise StepError(
+                f"{usage!r:.40} is no usage; spend Usage(calls=…, usd=…)",
+                path=self.path, kind="bad_usage", retryable=False,
+            )  # fmt: skip
         self.spent += usage
 
     def warn(self, sentence: str) -> None:
@@ -167,7 +176,14 @@ class Context:
         """
         if self.names is not None:
             self._take(name)
-        if not step.effect:
+        try:
+            effect = step.effect
+        except AttributeError:
+            raise StepError(
+                f"{getattr(step, '__name__', step)!r} is no step; make it one with step(…)",
+                path=self.below(name), kind="bad_step", retryable=False,
+            ) from None  # fmt: skip
+        if not effect:
             return self._through(self.below(name), step, value)
         run = self.run
         if run.silent and self.gate is None and not step.wants_context and step.reserve is None:

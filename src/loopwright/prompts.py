@@ -301,7 +301,11 @@ def prompt(
     Raises:
         TemplateError: for a template that cannot be read, with its line and column. A name that no step
             supplies is an error of `run`, before anything is asked.
+        ConfigurationError: for a template that is no text, or a model without its provider.
     """
+    for what, given in (("text", text), ("system", system)):
+        if not isinstance(given, str):
+            raise ConfigurationError(f"prompt {name!r}: {what}: {given!r:.40} is no template")
     models = (model,) if isinstance(model, str) else tuple(model)
     asking = Asking(models, temperature, max_tokens, schema, base_url, api_key_env)
     made = Prompt(text, name=name, system=system, asking=asking, carried=carried)

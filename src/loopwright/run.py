@@ -283,6 +283,8 @@ async def _outcome(state: Run, step: Any, value: Json) -> Result:
         result = _cut(state.stopped_by(error).stop, state, step)
     except Suspended as suspended:
         request = {"path": suspended.path, **suspended.request}
+        if state.log.silent:
+            state.warn("without a journal nobody can answer; give the run one: journal='sqlite:…'")
         result = _cut(suspended.stop, state, step)
     if state.cancelled is not None:
         await _forgive(state.task)

@@ -25,6 +25,8 @@ from loopwright.errors import ConfigurationError, RunLocked
 from loopwright.journal import RunInfo
 from loopwright.stores import open_journal
 
+from .support import interrupted_from_outside
+
 
 @step
 async def publish(value: Any, ctx: Context) -> Any:
@@ -223,7 +225,7 @@ async def in_doubt(tmp_path: Path) -> tuple[Any, Any, list[str]]:
         acts.append(value)
         if len(acts) < 2:
             journal.crash()
-            raise asyncio.CancelledError
+            await interrupted_from_outside()
         return len(acts)
 
     made = step(act, name="pay", idempotent=False)
@@ -263,7 +265,7 @@ async def test_an_answer_about_one_attempt_does_not_speak_for_the_next() -> None
     async def act(value: Any) -> Any:
         acts.append(value)
         journal.crash()
-        raise asyncio.CancelledError
+        await interrupted_from_outside()
 
     made = step(act, name="pay", idempotent=False)
     with pytest.raises(asyncio.CancelledError):

@@ -29,3 +29,12 @@ async def test_a_question_suspends_the_run_and_the_recorded_answer_lets_it_go_on
             Status.SATISFIED,
             {"published": "text", "by": "Ann"},
         )
+
+
+async def test_a_question_without_a_journal_is_warned_of() -> None:
+    """Nobody can answer where nothing is kept, so the result says what to give."""
+    result = await run(publish, "text")
+    assert result.status is Status.SUSPENDED
+    assert result.warnings == (
+        "without a journal nobody can answer; give the run one: journal='sqlite:…'",
+    )

@@ -34,7 +34,16 @@ from loopwright.errors import (
 )
 from loopwright.testing import run_virtual
 
-from .support import ERROR, KeepingJournal, Script, echo, inline, play, scripted
+from .support import (
+    ERROR,
+    KeepingJournal,
+    Script,
+    echo,
+    inline,
+    interrupted_from_outside,
+    play,
+    scripted,
+)
 
 # Resume.
 
@@ -140,7 +149,7 @@ def test_another_input_under_the_same_id_is_refused() -> None:
     journal = MemoryJournal()
 
     async def interrupted(value: Any) -> None:
-        raise asyncio.CancelledError
+        await interrupted_from_outside()
 
     with pytest.raises(asyncio.CancelledError):
         play(interrupted, "one", journal=journal, run_id="r")
@@ -164,7 +173,7 @@ def test_another_name_under_the_same_id_is_refused() -> None:
 
 
 async def _interrupted(value: Any) -> None:
-    raise asyncio.CancelledError
+    await interrupted_from_outside()
 
 
 def test_a_run_keeps_its_row() -> None:

@@ -8,8 +8,10 @@ import pytest
 from judging import GARBAGE, PRESET, evaluation, judged, no, yes
 
 from loopwright.errors import ConfigurationError
+from loopwright.evaluators.confidence import confidence
 from loopwright.evaluators.judge import judge
 from loopwright.evaluators.questions import Preset, preset_question
+from loopwright.evaluators.score import score
 from loopwright.models import Reply
 
 
@@ -104,3 +106,20 @@ def test_neither_or_both_of_criteria_and_preset_is_refused() -> None:
         with pytest.raises(ConfigurationError, match="either criteria or a preset"):
             judge(*given_, preset="quality/strict" if given_ else "")
     assert isinstance(PRESET, Preset)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: judge(["a", "b"]), r"judge: \['a', 'b'\] is no criterion"),  # type: ignore[arg-type]
+        (lambda: judge(5), "judge: 5 is no criterion"),  # type: ignore[arg-type]
+        (lambda: judge("  "), "judge: '  ' is no criterion"),
+        (lambda: confidence(["a"]), r"confidence: \['a'\] is no criterion"),  # type: ignore[arg-type]
+        (lambda: score(label=5), "score: label: 5 is no text"),  # type: ignore[arg-type]
+        (lambda: score(scale=10), "score: scale: 10 is not two numbers"),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_an_evaluator_of_something_else_is_refused(make: Any, told: str) -> None:
+    """What is no sentence, label or scale is told when the evaluator is made."""
+    with pytest.raises(ConfigurationError, match=told):
+        make()

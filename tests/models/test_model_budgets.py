@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from model_steps import Ask, World
 
-from loopwright import Budget
-from loopwright.errors import StepError
+from loopwright import Budget, Loop, MaxIterations, run_sync
+from loopwright.errors import ConfigurationError, StepError
+from loopwright.models import Models, Reply
+from loopwright.prompts import prompt
 from loopwright.records import Usage
 
 
@@ -72,3 +75,39 @@ def test_under_a_cap_every_request_has_a_bound() -> None:
     World(Watching()).run(Ask(), budget=Budget(calls=5))
     World(Watching()).run(Ask())
     assert seen == [4096, None, None]
+
+
+class _Own:
+    """A model of one's own, whose price nobody knows."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def complete(self, request: Any, **_: Any) -> Reply:
+        self.asked += 1
+        return Reply("hello", usage=Usage(1, 5, 5))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_cap_in_dollars_needs_a_price(whole: bool) -> None:
+    """A cap in dollars over a model of unknown price is refused before a call, and says what to state."""
+    cap, own = Budget(usd=0.1), _Own()
+    loop = Loop(
+        prompt("x", model="openai:own-9"), guards=None if whole else cap, until=MaxIterations(2)
+    )
+    budget = cap if whole else None
+    with pytest.raises(ConfigurationError, match="needs the price of openai:own-9"):
+        run_sync(loop, 1, budget=budget, resources={"models": Models(own)})
+    assert own.asked == 0
+    models = Models(own, prices={"own-9": {"input": 1, "output": 1}})
+    assert run_sync(loop, 1, budget=budget, resources={"models": models}).usage.usd > 0
+    free = Models(own, prices={"own-9": "free"})
+    assert run_sync(loop, 1, budget=budget, resources={"models": free}).usage.usd == 0
+
+
+def test_what_cannot_be_asked_is_no_model() -> None:
+    """Models of something without `complete`, and a template that is no text, are refused when made."""
+    with pytest.raises(ConfigurationError, match="models: 5 cannot be asked"):
+        Models(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="text: None is no template"):
+        prompt(None)  # type: ignore[arg-type]

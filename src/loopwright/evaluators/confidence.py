@@ -28,6 +28,7 @@ from ..models import Message, ModelFault, Reply
 from ..prompts import Asking, with_schema
 from ..records import Criterion, Evaluation, Iteration, Reason, Result, Status, as_evaluation
 from ..step import digest_of
+from .criteria import sentences
 from .judge import Judge
 from .questions import Sentence, mark_of
 from .rating import (
@@ -204,6 +205,7 @@ class Confidence(Composite):
 
 def _weights(criteria: Sequence[str], given: Mapping[str, float] | None) -> dict[str, float]:
     """Return the share of each criterion: equal unless given, summing to 1; of no criteria none."""
+    sentences("confidence", criteria)
     if len(set(criteria)) < len(criteria):
         raise ConfigurationError("confidence: a criterion is there twice; give each once")
     for name in given or {}:

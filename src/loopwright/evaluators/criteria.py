@@ -5,10 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..errors import EvaluationError
+from ..errors import ConfigurationError, EvaluationError
 from ..records import Criterion, Evaluation
 
-__all__ = ["grade", "segments", "verdict"]
+__all__ = ["grade", "segments", "sentences", "verdict"]
+
+
+def sentences(who: str, criteria: Sequence[str]) -> None:
+    """Refuse criteria that are no sentences.
+
+    Raises:
+        ConfigurationError: for what is no text, or blank.
+    """
+    for given in criteria:
+        if not isinstance(given, str) or not given.strip():
+            raise ConfigurationError(
+                f"{who}: {given!r:.80} is no criterion; give each as a sentence of its own"
+            )
 
 
 def verdict(

@@ -22,6 +22,7 @@ from ..models import Message, ModelFault, Reply
 from ..prompts import Asking, Text, filled_in, source_of, with_schema
 from ..records import Criterion, Evaluation, Reason, Result, Status
 from ..step import digest_of
+from .criteria import sentences
 from .looks import Look
 from .questions import Preset, Question, Sentence, Vote, YesNo, mark_of, preset_question
 from .verdicts import Verdict
@@ -196,6 +197,7 @@ def judge(
     """
     if bool(criteria) == bool(preset):
         raise ConfigurationError("judge: give either criteria or a preset")
+    sentences("judge", criteria)
     models = (model,) if isinstance(model, str) else tuple(model)
     asking = Asking(models, temperature, max_tokens, base_url=base_url, api_key_env=api_key_env)
     return Judge(

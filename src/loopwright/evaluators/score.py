@@ -9,6 +9,7 @@ from typing import Any
 from .. import codec
 from ..codec import Json
 from ..composites import sequence
+from ..errors import ConfigurationError
 from ..records import Evaluation
 from ..step import FunctionStep, digest_of
 from ..threads import in_thread
@@ -48,6 +49,10 @@ def score(
     >>> run_sync(score(), "Score: 0,85").output.undecided
     True
     """
+    if label is not None and not isinstance(label, str):
+        raise ConfigurationError(f"score: label: {label!r} is no text; give one, or None")
+    if not isinstance(scale, list | tuple) or len(scale) != 2:
+        raise ConfigurationError(f"score: scale: {scale!r} is not two numbers, such as (0, 10)")
     read_score("", label=label, scale=scale)  # refuses what could not be read by
     find = finder(pattern) if pattern else None
 

@@ -70,7 +70,8 @@ async def call_model(
     Raises:
         ModelFault: when nothing is left to try; it says how many attempts were made.
         Suspended: when the endpoint asks for a wait longer than the run may wait.
-        ConfigurationError: if the run has no models.
+        ConfigurationError: if the run has no models, or a cap in dollars and a model whose price
+            nobody knows.
     """
     path = ctx.below(name) if name else ctx.path
     models = models_of(ctx)
@@ -78,7 +79,10 @@ async def call_model(
     # The input by which a replay is compared is the question, not what becomes of it on the way.
     token = codec.digest(asked.to_json()) if ctx.run.keeps else ""
     caps = _caps(ctx)
-    await models.prepare(asked, capped=any(cap.usd is not None for cap in caps))
+    in_dollars = any(cap.usd is not None for cap in caps)
+    await models.prepare(asked, capped=in_dollars)
+    if in_dollars:
+        models.refuse_unpriced(asked)
     if asked.max_tokens is None and any(
         cap.tokens is not None or cap.usd is not None for cap in caps
     ):
@@ -193,12 +197,18 @@ class _Call:
         elif action == "re_ask":
             self._re_ask(fault)
         elif action == "failover":
-            self._ask_at(self.tally.target)
-            await self.models.prepare(self.request)
+            await self._move()
         elif action == "suspend":
             self._suspend(fault, told)
         elif action == "fail":
             raise self._final(fault)
+
+    async def _move(self) -> None:
+        """Go on at the next endpoint, whose price must be known as well."""
+        self._ask_at(self.tally.target)
+        await self.models.prepare(self.request)
+        if any(cap.usd is not None for cap in _caps(self.ctx)):
+            self.models.refuse_unpriced(self.request)
 
     def _go_to(self, target: int) -> None:
         """Ask at the endpoint at which the record says that it was asked."""
@@ -241,8 +251,7 @@ class _Call:
                 await self.ctx.sleep(seconds)
             elif self.tally.target < len(self.targets):
                 self.tally = self.tally.moved()
-                self._ask_at(self.tally.target)
-                await self.models.prepare(self.request)
+                await self._move()
             else:
                 what = f"{self.request.provider}/{self.request.model} asked for a pause"
                 fault = ModelFault(what, kind="throttled", path=self.path, retry_after=left)

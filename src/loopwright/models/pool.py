@@ -50,6 +50,11 @@ class Models:
         redactor: Redactor | None = None,
         policy: Policy | None = None,
     ) -> None:
+        if not hasattr(model, "complete"):
+            raise ConfigurationError(
+                f"models: {model!r:.40} cannot be asked; give a ProviderModel, a ScriptedModel, or "
+                "what has complete(request)"
+            )
         self.model = model
         self.prices = read_prices(prices)
         self.known_prices = known_prices
@@ -74,6 +79,20 @@ class Models:
         key = _priced_as(request)
         if key not in self._found and self.known_prices and not scripted:
             self._found[key] = await in_thread(self._look_up, request)
+
+    def refuse_unpriced(self, request: Request) -> None:
+        """Refuse to ask a model whose price nobody knows: a cap in dollars could not be held.
+
+        Raises:
+            ConfigurationError: that says how a price is stated; a script costs nothing.
+        """
+        if not isinstance(self.model, ScriptedModel) and self.price(request) is None:
+            name = f"{request.provider}:{request.model}"
+            raise ConfigurationError(
+                f"{request.path}: a cap in dollars needs the price of {name}, which is unknown; state "
+                f"it as Models(…, prices={{{request.model!r}: {{'input': USD per million tokens, "
+                "'output': …}}), or 'free'"
+            )
 
     def price(self, request: Request) -> Price | None:
         """Return what the request's model costs, or None if nobody knows."""
