@@ -98,9 +98,10 @@ def test_schema_is_that_of_documents(documents: Project) -> None:
     assert schema["properties"]["steps"]
 
 
-def test_replies_that_are_not_there_are_named(documents: Project) -> None:
-    """One sentence with the file, what is wrong with it and which option it is of."""
-    answer = documents.call("run", "good.yaml", "--replies", "none.yaml", "--yes")
+@pytest.mark.parametrize("what", ["good.yaml", "steps:echo"])
+def test_replies_that_are_not_there_are_named(documents: Project, what: str) -> None:
+    """One sentence with the file, what is wrong with it and which option it is of, asked or not."""
+    answer = documents.call("run", what, "--replies", "none.yaml", "--yes")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == (
         "none.yaml: cannot be read: No such file or directory; "

@@ -186,9 +186,13 @@ def _python(module: str, attribute: str, given: Given, root: str) -> PythonStep:
     if given.max_usd is not None:
         source["max_usd"] = given.max_usd
     budget = Budget(usd=given.max_usd) if given.max_usd is not None else None
-    told = {"model": given.model, "model_url": given.model_url, "replies": given.replies}
+    replies = given.replies and os.path.realpath(given.replies)  # to be found from any folder again
+    told = {"model": given.model, "model_url": given.model_url, "replies": replies}
     source |= {key: value for key, value in told.items() if value}
-    return PythonStep(made.name, made, source, budget, resources=_Models(given))
+    models = _Models(given)
+    if given.replies:  # a file that is not there is told whether or not the step asks a model
+        models.read()
+    return PythonStep(made.name, made, source, budget, resources=models)
 
 
 class _Models(Mapping[str, Any]):
@@ -198,7 +202,8 @@ class _Models(Mapping[str, Any]):
         self._given = given
         self._made: Mapping[str, Any] | None = None
 
-    def _found(self) -> Mapping[str, Any]:
+    def read(self) -> Mapping[str, Any]:
+        """Make them now, if they are not there yet."""
         if self._made is None:
             from ..documents import Settings
             from ..documents.resources import models_alone
@@ -213,10 +218,10 @@ class _Models(Mapping[str, Any]):
         return self._made
 
     def __getitem__(self, name: str) -> Any:
-        return self._found()[name]
+        return self.read()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found())
+        return iter(self.read())
 
     def __len__(self) -> int:
         return 1  # some: how many is not worth loading them for
