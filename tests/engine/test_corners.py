@@ -237,3 +237,12 @@ def test_a_thread_whose_clock_is_gone_counts_as_not_working() -> None:
     ended.start()
     ended.join()
     patterns._hold_back(ended)
+
+
+def test_a_name_that_the_package_does_not_have_is_none_of_its_attributes() -> None:
+    """Agents are found when they are asked for; what is misspelt is an AttributeError that names it."""
+    import loopwright
+
+    assert loopwright.PhasedAgent.__name__ == "PhasedAgent"
+    with pytest.raises(AttributeError, match="'PhasedAgnt'"):
+        loopwright.PhasedAgnt  # noqa: B018
