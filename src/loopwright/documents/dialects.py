@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DocumentError
-from . import loop_nodes, workflow_v2
 from .native import Document
 from .source import Source, read
 from .validating import validated
@@ -33,10 +32,8 @@ def parse(raw: bytes, file: str, project: Project) -> tuple[Source, Document]:
         raise DocumentError(
             [source.problem((), "a document is a mapping; begin with schema: loopwright/1")]
         )
-    front_end = _front_end(value, project)
-    if front_end is None and "$schema" not in value and workflow_v2.is_fragment(value):
-        message = f"says no dialect; begin with $schema: {workflow_v2.SCHEMA}"
-        raise DocumentError([source.problem((), f"{message}, or with schema: loopwright/1")])
+    native = "schema" in value and "$schema" not in value
+    front_end = None if native else _front_end(value, source, project)
     if front_end is None:
         _refuse_repeats(source)
         return source, validated(Document, value, source)
@@ -44,15 +41,20 @@ def parse(raw: bytes, file: str, project: Project) -> tuple[Source, Document]:
     return front_end(source, project)
 
 
-def _front_end(value: Mapping[str, Any], project: Project) -> FrontEnd | None:
+def _front_end(value: Mapping[str, Any], source: Source, project: Project) -> FrontEnd | None:
     """Return the front-end of a foreign dialect; None for the native one."""
+    from . import loop_nodes, workflow_v2  # who writes native documents loads neither
+
     declared = value.get("$schema")
     if isinstance(declared, str) and declared.startswith("workflow/"):
         return workflow_v2.translate
     if declared is None and "schema" not in value and loop_nodes.is_loop_nodes(value):
         return loop_nodes.translate
-    if declared is None and project.settings.lenient and workflow_v2.is_fragment(value):
-        return workflow_v2.translate
+    if declared is None and workflow_v2.is_fragment(value):
+        if project.settings.lenient:
+            return workflow_v2.translate
+        message = f"says no dialect; begin with $schema: {workflow_v2.SCHEMA}"
+        raise DocumentError([source.problem((), f"{message}, or with schema: loopwright/1")])
     return None
 
 
