@@ -304,7 +304,8 @@ class Loop(Composite):
     def _ending(self, stop: Stop, history: History) -> Stop:
         """Return the stop to report: a loop of which every round failed has failed, whatever ended
         it."""
-        if stop.reason.status is not Status.EXHAUSTED:
+        last = history.last
+        if stop.reason.status is not Status.EXHAUSTED or (last is not None and last.error is None):
             return stop
         if any(item.error is None for item in history):
             return stop

@@ -23,7 +23,7 @@ class Loops(dict[str, Result]):
 
     def keep(self, path: str, result: Result) -> None:
         """Keep the result of the loop at a path."""
-        place = _ROUND.sub("", path)
+        place = _ROUND.sub("", path) if "/" in path else path
         first = self._places.setdefault(result.name, place)
         key = result.name if first == place else place
         self.pop(key, None)
