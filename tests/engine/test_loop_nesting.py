@@ -25,6 +25,7 @@ from loopwright import (
     Timeout,
     Usage,
     Workflow,
+    retrying,
     run,
     step,
 )
@@ -249,3 +250,19 @@ async def test_two_loops_of_one_name_in_two_places_are_both_told() -> None:
     assert await run(made(), journal=journal, run_id="r") == first
     await journal.rewind("r", "both/part-2")
     assert (await run(made(), journal=journal, run_id="r")).loops.keys() == first.loops.keys()
+
+
+async def test_a_loop_that_is_tried_again_is_told_by_its_latest_attempt() -> None:
+    """Attempts are no other places: one loop is in the result, as it ended, also when it is read again."""
+    calls = iter(["broken", "broken", "fine"])
+
+    async def work(value: str) -> str:
+        if next(calls) == "broken":
+            raise ValueError("no")
+        return value
+
+    loop = Loop(work, lambda _: 1.0, until=ScoreAtLeast(0.5), name="refine")
+    again, journal = retrying(loop, attempts=3, delay=0), MemoryJournal()
+    first = await run(again, "x", journal=journal, run_id="r")
+    assert {name: loop.status for name, loop in first.loops.items()} == {"refine": Status.SATISFIED}
+    assert await run(again, journal=journal, run_id="r") == first

@@ -8,14 +8,14 @@ from .result import Result
 
 __all__ = ["Loops"]
 
-_ROUND = re.compile(r"/[0-9]+(?=/|$)")
+_ROUND = re.compile(r"/(?:attempt-)?[0-9]+(?=/|$)")  # of a loop, and of `retrying`
 
 
 class Loops(dict[str, Result]):
     """Results by the names of their loops, the latest of each, in the order in which they ended.
 
     Another loop of the same name, in another place of the workflow, goes by its place: its path
-    without the numbers of rounds.
+    without the numbers of rounds and attempts.
     """
 
     def __init__(self) -> None:
