@@ -24,18 +24,12 @@ from .codec import Json
 from .composites import Composite, retrying
 from .conditions import (
     CEILING,
-    AllCriteriaMet,
     AnyOf,
     Budget,
     Condition,
     Deadline,
-    Degrading,
     MaxIterations,
-    NoImprovement,
-    Passed,
     PhaseLimit,
-    RepeatedOutput,
-    ScoreAtLeast,
     Timeout,
     prefer,
     tag_of,
@@ -258,14 +252,12 @@ class Loop(Composite):
     def _warn_of_unread(self, course: Course) -> None:
         """Warn if no condition of success could ever hold, as no evaluation said what they read."""
         done = [item for item in course.history if item.eligible]
-        success = [c for c in self.members if not isinstance(c, _ENDS)]
-        known = [_READ.get(type(c)) for c in success]
-        if not done or any(told is None or any(map(told[1], done)) for told in known):
+        goals = [c for c in self.members if c.goal and not c.hard]
+        if not done or any(goal.told(item) for goal in goals for item in done):
             return
-        for condition, told in zip(success, known, strict=True):
-            assert told is not None
-            short = "it has no evaluate" if self.evaluate is None else f"no round had {told[0]}"
-            course.run.warn(f"{course.path}: {short}, so {tag_of(type(condition))} could not hold")
+        for goal in goals:
+            short = "it has no evaluate" if self.evaluate is None else f"no round had {goal.reads}"
+            course.run.warn(f"{course.path}: {short}, so {tag_of(type(goal))} could not hold")
 
     def _next(self, course: Course) -> Stop | None:
         stop = self.decide(course.history, course.members)
@@ -314,16 +306,6 @@ class Loop(Composite):
             return stop
         detail = f"all {len(failed)} iterations failed, the last with: {failed[-1].feedback}"
         return Stop(Reason.ALL_FAILED, detail, (stop.reason, *stop.also))
-
-
-_READ: dict[type, tuple[str, Callable[[Iteration], bool]]] = {
-    ScoreAtLeast: ("a score", lambda item: item.score is not None),
-    Passed: ("a verdict", lambda item: item.passed is not None),
-    AllCriteriaMet: ("criteria", lambda item: bool(item.evaluation and item.evaluation.criteria)),
-}  # of conditions of success, what they read of an evaluation
-_ENDS = (
-    Budget, Deadline, Degrading, MaxIterations, NoImprovement, PhaseLimit, RepeatedOutput, Timeout,
-)  # fmt: skip
 
 
 def _one_of(name: str, value: Any, words: tuple[str, ...]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -50,3 +52,13 @@ def child(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def ended(thread: threading.Thread) -> bool:
+    """Tell if a thread that nobody needs any more ends, once it has let go of what it did last."""
+    for _ in range(100):
+        gc.collect()
+        thread.join(0.05)
+        if not thread.is_alive():
+            break
+    return not thread.is_alive()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import threading
 from pathlib import Path
@@ -16,7 +15,7 @@ from loopwright.stores.sqlite import SqliteJournal, schema
 from loopwright.stores.sqlite.writer import Order
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
-from .sqlite_files import query
+from .sqlite_files import ended, query
 
 
 async def test_what_runs_append_at_once_is_one_commit(tmp_path: Path) -> None:
@@ -125,12 +124,7 @@ async def test_a_journal_that_is_dropped_ends_its_thread(tmp_path: Path) -> None
     await recorded(made, info(), rounds(1))
     thread = next(t for t in threading.enumerate() if t.name == "journal runs.db")
     del made
-    for _ in range(100):  # until the thread has let go of what it did last
-        gc.collect()
-        thread.join(0.05)
-        if not thread.is_alive():
-            break
-    assert not thread.is_alive()
+    assert ended(thread)
     assert not (tmp_path / "runs.db-wal").exists()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import resource
 import sqlite3
@@ -23,6 +22,7 @@ from loopwright.stores.sqlite.files import SideLock
 from loopwright.stores.sqlite.schema import connect_reader
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
+from .sqlite_files import ended
 
 OFTEN = 12  # times, because a commit is made on the thread of the event loop only where it is quick
 
@@ -254,12 +254,7 @@ async def test_a_journal_that_is_dropped_after_a_look_leaves_no_files(tmp_path: 
     assert len(await made.entries("run-1")) == 3
     thread = next(t for t in threading.enumerate() if t.name == "journal runs.db")
     del made
-    for _ in range(100):  # until the thread has let go of what it did last
-        gc.collect()
-        thread.join(0.05)
-        if not thread.is_alive():
-            break
-    assert not thread.is_alive()
+    assert ended(thread)
     assert not (tmp_path / "runs.db-wal").exists()
 
 

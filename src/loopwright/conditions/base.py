@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from ..codec import Json
 from ..errors import ConfigurationError, nearest
-from ..records import History, Stop
+from ..records import History, Iteration, Stop
 
 TAGS: dict[str, type[Condition]] = {}  # filled by @condition while modules load, read after
 
@@ -23,10 +23,17 @@ class Condition(ABC):
     __slots__ = ()
     hard: ClassVar[bool] = False  # a limit, which also acts outside an "and"
     early: ClassVar[bool] = True  # may be delayed by min_iterations
+    goal: ClassVar[bool] = True  # what is wanted, unless it is a limit; else a sign to give up
+    reads: ClassVar[str] = ""  # what of an evaluation it cannot hold without, in words
 
     @abstractmethod
     def check(self, history: History) -> Stop | None:
         """Return why the loop should end now, or None."""
+
+    def told(self, item: Iteration) -> bool:
+        """Return whether an iteration has what this `reads`."""
+        del item
+        return True
 
     def __or__(self, other: Condition) -> AnyOf:
         return AnyOf((self, other))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from .. import guards
 from ..codec import number, text_of, whole
@@ -23,6 +24,7 @@ class NoImprovement(Condition):
     'no_improvement(patience=2) | max_iterations(limit=5)'
     """
 
+    goal: ClassVar[bool] = False
     patience: int
     min_delta: float = 0.0
 
@@ -50,6 +52,7 @@ class RepeatedOutput(Condition):
     equal texts for equal. Never fires when the repeat brought a new best score.
     """
 
+    goal: ClassVar[bool] = False
     period: int = 4
     volatile: tuple[str, ...] = ()
     similarity: float | None = None
@@ -113,6 +116,7 @@ class Degrading(Condition):
     counts. `rule: strict` is the loop controller's: `window` scores, each below the one before.
     """
 
+    goal: ClassVar[bool] = False
     window: int = 3
     rule: str = "drawdown"
     sigma: float = 0.07

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..codec import number, text_of, whole
 from ..errors import ConfigurationError
-from ..records import History, Reason, Stop
+from ..records import History, Iteration, Reason, Stop
 from .base import Condition, condition
 
 
@@ -19,12 +19,17 @@ class ScoreAtLeast(Condition):
     `min_iterations` completed iterations must be on record first.
     """
 
+    reads: ClassVar[str] = "a score"
+
     threshold: float
     min_iterations: int = 1
 
     def __post_init__(self) -> None:
         number("score_at_least: threshold", self.threshold, least=0, most=1)
         whole("score_at_least: min_iterations", self.min_iterations, least=1)
+
+    def told(self, item: Iteration) -> bool:
+        return item.score is not None
 
     def check(self, history: History) -> Stop | None:
         last = history.last
@@ -41,10 +46,15 @@ class ScoreAtLeast(Condition):
 class Passed(Condition):
     """Stop, satisfied, when the latest evaluation says so."""
 
+    reads: ClassVar[str] = "a verdict"
+
     min_iterations: int = 1
 
     def __post_init__(self) -> None:
         whole("passed: min_iterations", self.min_iterations, least=1)
+
+    def told(self, item: Iteration) -> bool:
+        return item.passed is not None
 
     def check(self, history: History) -> Stop | None:
         last = history.last
@@ -59,6 +69,11 @@ class Passed(Condition):
 @dataclass(frozen=True, slots=True)
 class AllCriteriaMet(Condition):
     """Stop, satisfied, when the latest evaluation lists criteria and each of them passed."""
+
+    reads: ClassVar[str] = "criteria"
+
+    def told(self, item: Iteration) -> bool:
+        return bool(item.evaluation and item.evaluation.criteria)
 
     def check(self, history: History) -> Stop | None:
         last = history.last

@@ -12,7 +12,7 @@ from ...codec import Json
 from ...errors import RunLocked
 from ...journal import Entry, RunInfo, missing_run
 from .database import Database
-from .encoding import Contents, entry_text, utf8
+from .encoding import Content, Contents, entry_text, utf8
 from .log import SqliteLog
 from .owners import LEASE, Owner, locked, read_owners
 from .rows import RunRow, chain_start, chained, insert_row, read_row, write_row
@@ -109,11 +109,12 @@ def give_back(database: Database, db: sqlite3.Connection, log: SqliteLog, info: 
         leave_run(db, log, "interrupted")
         return
     row, source = log.row, log.row.source
-    contents = Contents(database.new_content)
+    filed: list[Content] = []
     if info.source != log.info.source:
+        contents = Contents(database.new_content)
         source = _folded(info.source, contents)
+        filed = database.filed(contents.take())  # what can be refused comes before what is written
     last, head = log.position
-    filed = database.filed(contents.take())  # what can be refused comes before what is written
     given = RunRow(row.key, info, row.input, source, row.opened, last, head, None)
     if write_row(db, given, row.info.epoch) and filed:
         database.keep_contents(db, filed)
