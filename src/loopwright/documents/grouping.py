@@ -24,10 +24,11 @@ def compile_steps(compiler: Compiler, spec: Action, name: str, path: Path_, at: 
     if not made:
         return None
     needs = given_needs(specs)
-    if not _all(compiler, spec, at):
+    given = _given(compiler, spec, at, ("all", "last"))
+    if not given:
         return compiler.attempt(path, lambda: Workflow(name, made, needs=needs))
-    marked = isinstance(spec, StepSpec)
-    return compiler.attempt(path, lambda: AgentGroup(name, made, needs=needs, marked=marked))
+    how = {"marked": isinstance(spec, StepSpec), "last": given == "last"}
+    return compiler.attempt(path, lambda: AgentGroup(name, made, needs=needs, **how))
 
 
 def compile_parallel(compiler: Compiler, spec: Action, name: str, path: Path_, at: Path_) -> Any:
@@ -36,16 +37,18 @@ def compile_parallel(compiler: Compiler, spec: Action, name: str, path: Path_, a
     if not made:
         return None
     step = parallel(*made.values(), name=name)
-    return AgentsAtOnce(name, step) if _all(compiler, spec, at) else step
+    return AgentsAtOnce(name, step) if _given(compiler, spec, at, ("all",)) else step
 
 
-def _all(compiler: Compiler, spec: Action, at: Path_) -> bool:
-    """Whether a group gives the outputs of all its steps."""
-    if spec.output not in (None, "all"):
-        compiler.problem(
-            (*at, "output"), f"{spec.output!r} is not all, which is what a group can give"
-        )
-    return bool(spec.output == "all")
+def _given(compiler: Compiler, spec: Action, at: Path_, words: tuple[str, ...]) -> str:
+    """Return how a group gives the outputs of its steps, or "" where it does not."""
+    if spec.output is None or spec.output in words:
+        return spec.output or ""
+    which = " or ".join(words)
+    compiler.problem(
+        (*at, "output"), f"{spec.output!r} is not {which}, which is what this group can give"
+    )
+    return ""
 
 
 def compile_memory(compiler: Compiler, spec: Action, name: str, path: Path_) -> Any:

@@ -318,7 +318,7 @@ class Agents:
         if not cases:
             self.report(at, "routing_map leads to no agent")
             return None
-        step = {"name": spec.id, "steps": [case.step for case in cases], "output": "all"}
+        step = {"name": spec.id, "steps": [case.step for case in cases], "output": "last"}
         return placed(step, at, {("steps",): cases})
 
     def _failover(self, spec: AgentSpec, at: Path, around: tuple[str, ...]) -> Native | None:

@@ -101,7 +101,8 @@ class Action(CommandFields, PromptFields):
     output: Any = Field(
         None,
         description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
-        "parallel: the outputs of all of them by name, those of such groups inside in their place.",
+        "parallel: the outputs of all of them by name, those of such groups inside in their place; `last` "
+        "of steps: the same for templates, but what the workflow hands on is the last one's.",
     )
     idempotent: bool | None = Field(
         None, description="May run again when the process died under it."

@@ -14,7 +14,7 @@ from ..records import Result
 from ..runtime import Scope
 from ..step import digest_of
 from ..workflow import Workflow
-from .outputs import AGENTS, agents_in
+from .outputs import AGENTS, LAST, agents_in
 
 __all__ = ["AgentGroup", "AgentsAtOnce", "ungrouped"]
 
@@ -22,14 +22,16 @@ __all__ = ["AgentGroup", "AgentsAtOnce", "ungrouped"]
 class AgentGroup(Workflow):
     """Agents one after the other; the output maps each that was not skipped to its own.
 
-    `marked` puts the map under one key, by which groups around it and templates know it for a group.
+    `marked` puts the map under one key, by which groups around it and templates know it for a group;
+    `last` makes the output of the agent that ran last the one that counts outside of its workflow.
     """
 
     def __init__(
-        self, name: str, steps: Mapping[str, Any], *, marked: bool, **options: Any
+        self, name: str, steps: Mapping[str, Any], *, marked: bool, last: bool, **options: Any
     ) -> None:
         super().__init__(name, steps, **options)
         self.marked = marked
+        self.last = last
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -39,7 +41,14 @@ class AgentGroup(Workflow):
         """Run the agents with their variables in `scope`."""
         result = await super().inside(scope, value, ctx)
         found = agents_in({k: output for k, output in scope.outputs.items() if output is not None})
-        return replace(result, output={AGENTS: found} if self.marked else found)
+        if not self.marked:
+            return replace(result, output=found)
+        output: Json = {AGENTS: found}
+        if self.last:  # where no agent ran, what came before them stands
+            before = agents_in(ctx.scope.outputs) if ctx.scope is not None else {}
+            said = [each for each in (found or before).values() if each is not None]
+            output[LAST] = said[-1] if said else value
+        return replace(result, output=output)
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class AgentsAtOnce(Composite):
 
 
 def ungrouped(output: Json) -> Json:
-    """Return an output for those outside: of a group, the plain map of its agents."""
+    """Return an output for those outside: of a group, the plain map of its agents, or its last one's."""
     if isinstance(output, Mapping) and AGENTS in output:
-        return agents_in(output[AGENTS])
+        return ungrouped(output[LAST]) if LAST in output else agents_in(output[AGENTS])
     return output

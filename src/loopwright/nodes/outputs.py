@@ -9,10 +9,12 @@ from ..codec import Json, text_of
 from ..evaluators.text import read_json
 from ..templates import TemplateValue
 
-__all__ = ["AGENTS", "agents_in", "objects_in", "reply_text", "shown", "without_thinking"]
+__all__ = ["AGENTS", "LAST", "agents_in", "objects_in", "reply_text", "shown", "without_thinking"]
 
 # The key under which a group's output holds those of its agents; see `groups`.
 AGENTS = "$agents"
+# And what the group gives outside of its workflow, where that is not the map.
+LAST = "$last"
 RAW_CONFIDENCE = 0.5  # of a reply that states none
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 
