@@ -131,7 +131,8 @@ def test_a_run_is_told_at_a_glance(browser: Any, server: Server) -> None:
             "Score of 8 iterations: first 0.30, highest 0.74 in iteration 8, last 0.74; 0.80 is wanted"
         )
         page.locator(".chart[data-kind=score] .numbers summary").click()
-        counted(page, ".chart[data-kind=score] .numbers tr", 9)  # a fold says that it opened afterwards
+        # That it opened is told afterwards.
+        counted(page, ".chart[data-kind=score] .numbers tr", 9)
         assert page.text_content("tr.best th") is not None
         assert "8" in page.text_content("tr.best th button")
         assert "audience it names nobody" in " ".join(page.text_content(".gaps").split())
