@@ -165,7 +165,7 @@ class Context:
     # The door.
 
     def call(
-        self, name: str, step: Any, value: Json = None, *, token: str = ""
+        self, name: str, step: Any, value: Json = None, token: str = ""
     ) -> Coroutine[Any, Any, Json]:
         """Run a step inside this one and return its output; to be awaited.
 

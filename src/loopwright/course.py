@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from .budget import Account
 from .codec import Json
 from .conditions import Deadline, Timeout, raised, raised_budget
 from .context import Context
+from .effects import unrecorded
 from .errors import StepError, Stopped
 from .journal import Entry
 from .records import (
@@ -44,6 +46,7 @@ class Course:
 
     __slots__ = (
         "account",
+        "call",
         "ctx",
         "current",
         "cut",
@@ -78,6 +81,8 @@ class Course:
                 budget = raised_budget(budget, told) if budget is not None else None
         self.account = Account(path, ctx.account, budget, spent)
         self.ctx = Context(run, path, self._gate(ctx.gate), self.account, self.scope)
+        unread = run.silent and loop.plain and self.ctx.gate is None
+        self.call: Callable[..., Awaitable[Any]] = unrecorded if unread else Context.call
 
     def _gate(self, outer: Gate | None) -> Gate | None:
         loop = self.loop
@@ -127,36 +132,38 @@ class Course:
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
             self._show(self.known)
 
-    def admit(self) -> None:
-        """Ask the gates and the accounts whether a new round may begin. Raises Stopped."""
-        self.ctx.spent = NOTHING
-        if self.run.cancelled is not None:
-            raise Stopped("", self.run.cancelled)
-        replay = self.run.replay
-        if replay is not None and replay.began(f"{self.path}/{len(self.history) + 1}") is not None:
-            return  # it was admitted before the crash; its next new effect is asked
-        if self.ctx.gate is not None:
-            self.ctx.gate.ask(self.run)
-        if self.account.capped:
-            self.account.admit()
-
     def _begin(self) -> float:
-        """Number a new round and return when it began, which may be before a crash."""
-        run, account = self.run, self.account
+        """Number a new round and return when it began, which may be before a crash.
+
+        Raises:
+            Stopped: if a gate or an account lets none begin; nothing of it is there then.
+        """
+        run, ctx, account, replay = self.run, self.ctx, self.account, self.run.replay
+        ctx.spent = NOTHING
+        if run.cancelled is not None:
+            raise Stopped("", run.cancelled)
         number = len(self.history) + 1
+        path = f"{self.path}/{number}"
+        began = None if replay is None else replay.began(path)
+        if began is None:  # else it was admitted before the crash; its next new effect is asked
+            if ctx.gate is not None:
+                ctx.gate.ask(run)
+            if account.capped:
+                account.admit()
+            began = run.now()
         self.scope.number, self.scope.parts = number, None
         # The context is private to the course: every step gets a child of it.
-        self.ctx.path = path = f"{self.path}/{number}"
-        if run.replay is None:
-            account.round = NOTHING
-            return run.now()
+        ctx.path = path
         # What a replay holds of this round was spent in it, whatever is replayed and when.
-        account.round = run.replay.spent(path)
-        began = run.replay.began(path)
-        return run.now() if began is None else began
+        account.round = NOTHING if replay is None else replay.spent(path)
+        return began
 
     async def round(self) -> Stopped | None:
-        """Run and record one round; return the guard that cut it short, if one did."""
+        """Run and record one round; return the guard that cut it short, if one did.
+
+        Raises:
+            Stopped: if it may not begin.
+        """
         loop, run, ctx = self.loop, self.run, self.ctx
         began = self._begin()
         output: Json = None
@@ -166,16 +173,16 @@ class Course:
             if run.replay is not None and f"{ctx.path}/input" in run.replay.answers:
                 self.current = run.replay.answers[f"{ctx.path}/input"]  # a person adapted
             elif self.scope.number > 1 and loop.adapt is not None:
-                given = await ctx.call("adapt", loop.adapt, self.history.last, token="round")
+                given = await self.call(ctx, "adapt", loop.adapt, self.history.last, "round")
                 self.current = given if type(given) is not Evaluation else given.to_json()
             self.scope.current = self.current
             stage = "execute"
-            output = await ctx.call("execute", loop.execute, self.current)
+            output = await self.call(ctx, "execute", loop.execute, self.current)
             if type(output) is Evaluation:  # an evaluation is one only where it judges
                 output = output.to_json()
             stage = "evaluate"
             if loop.evaluate is not None:
-                evaluation = as_evaluation(await ctx.call("evaluate", loop.evaluate, output))
+                evaluation = as_evaluation(await self.call(ctx, "evaluate", loop.evaluate, output))
         except StepError as error:
             failure = _failed(stage, error)
         except (Stopped, asyncio.CancelledError) as error:

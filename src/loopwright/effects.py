@@ -74,7 +74,7 @@ async def perform(ctx: Context, path: str, step: Any, value: Json, token: str) -
     return output
 
 
-async def unrecorded(ctx: Context, name: str, step: Any, value: Json) -> Json:
+async def unrecorded(ctx: Context, name: str, step: Any, value: Json, token: str = "") -> Json:
     """Perform an effect of a run that nobody can ever read: only what it hands on matters."""
     run, path = ctx.run, ctx.path
     if run.cancelled is not None:

@@ -16,11 +16,13 @@ class Lent(Mapping[str, Any]):
     Nothing is loaded or opened before a step asks for it.
     """
 
+    __slots__ = ("_given", "_memory", "_store", "opened")
+
     def __init__(self, given: Mapping[str, Any] | None, store: Journal | None) -> None:
         self._given = given or {}
         self._store = store
         self._memory: Any = None
-        self._opened: Any = None
+        self.opened: Any = None  # by this run, which closes it
 
     def __getitem__(self, name: str) -> Any:
         if name != "memory":
@@ -39,8 +41,8 @@ class Lent(Mapping[str, Any]):
             return given
         from .stores import open_memory
 
-        self._opened = open_memory(given)
-        return self._opened
+        self.opened = open_memory(given)
+        return self.opened
 
     def __iter__(self) -> Iterator[str]:
         own = ["memory"] if hasattr(self._store, "memory") else []
@@ -54,5 +56,5 @@ class Lent(Mapping[str, Any]):
 
     async def close(self) -> None:
         """Close the memory that was opened for this run."""
-        if self._opened is not None:
-            await self._opened.close()
+        if self.opened is not None:
+            await self.opened.close()

@@ -195,6 +195,14 @@ class Loop(Composite):
         )
 
     @functools.cached_property
+    def plain(self) -> bool:
+        """Whether its steps are functions of a value, which nothing but the journal comes between."""
+        parts = [part for part in self.made_of() if getattr(part, "effect", False)]
+        return len(parts) == len(list(self.made_of())) and not any(
+            part.wants_context or part.reserve for part in parts
+        )
+
+    @functools.cached_property
     def seconds(self) -> float:
         """The seconds that it may be active, or infinity."""
         return min((c.seconds for c in self.members if isinstance(c, Timeout)), default=math.inf)
@@ -218,6 +226,11 @@ class Loop(Composite):
 
         return Budget(tightest("calls"), tightest("tokens"), tightest("usd"))
 
+    @functools.cached_property
+    def goals(self) -> tuple[Condition, ...]:
+        """Its conditions of success."""
+        return tuple(c for c in self.members if c.goal and not c.hard)
+
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run it to its end, from where the journal stands."""
         course = Course(self, value, ctx)
@@ -232,7 +245,6 @@ class Loop(Composite):
                 stop = self._next(course)
             while stop is None:
                 try:
-                    course.admit()
                     cut = await course.round()
                 except Stopped as stopped:  # nothing of a new round was begun
                     cut = stopped
@@ -251,11 +263,14 @@ class Loop(Composite):
 
     def _warn_of_unread(self, course: Course) -> None:
         """Warn if no condition of success could ever hold, as no evaluation said what they read."""
-        done = [item for item in course.history if item.eligible]
-        goals = [c for c in self.members if c.goal and not c.hard]
-        if not done or any(goal.told(item) for goal in goals for item in done):
-            return
-        for goal in goals:
+        judged = False
+        for item in course.history:
+            if item.eligible:
+                for goal in self.goals:
+                    if goal.told(item):
+                        return
+                judged = True
+        for goal in self.goals if judged else ():
             short = "it has no evaluate" if self.evaluate is None else f"no round had {goal.reads}"
             course.run.warn(f"{course.path}: {short}, so {tag_of(type(goal))} could not hold")
 
@@ -277,7 +292,9 @@ class Loop(Composite):
             stop = condition.check(history)
             if stop is not None and (not condition.early or len(history) >= self.min_iterations):
                 stops = [stop] if stops is None else [*stops, stop]
-        return prefer(stops) if stops is not None else None
+        if stops is None:
+            return None
+        return stops[0] if len(stops) == 1 else prefer(stops)
 
     def _failed(self, history: History) -> Stop | None:
         last = history[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import time
@@ -10,7 +11,7 @@ from typing import Any
 from . import codec
 from .codec import Json
 from .errors import ConfigurationError, ReplayMismatch, StepError
-from .journal import Journal, NoLog, RunInfo, RunLog
+from .journal import Journal, RunInfo, RunLog
 
 __all__ = ["fresh_row", "journal_of", "new_run_id", "open_log"]
 
@@ -24,7 +25,12 @@ def new_run_id() -> str:
     first, rest = divmod(int.from_bytes(os.urandom(8), "big"), len(_PAIRS))
     second, third = divmod(first, len(_PAIRS))
     letters = _PAIRS[rest] + _PAIRS[third] + _PAIRS[second % len(_PAIRS)]
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + letters
+    return _stamp(int(time.time())) + letters
+
+
+@functools.lru_cache(maxsize=1)  # of a thousand runs at once, most begin in the same second
+def _stamp(second: int) -> str:
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime(second))
 
 
 def journal_of(given: Journal | str | None) -> tuple[Journal | None, bool]:
@@ -60,20 +66,18 @@ def fresh_row(step: Any, value: Json, run_id: str) -> RunInfo:
 
 
 async def open_log(
-    store: Journal | None,
+    store: Journal,
     step: Any,
     fresh: RunInfo,
     value: Json,
     accept_changes: bool,
     takeover: bool,
 ) -> RunLog:
-    """Open the journal of a run, if it has one.
+    """Open the journal of a run.
 
     Raises:
         JournalError: if it cannot be opened, or holds another run under this id.
     """
-    if store is None:
-        return NoLog(fresh)
     log = await store.open(fresh, takeover=takeover)
     try:
         _check_same(step, fresh, log.info, value, log, accept_changes)

@@ -24,7 +24,7 @@ from .errors import (
     Suspended,
     nearest,
 )
-from .journal import Entry, Journal, RunInfo
+from .journal import Entry, Journal, NoLog, RunInfo, RunLog
 from .lending import Lent
 from .listening import Listener, hearing
 from .opening import fresh_row, journal_of, open_log
@@ -103,8 +103,10 @@ async def run(
         fresh = fresh_row(made, value, run_id)
         if store is not None:
             fresh = _described(fresh, made, source or {}, budget)
-        log = await open_log(store, made, fresh, value, accept_changes, takeover)
-        heard, failed = hearing(listeners, log)
+        log: RunLog = NoLog(fresh)
+        if store is not None:
+            log = await open_log(store, made, fresh, value, accept_changes, takeover)
+        heard, failed = hearing(listeners, log) if listeners else ((), ())
         state = Run(
             fresh.run_id, log, clock or SystemClock(), random or _random.random,
             listeners=heard, resources=lent,
@@ -119,7 +121,8 @@ async def run(
             if state.owned:
                 await state.release()
     finally:
-        await lent.close()
+        if lent.opened is not None:
+            await lent.close()
         if opened and store is not None:
             await store.close()
 

@@ -40,7 +40,7 @@ class Counted(Context):
         return self.of(super().child(path), self.tally)
 
     def call(
-        self, name: str, step: Any, value: Json = None, *, token: str = ""
+        self, name: str, step: Any, value: Json = None, token: str = ""
     ) -> Coroutine[Any, Any, Json]:
         """Run a step inside this one; see Context.call."""
         if isinstance(step, Attempt):

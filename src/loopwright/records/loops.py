@@ -18,6 +18,8 @@ class Loops(dict[str, Result]):
     without the numbers of rounds and attempts.
     """
 
+    __slots__ = ("_places",)
+
     def __init__(self) -> None:
         self._places: dict[str, str] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from ..codec import Json
 
@@ -25,69 +26,55 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a loop or run ended, in the order in which one is preferred when several hold."""
+    """Why a loop or run ended, in the order in which one is preferred when several hold.
 
-    CONDITION_MET = "condition_met"
-    COMPLETED = "completed"
-    ACCEPTED = "accepted"
-    CANCELLED = "cancelled"
+    `status` is what each means, `rank` its place in the order, from 0.
+    """
+
+    status: Status
+    rank: int
+
+    def __new__(cls, word: str, status: Status = Status.EXHAUSTED) -> Reason:
+        """Make a reason that means a status."""
+        reason = str.__new__(cls, word)
+        reason._value_ = word
+        reason.status = status
+        reason.rank = len(cls.__members__)
+        return reason
+
+    CONDITION_MET = "condition_met", Status.SATISFIED
+    COMPLETED = "completed", Status.SATISFIED
+    ACCEPTED = "accepted", Status.SATISFIED
+    CANCELLED = "cancelled", Status.CANCELLED
     DEADLINE = "deadline"
     TIMEOUT = "timeout"
     BUDGET = "budget"
-    ERROR = "error"
-    EVALUATOR_UNUSABLE = "evaluator_unusable"
-    REPEATED_FAILURE = "repeated_failure"
-    ALL_FAILED = "all_failed"
+    ERROR = "error", Status.FAILED
+    EVALUATOR_UNUSABLE = "evaluator_unusable", Status.FAILED
+    REPEATED_FAILURE = "repeated_failure", Status.FAILED
+    ALL_FAILED = "all_failed", Status.FAILED
     REPEATED_OUTPUT = "repeated_output"
     DEGRADING = "degrading"
     NO_IMPROVEMENT = "no_improvement"
-    SUCCESS_RATE = "success_rate_not_met"
+    SUCCESS_RATE = "success_rate_not_met", Status.FAILED
     PHASE_LIMIT = "phase_limit"
     MAX_ITERATIONS = "max_iterations"
     CEILING = "ceiling"
     STOPPED = "stopped"
-    APPROVAL = "approval"
-    NEEDS_ATTENTION = "needs_attention"
-    THROTTLED = "throttled"
-    QUOTA = "quota"
-
-    @property
-    def status(self) -> Status:
-        """The status that this reason means."""
-        return _STATUS.get(self, Status.EXHAUSTED)
-
-    @property
-    def rank(self) -> int:
-        """Its place in the order of preference, from 0."""
-        return _RANK[self]
+    APPROVAL = "approval", Status.SUSPENDED
+    NEEDS_ATTENTION = "needs_attention", Status.SUSPENDED
+    THROTTLED = "throttled", Status.SUSPENDED
+    QUOTA = "quota", Status.SUSPENDED
 
 
-_STATUS = {
-    Reason.CONDITION_MET: Status.SATISFIED,
-    Reason.COMPLETED: Status.SATISFIED,
-    Reason.ACCEPTED: Status.SATISFIED,
-    Reason.CANCELLED: Status.CANCELLED,
-    Reason.ERROR: Status.FAILED,
-    Reason.EVALUATOR_UNUSABLE: Status.FAILED,
-    Reason.REPEATED_FAILURE: Status.FAILED,
-    Reason.ALL_FAILED: Status.FAILED,
-    Reason.SUCCESS_RATE: Status.FAILED,
-    Reason.APPROVAL: Status.SUSPENDED,
-    Reason.NEEDS_ATTENTION: Status.SUSPENDED,
-    Reason.THROTTLED: Status.SUSPENDED,
-    Reason.QUOTA: Status.SUSPENDED,
-}
-_RANK = {reason: rank for rank, reason in enumerate(Reason)}
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Stop:
     """A condition's verdict that a loop should end: the closed reason and a sentence with the
     figures."""
 
-    reason: Reason
-    detail: str = ""
-    also: tuple[Reason, ...] = ()
+    reason: Final[Reason]
+    detail: Final[str] = ""
+    also: Final[tuple[Reason, ...]] = ()
 
     @property
     def satisfied(self) -> bool:
