@@ -30,7 +30,6 @@ from .listening import Listener, hearing
 from .opening import fresh_row, journal_of, open_log
 from .outcomes import ended_entry, ended_loops, finished, row_of
 from .records import Reason, Result, Status, Stop
-from .reopening import raise_limit
 from .runtime import Clock, Run
 from .step import as_step
 
@@ -209,6 +208,8 @@ async def resume(
     try:
         info = await store.find(run_id)
         if max_iterations is not None or max_usd is not None:
+            from .reopening import raise_limit  # only who raises a limit pays for loading it
+
             await raise_limit(store, info.run_id, max_iterations=max_iterations, max_usd=max_usd)
         return await run(step, journal=store, run_id=info.run_id, **options)
     finally:

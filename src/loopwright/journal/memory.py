@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from .. import codec
 from ..errors import OwnershipLost, RunLocked
-from ..memory import InMemory
 from ..records import Iteration
 from .entries import Entry, set_aside, surviving
 from .protocol import Rewind, RunInfo, missing_run
+
+if TYPE_CHECKING:
+    from ..memory import InMemory
 
 
 class _MemoryRun:
@@ -83,7 +87,13 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._runs: dict[str, _MemoryRun] = {}
-        self.memory = InMemory()
+
+    @functools.cached_property
+    def memory(self) -> InMemory:
+        """What its runs remember; loaded once a run asks for it."""
+        from ..memory import InMemory
+
+        return InMemory()
 
     def crash(self) -> None:
         """Let go of every run at once, as if the process had died."""
