@@ -114,9 +114,13 @@ async def run(
         state.warnings += failed
         if budget is not None:
             _cap(state, budget)
+        state.task = asyncio.current_task()
         try:
+            if state.silent:  # nobody can ever read of it: how it ends is all there is
+                return await _outcome(state, made, fresh.input)
             return await _drive(state, made, _bounded(log.info, fresh))
         finally:
+            state.task = None
             if state.owned:
                 await state.release()
     finally:
@@ -226,18 +230,15 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
         return result
     if replay is not None:  # loops inside an ended one are not run again, and still are its loops
         state.loops = ended_loops(state, replay)
-    state.task = asyncio.current_task()
     if not state.log.silent:
         state.log.on_cancel = state.cancel
     try:
         result = await _outcome(state, step, info.input)
         state.task = None  # it is over: a cancel comes too late
-        if not state.silent:
-            kind = "suspended" if result.status is Status.SUSPENDED else "ended"
-            state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
-            await state.settle()
+        kind = "suspended" if result.status is Status.SUSPENDED else "ended"
+        state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
+        await state.settle()
     except BaseException as error:
-        state.task = None
         await _interrupted(state, info, error)
         raise
     if not state.log.silent:
@@ -272,6 +273,7 @@ async def _forgive(task: asyncio.Task[Any] | None) -> None:
 
 
 async def _outcome(state: Run, step: Any, value: Json) -> Result:
+    """Run the root step and return how it ended."""
     ctx = Context(state, "", None, state.account, None)
     request = None
     try:

@@ -33,10 +33,12 @@ class ScoreAtLeast(Condition):
 
     def check(self, history: History) -> Stop | None:
         last = history.last
-        score = last.score if last is not None else None
+        if last is None or last.evaluation is None:
+            return None
+        score = last.evaluation.score
         if score is None or score < self.threshold or len(history) < self.min_iterations:
             return None
-        if last is None or not last.eligible:
+        if not last.eligible:
             return None
         return Stop(Reason.CONDITION_MET, f"score {score:g} is at least {self.threshold:g}")
 
