@@ -125,6 +125,14 @@ def test_a_model_is_named_as_provider_and_model(model: str) -> None:
         )  # fmt: skip
 
 
+def test_a_number_out_of_its_range_is_refused_as_a_prompt_is_made() -> None:
+    """A temperature and a limit of tokens are checked before any call, as in documents."""
+    with pytest.raises(ConfigurationError, match=r"temperature: 9 is .*at least 0 and at most 2"):
+        prompt("Go.", model="openai:gpt-4o", temperature=9)
+    with pytest.raises(ConfigurationError, match="max_tokens: 0 is too small; give at least 1"):
+        prompt("Go.", model="openai:gpt-4o", max_tokens=0)
+
+
 # Conversations.
 
 

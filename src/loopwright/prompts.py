@@ -38,7 +38,7 @@ class Asking:
     `api_key_env` for an endpoint of one's own.
 
     Raises:
-        ConfigurationError: for a model without its provider.
+        ConfigurationError: for a model without its provider, or a number out of its range.
     """
 
     models: tuple[str, ...] = ()
@@ -52,6 +52,10 @@ class Asking:
     def __post_init__(self) -> None:
         for model in self.models:
             split_model(model)
+        if self.temperature is not None:
+            codec.number("temperature", self.temperature, least=0, most=2)
+        if self.max_tokens is not None:
+            codec.whole("max_tokens", self.max_tokens, least=1)
 
     def named(self, ctx: Context) -> tuple[str, ...]:
         """Return the models, or the run's default.
@@ -301,7 +305,8 @@ def prompt(
     Raises:
         TemplateError: for a template that cannot be read, with its line and column. A name that no step
             supplies is an error of `run`, before anything is asked.
-        ConfigurationError: for a template that is no text, or a model without its provider.
+        ConfigurationError: for a template that is no text, a model without its provider, or a number
+            out of its range.
     """
     for what, given in (("text", text), ("system", system)):
         if not isinstance(given, str):

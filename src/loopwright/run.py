@@ -93,7 +93,7 @@ async def run(
             that nothing supplies.
     """
     made = as_step(step)
-    _check_options(budget, in_doubt, listeners)
+    _check_options(budget, in_doubt, listeners, resources)
     if told := getattr(made, "unsupplied", None):
         raise ConfigurationError("; ".join(told.values()))
     store, opened = journal_of(journal)
@@ -130,7 +130,7 @@ async def run(
             await store.close()
 
 
-def _check_options(budget: Any, in_doubt: Any, listeners: Any) -> None:
+def _check_options(budget: Any, in_doubt: Any, listeners: Any, resources: Any) -> None:
     if budget is not None and not isinstance(budget, Budget):
         raise ConfigurationError(
             f"run: budget: {budget!r} is not a Budget; give one, such as Budget(usd=0.5)"
@@ -139,6 +139,10 @@ def _check_options(budget: Any, in_doubt: Any, listeners: Any) -> None:
     if in_doubt not in words:
         hint = nearest(str(in_doubt), words)
         raise ConfigurationError(f"run: in_doubt: {in_doubt!r} is none of suspend, rerun{hint}")
+    if resources is not None and not isinstance(resources, Mapping):
+        raise ConfigurationError(
+            f"run: resources: {resources!r:.60} is no mapping; give names to things, such as {{'model': …}}"
+        )
     if callable(listeners):
         raise ConfigurationError(f"run: listeners: {listeners!r} stands alone; give a list")
     for listener in listeners:

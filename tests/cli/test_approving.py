@@ -123,6 +123,7 @@ def test_a_question_is_answered_once(asks: Project) -> None:
     """A second answer is refused, and a run without questions says what to do."""
     asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
     assert asks.call("approve", "one", "--yes").code == 0
+    assert "answered, to be resumed: " in asks.call("show", "one").out
     again = asks.call("approve", "one", "both/1/approve", "--no")
     assert (again.code, "answered already" in again.err) == (2, True)
     shown = asks.call("approve", "one")

@@ -212,6 +212,8 @@ def test_a_run_that_keeps_nothing_can_be_cancelled_from_outside() -> None:
         ({"listeners": ["x"]}, "run: listeners: 'x' is not a function"),
         ({"listeners": print},
          "run: listeners: <built-in function print> stands alone; give a list"),
+        ({"resources": ["model"]},
+         "run: resources: ['model'] is no mapping; give names to things, such as {'model': …}"),
         ({"journal": 5},
          "journal: 5 is no journal; give one, a URL such as sqlite:runs.db, or None"),
         ({"run_id": 5}, "run_id: 5 is not an id; use 1 to 64 letters, digits, - and _"),

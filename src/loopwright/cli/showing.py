@@ -13,7 +13,7 @@ from ..codec import Json as JsonValue
 from ..codec import text_of
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo, surviving
-from ..records import Iteration
+from ..records import Iteration, Reason
 from ..replay import Replay
 from . import texts
 from .agents import tell_agents
@@ -113,7 +113,9 @@ def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: 
         tell_questions(questions, output, result.detail)
         output.say(("answer: ", "dim"), again("approve", info.run_id, url))
     elif info.status in ("interrupted", "suspended"):
-        output.say(("go on: ", "dim"), again("resume", info.run_id, url))
+        answered = info.status == "suspended" and result.reason is Reason.APPROVAL
+        how = "answered, to be resumed: " if answered else "go on: "
+        output.say((how, "dim"), again("resume", info.run_id, url))
 
 
 def _scores(path: str, items: list[Iteration], output: Output) -> None:

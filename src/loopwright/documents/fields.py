@@ -78,7 +78,17 @@ Names = Annotated[
     BeforeValidator(one_or_more),
     WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
 ]
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_. -]{0,63}$")]
+# Letters of any script. In the schema they are a range, as editors know the classes of letters by other names.
+Identifier = Annotated[
+    str,
+    Field(pattern=r"^[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}$"),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^[A-Za-z_\u00aa-\uffff][A-Za-z0-9_. \u00aa-\uffff-]{0,63}$",
+        }
+    ),
+]
 
 
 class Model(BaseModel):
