@@ -10,6 +10,12 @@ from .conftest import Server, call, counted
 from .lines import Dropping, Terminal, program
 
 ROUNDS = 60
+SHAPE = """schema: loopwright/1
+name: shape
+steps:
+  - name: made
+    loop: {execute: {set: {a: [1, x]}}, max_iterations: 1}
+"""
 
 
 def news(stream: Any) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -102,11 +108,20 @@ def test_what_was_tried_again_is_counted_in_its_row(server: Server) -> None:
 
 def test_objects_are_read_over_lines(server: Server) -> None:
     """An output that is an object or a list has a line for each of its parts, a text is as it is."""
-    text = "schema: loopwright/1\nname: shape\nsteps:\n  - name: made\n    loop: {execute: {set: {a: [1, x]}}, max_iterations: 1}\n"
-    (server.folder / "shape.yaml").write_text(text)
+    (server.folder / "shape.yaml").write_text(SHAPE)
     call(server.folder, "run", "shape.yaml", "--input", "one line", "--run-id", "shape")
     made = '{\n  "a": [\n    1,\n    "x"\n  ]\n}'.replace('"', "&#34;")
     whole = server.ask("/runs/shape")[1]
     assert f">{made}</pre>" in whole
     assert ">one line</pre>" in whole
     assert f">{made}</pre>" in server.ask("/runs/shape/iteration?loop=shape/made&number=1")[1]
+    assert server.ask("/runs/shape/export/html")[1].count(f">{made}</pre>") == 2
+
+
+def test_what_is_too_long_says_how_much_there_is(server: Server) -> None:
+    """A report holds so much of a text, and says how much more there is and where to get it."""
+    (server.folder / "shape.yaml").write_text(SHAPE)
+    server.folder.joinpath("long.txt").write_text("x" * 100_250)
+    call(server.folder, "run", "shape.yaml", "--input-file", "long.txt", "--run-id", "long")
+    report = server.ask("/runs/long/export/html")[1]
+    assert "[… 250 characters more; export the run as JSON for all]" in report

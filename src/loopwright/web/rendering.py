@@ -15,7 +15,7 @@ from ..cli import texts
 from ..codec import Json, text_of
 from . import charts
 
-__all__ = ["STATIC", "macro", "readable", "render", "static_path"]
+__all__ = ["STATIC", "cut", "macro", "readable", "render", "static_path"]
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
@@ -35,6 +35,14 @@ def readable(value: Json) -> str:
     if isinstance(value, dict | list) and value:
         return json.dumps(json.loads(text_of(value)), ensure_ascii=False, indent=2)
     return text_of(value)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters, and a line on how much more there is, and where."""
+    left = len(text) - most
+    if left <= 0:
+        return text
+    return f"{text[:most]}\n[… {left:,} characters more; export the run as JSON for all]"
 
 
 @pass_environment

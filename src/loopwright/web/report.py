@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from ..codec import text_of
+from ..codec import Json
 from ..journal import Entry, RunInfo
 from ..stores.views import EntriesView
 from .folding import Fold
 from .records import main_loop
-from .rendering import STATIC, render
+from .rendering import STATIC, cut, readable, render
 from .sections import Section, inner_of, section_of
 from .shapes import Row, run_of
 
@@ -33,7 +33,7 @@ def report(info: RunInfo, entries: Sequence[Entry]) -> str:
     return render(
         "report.html", run=run_of(view, main_loop(view), fold), sections=sections,
         style=Markup(style), digest=digest,  # noqa: S704
-        input=text_of(info.input)[:_LONGEST], output=text_of(end.get("output"))[:_LONGEST],
+        input=_shown(info.input), output=_shown(end.get("output")),
         detail=lambda row: _detail(view, row), inside=lambda row: _inside(view, row),
     )  # fmt: skip
 
@@ -41,12 +41,16 @@ def report(info: RunInfo, entries: Sequence[Entry]) -> str:
 def _detail(view: EntriesView, row: Row) -> list[tuple[str, str]]:
     """Return what an opened iteration shows: titles and texts."""
     item = view.iteration(row.loop, row.number)
-    told = [("Input", text_of(item.input)), ("Output", text_of(item.output))]
+    told = [("Input", _shown(item.input)), ("Output", _shown(item.output))]
     if item.error is not None:
         told.append(("Error", item.error.message))
     if item.evaluation is not None:
         told.append(("Feedback", item.evaluation.feedback))
-    return [(title, text[:_LONGEST]) for title, text in told if text]
+    return [(title, text) for title, text in told if text]
+
+
+def _shown(value: Json) -> str:
+    return cut(readable(value), _LONGEST)
 
 
 def _inside(view: EntriesView, row: Row) -> list[Section]:

@@ -13,6 +13,7 @@ from ..codec import Json, text_of
 from ..journal import Entry
 from ..stores.views import Mark, RunView
 from . import charts
+from .rendering import cut, readable
 from .shapes import Row, best_of, bounds_of_loop, name_of, points_of, rows_of
 
 __all__ = ["Effect", "Section", "chunks_of", "effects_of", "inner_of", "section_of"]
@@ -216,7 +217,7 @@ def _asked(value: Json) -> list[tuple[str, str]]:
     if not isinstance(value, dict) or not isinstance(value.get("roles"), list):
         return []
     told = [
-        (str(role), _cut(text_of(value.get(f"text-{number}"))))
+        (str(role), cut(text_of(value.get(f"text-{number}")), SHOWN))
         for number, role in enumerate(value["roles"], start=1)
     ]
     return [
@@ -228,14 +229,5 @@ def _given(value: Json) -> tuple[str, list[str]]:
     """Return what an effect gave: a model's text, or the value; and the tools that it called for."""
     if isinstance(value, dict) and "finish" in value and "text" in value:
         calls = value.get("tool_calls") or []
-        return _cut(text_of(value["text"])), [text_of(call) for call in calls]
-    return _cut(text_of(value)), []
-
-
-def _cut(text: str) -> str:
-    left = len(text) - SHOWN
-    return (
-        f"{text[:SHOWN]}\n[… {left:,} characters more; export the run for all]"
-        if left > 0
-        else text
-    )
+        return cut(text_of(value["text"]), SHOWN), [text_of(call) for call in calls]
+    return cut(readable(value), SHOWN), []
