@@ -181,7 +181,9 @@ def test_more_items_than_allowed(tmp_path: Path) -> None:
     """Beyond max_items they are left out with a warning; without it a thousand are the most."""
     result = play(each(tmp_path, more="max_items: 2"), THREE)
     assert result.output == ["A", "B"]
-    assert result.warnings == ("main/walk: only the first 2 of 3 items are done (max_items)",)
+    assert result.warnings == (
+        "main/walk: only the first 2 of 3 items are done: that is its limit",
+    )
     found = each(tmp_path, items='"{{ input }}"')
     result = play(found, value=list(range(1001)))
     assert "1001 items are more than 1000; give max_items to allow them" in result.detail

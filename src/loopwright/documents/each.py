@@ -127,7 +127,7 @@ class _Walk:
             what = f"{len(items)} items are more than {MOST_ITEMS}; give max_items to allow them"
             raise StepError(what, path=self.path, kind="items", retryable=False)
         if most is not None and len(items) > most:
-            what = f"{self.path}: only the first {most} of {len(items)} items are done (max_items)"
+            what = f"{self.path}: only the first {most} of {len(items)} items are done: that is its limit"
             self.state.warn(what)
             return items[:most]
         return items
