@@ -22,7 +22,7 @@ class Lent(Mapping[str, Any]):
         self._given = given or {}
         self._store = store
         self._memory: Any = None
-        self.opened: Any = None  # by this run, which closes it
+        self.opened: Any = None  # the memory that was opened for this run, which closes it
 
     def __getitem__(self, name: str) -> Any:
         if name != "memory":
@@ -53,8 +53,3 @@ class Lent(Mapping[str, Any]):
 
     def __bool__(self) -> bool:
         return True  # whether there are any is not worth loading them for
-
-    async def close(self) -> None:
-        """Close the memory that was opened for this run."""
-        if self.opened is not None:
-            await self.opened.close()

@@ -125,7 +125,7 @@ async def run(
                 await state.release()
     finally:
         if lent.opened is not None:
-            await lent.close()
+            await lent.opened.close()
         if opened and store is not None:
             await store.close()
 

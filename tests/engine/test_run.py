@@ -190,11 +190,13 @@ def test_entries_tell_the_whole_story_of_a_run() -> None:
         assert ends == [len(entries) - 1], kind
 
 
-def test_a_run_that_keeps_nothing_can_be_cancelled_from_outside() -> None:
-    """Without a journal there is nothing to resume; the cancellation is the caller's to see."""
+@pytest.mark.parametrize("listeners", [[], [lambda entry: None]])
+def test_a_run_that_keeps_nothing_can_be_cancelled_from_outside(listeners: list[Any]) -> None:
+    """Without a journal there is nothing to resume; the cancellation is the caller's to see, and
+    no less where somebody listens."""
 
     async def work() -> None:
-        task = asyncio.ensure_future(run(Loop(Script(["x"], seconds=9))))
+        task = asyncio.ensure_future(run(Loop(Script(["x"], seconds=9)), listeners=listeners))
         await asyncio.sleep(1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

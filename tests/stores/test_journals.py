@@ -104,6 +104,7 @@ def test_a_url_names_a_journal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
+        (5, "journal: 5 is no URL; write sqlite:PATH or memory:"),
         ("runs.db", "journal: 'runs.db' names no kind of store; write sqlite:runs.db or memory:"),
         (
             "sqlit:runs.db",
