@@ -154,7 +154,7 @@ class LoopNode(Composite):
         return {
             "response": _response(agents, chosen),
             "result": {agent: reply_text(output) for agent, output in agents.items()},
-            "loops_completed": result.iterations,
+            "loops_completed": sum(not item.interrupted for item in result.history),
             "final_score": final,
             "threshold_met": result.satisfied,
             "past_loops": past_loops(history, recalled, self.lessons.most),
