@@ -118,8 +118,9 @@ async def test_a_run_is_lent_its_resources_and_a_memory() -> None:
     with pytest.raises(KeyError):
         none["memory"]
     opened = Lent({"memory": "memory:"}, None)
-    assert opened["memory"] is opened["memory"]
-    await opened.close()
+    assert opened.opened is None
+    assert opened["memory"] is opened["memory"] is opened.opened
+    await opened.opened.close()
 
 
 async def test_dollars_of_a_run_that_was_left_can_be_raised() -> None:
