@@ -114,13 +114,11 @@ async def run(
         state.warnings += failed
         if budget is not None:
             _cap(state, budget)
-        state.task = asyncio.current_task()
         try:
             if state.silent:  # nobody can ever read of it: how it ends is all there is
                 return await _outcome(state, made, fresh.input)
             return await _drive(state, made, _bounded(log.info, fresh))
         finally:
-            state.task = None
             if state.owned:
                 await state.release()
     finally:
@@ -238,7 +236,6 @@ async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
         state.log.on_cancel = state.cancel
     try:
         result = await _outcome(state, step, info.input)
-        state.task = None  # it is over: a cancel comes too late
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
         await state.settle()
@@ -277,9 +274,10 @@ async def _forgive(task: asyncio.Task[Any] | None) -> None:
 
 
 async def _outcome(state: Run, step: Any, value: Json) -> Result:
-    """Run the root step and return how it ended."""
+    """Run the root step and return how it ended; until then a cancel reaches the present task."""
     ctx = Context(state, "", None, state.account, None)
     request = None
+    task = state.task = asyncio.current_task()
     try:
         if step.effect:
             result = await ctx.outcome(step.name, step, value)
@@ -296,8 +294,10 @@ async def _outcome(state: Run, step: Any, value: Json) -> Result:
         if state.log.silent:
             state.warn("without a journal nobody can answer; give the run one: journal='sqlite:…'")
         result = _cut(suspended.stop, state, step)
+    finally:
+        state.task = None  # it is over: a cancel comes too late
     if state.cancelled is not None:
-        await _forgive(state.task)
+        await _forgive(task)
     account = state.account
     return Result(
         result.status, result.reason, result.detail, result.output, result.history,

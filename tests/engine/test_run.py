@@ -248,3 +248,35 @@ def test_a_step_that_cancels_itself_has_failed(journal: bool) -> None:
     )  # fmt: skip
     result = run_sync(Loop(broken, guards=Timeout(9)), 1, journal=store)
     assert result.detail == "iteration 1: execute: CancelledError"
+
+
+class Gone(BaseException):
+    """What is no error of a step: it ends the run where it is."""
+
+
+class CancelledWhileClosed(MemoryJournal):
+    """A journal in which somebody cancels a run while it is given back."""
+
+    async def open(self, info: Any, **options: Any) -> Any:
+        log = await super().open(info, **options)
+        close = log.close
+
+        async def closing(row: Any) -> None:
+            log.on_cancel()
+            await asyncio.sleep(0)
+            await close(row)
+
+        log.close = closing  # type: ignore[method-assign]
+        return log
+
+
+def test_a_cancel_comes_too_late_for_a_run_that_is_over() -> None:
+    """What ended a run is told, and its row is written, whoever cancels it while it is given back."""
+
+    async def leaves(value: Any) -> Any:
+        raise Gone
+
+    journal = CancelledWhileClosed()
+    with pytest.raises(Gone):
+        asyncio.run(run(leaves, "x", journal=journal, run_id="r"))
+    assert asyncio.run(journal.find("r")).status == "interrupted"
