@@ -81,6 +81,7 @@ class Course:
                 budget = raised_budget(budget, told) if budget is not None else None
         self.account = Account(path, ctx.account, budget, spent)
         self.ctx = Context(run, path, self._gate(ctx.gate), self.account, self.scope)
+        # What Context.call would choose for each of them, chosen once.
         unread = run.silent and loop.plain and self.ctx.gate is None
         self.call: Callable[..., Awaitable[Any]] = unrecorded if unread else Context.call
 

@@ -173,7 +173,12 @@ class JournalError(LoopwrightError):
 
 
 class RunNotFound(JournalError):
-    """No run of that id is in the journal."""
+    """No run of that id is in the journal; `what` says it without the `hint` at what to do."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what + hint)
+        self.what = what
+        self.hint = hint
 
 
 class RunLocked(JournalError):

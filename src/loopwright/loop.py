@@ -197,9 +197,9 @@ class Loop(Composite):
     @functools.cached_property
     def plain(self) -> bool:
         """Whether its steps are functions of a value, which nothing but the journal comes between."""
-        parts = [part for part in self.made_of() if getattr(part, "effect", False)]
-        return len(parts) == len(list(self.made_of())) and not any(
-            part.wants_context or part.reserve for part in parts
+        return all(
+            part.effect and not part.wants_context and part.reserve is None
+            for part in self.made_of()
         )
 
     @functools.cached_property
@@ -292,9 +292,7 @@ class Loop(Composite):
             stop = condition.check(history)
             if stop is not None and (not condition.early or len(history) >= self.min_iterations):
                 stops = [stop] if stops is None else [*stops, stop]
-        if stops is None:
-            return None
-        return stops[0] if len(stops) == 1 else prefer(stops)
+        return prefer(stops) if stops is not None else None
 
     def _failed(self, history: History) -> Stop | None:
         last = history[-1]
@@ -313,10 +311,9 @@ class Loop(Composite):
     def _ending(self, stop: Stop, history: History) -> Stop:
         """Return the stop to report: a loop of which every round failed has failed, whatever ended
         it."""
-        last = history.last
-        if stop.reason.status is not Status.EXHAUSTED or (last is not None and last.error is None):
+        if stop.reason.status is not Status.EXHAUSTED:
             return stop
-        if any(item.error is None for item in history):
+        if history.failures < len(history):
             return stop
         failed = [item for item in history if not item.interrupted]
         if not failed:

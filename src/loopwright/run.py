@@ -100,12 +100,13 @@ async def run(
     lent = Lent(resources, store)
     try:
         fresh = fresh_row(made, value, run_id)
-        if store is not None:
+        log: RunLog
+        if store is None:
+            log = NoLog(fresh)
+        else:
             fresh = _described(fresh, made, source or {}, budget)
-        log: RunLog = NoLog(fresh)
-        if store is not None:
             log = await open_log(store, made, fresh, value, accept_changes, takeover)
-        heard, failed = hearing(listeners, log) if listeners else ((), ())
+        heard, failed = hearing(listeners, log)
         state = Run(
             fresh.run_id, log, clock or SystemClock(), random or _random.random,
             listeners=heard, resources=lent,

@@ -5,6 +5,13 @@ from __future__ import annotations
 from documents.wrong_heads import HEAD, LOOP, Wrong
 
 LOOPS: Wrong = {
+    "the last of what a loop executes": (
+        HEAD
+        + "  - {name: a, loop: {max_iterations: 1, execute: {steps: [{name: b, set: 1}], output: last}}}\n",
+        [
+            "4:87: steps[0].loop.execute.output: 'last' is not all, which is what this group can give",
+        ],
+    ),
     "loop without execute": (
         HEAD + "  - {name: a, loop: {until: passed}}\n",
         [

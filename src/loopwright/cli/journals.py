@@ -44,8 +44,8 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
     try:
         yield store
     except RunNotFound as error:
-        plain, listing = f"{NAME} runs", again("runs", "", url)
-        raise RunNotFound(str(error).replace(f": {plain}", f": {listing}")) from error
+        hint = f"; list them with: {again('runs', '', url)}" if error.hint else ""
+        raise RunNotFound(error.what, hint) from error
     finally:
         await store.close()
 

@@ -169,9 +169,10 @@ class _Combined(Condition):
 def prefer(stops: Iterable[Stop]) -> Stop | None:
     """Return the stop to report of those that held together: by rank, with the others under
     `also`."""
-    found = sorted(stops, key=lambda stop: stop.reason.rank)
+    found = list(stops)
     if len(found) < 2:
         return found[0] if found else None
+    found.sort(key=lambda stop: stop.reason.rank)
     reasons = dict.fromkeys(r for stop in found for r in (stop.reason, *stop.also))
     reasons.pop(found[0].reason)
     return dataclasses.replace(found[0], also=tuple(reasons))

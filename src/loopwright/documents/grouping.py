@@ -24,10 +24,12 @@ def compile_steps(compiler: Compiler, spec: Action, name: str, path: Path_, at: 
     if not made:
         return None
     needs = given_needs(specs)
-    given = _given(compiler, spec, at, ("all", "last"))
+    marked = isinstance(spec, StepSpec)
+    # What a loop executes hands on the map: nothing but templates asks for its last agent.
+    given = _given(compiler, spec, at, ("all", "last") if marked else ("all",))
     if not given:
         return compiler.attempt(path, lambda: Workflow(name, made, needs=needs))
-    how = {"marked": isinstance(spec, StepSpec), "last": given == "last"}
+    how = {"marked": marked, "last": given == "last"}
     return compiler.attempt(path, lambda: AgentGroup(name, made, needs=needs, **how))
 
 

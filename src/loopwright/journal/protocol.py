@@ -146,5 +146,5 @@ def missing_run(run_id: str, matches: int = 0) -> RunNotFound:
     if matches:
         return RunNotFound(f"{run_id!r} begins the ids of {matches} runs; give more of it")
     return RunNotFound(
-        f"there is no run {run_id!r} in this journal; list them with: loopwright runs"
+        f"there is no run {run_id!r} in this journal", "; list them with: loopwright runs"
     )

@@ -79,10 +79,7 @@ async def call_model(
     # The input by which a replay is compared is the question, not what becomes of it on the way.
     token = codec.digest(asked.to_json()) if ctx.run.keeps else ""
     caps = _caps(ctx)
-    in_dollars = any(cap.usd is not None for cap in caps)
-    await models.prepare(asked, capped=in_dollars)
-    if in_dollars:
-        models.refuse_unpriced(asked)
+    await models.prepare(asked, capped=_in_dollars(caps))
     if asked.max_tokens is None and any(
         cap.tokens is not None or cap.usd is not None for cap in caps
     ):
@@ -100,6 +97,10 @@ def _caps(ctx: Context) -> list[Budget]:
             found.append(account.cap)
         account = account.parent
     return found
+
+
+def _in_dollars(caps: Sequence[Budget]) -> bool:
+    return any(cap.usd is not None for cap in caps)
 
 
 @dataclass
@@ -206,9 +207,7 @@ class _Call:
     async def _move(self) -> None:
         """Go on at the next endpoint, whose price must be known as well."""
         self._ask_at(self.tally.target)
-        await self.models.prepare(self.request)
-        if any(cap.usd is not None for cap in _caps(self.ctx)):
-            self.models.refuse_unpriced(self.request)
+        await self.models.prepare(self.request, capped=_in_dollars(_caps(self.ctx)))
 
     def _go_to(self, target: int) -> None:
         """Ask at the endpoint at which the record says that it was asked."""

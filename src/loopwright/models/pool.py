@@ -67,10 +67,14 @@ class Models:
 
     # Prices.
 
-    async def prepare(self, request: Request, *, capped: bool = True) -> None:
+    async def prepare(self, request: Request, *, capped: bool) -> None:
         """Find the price of a request's model; for a real one the public table is read in a thread.
 
         What a script says costs nothing, so its prices matter only under a cap in dollars.
+
+        Raises:
+            ConfigurationError: under a cap in dollars, for a real model whose price nobody knows:
+                the cap could not be held.
         """
         scripted = isinstance(self.model, ScriptedModel)
         if self.known_prices is None and (capped or not scripted):
@@ -79,14 +83,7 @@ class Models:
         key = _priced_as(request)
         if key not in self._found and self.known_prices and not scripted:
             self._found[key] = await in_thread(self._look_up, request)
-
-    def refuse_unpriced(self, request: Request) -> None:
-        """Refuse to ask a model whose price nobody knows: a cap in dollars could not be held.
-
-        Raises:
-            ConfigurationError: that says how a price is stated; a script costs nothing.
-        """
-        if not isinstance(self.model, ScriptedModel) and self.price(request) is None:
+        if capped and not scripted and self.price(request) is None:
             name = f"{request.provider}:{request.model}"
             raise ConfigurationError(
                 f"{request.path}: a cap in dollars needs the price of {name}, which is unknown; state "

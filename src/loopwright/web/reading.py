@@ -19,7 +19,7 @@ from ..stores.views import RunView
 from .comparing import side_by_side
 from .questions import Asked, asked_of
 from .records import Listing, Wanted, main_loop
-from .rendering import readable, render
+from .rendering import cut, readable, render
 from .safety import is_loop, is_run_id
 from .sections import chunks_of, effects_of, inner_of, section_of
 from .shapes import name_of, run_of
@@ -131,7 +131,7 @@ async def run(page: Page, request: Request) -> Response:
             questions = asked_of(open_questions(surviving(view.between(0, 0))))
         return render(
             "run.html", run=shown, sections=sections, questions=questions,
-            input=readable(view.info.input)[:_LONGEST], output=_output(view, loop)[:_LONGEST],
+            input=cut(readable(view.info.input), _LONGEST), output=cut(_output(view, loop), _LONGEST),
             rewindable=bool(sections) and "bounds" in view.info.source,
             raisable=bool(view.info.source.get("file") or view.info.source.get("python")),
         )  # fmt: skip
