@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium demo test check fix bench torture clean
+.PHONY: install npm chromium demo test check fix bench house torture clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -57,6 +57,9 @@ fix: install
 
 bench: install
 	$(RUN)/python -m benchmarks
+
+house: install
+	$(RUN)/python -m benchmarks.house
 
 torture: install
 	$(RUN)/python tests/crash/torture.py

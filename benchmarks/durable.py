@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import Loop, MaxIterations, run
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.journal.sqlite import SqliteJournal
 
 from .engine import adapt, evaluate, execute, loop_of, waiting
 from .floor import tasks as floors_of
@@ -67,7 +67,7 @@ def rows() -> Iterator[Row]:
 
 def _one_run(root: Path) -> Iterator[Row]:
     iterations = EFFECTS // 3
-    for synchronous, allowed in (("full", 80e-6), ("normal", 100e-6)):
+    for synchronous, allowed in (("full", 150e-6), ("normal", 150e-6)):
         pairs = []
         for number in range(7):
             bare = (

@@ -31,9 +31,9 @@ from benchmarks import models
 from benchmarks.measuring import Row
 from benchmarks.page import Server, draft, judge, serving
 from loopwright import Loop, MaxIterations, run
+from loopwright.journal.open import open_journal
 from loopwright.models import Models, ProviderModel
-from loopwright.prompts import prompt
-from loopwright.stores import open_journal
+from loopwright.prompts.prompt import prompt
 
 WRITING, PAGES, LISTS, WARM, WINDOW, PAIRS = 100, 3, 1, 2.5, 9.0, 3
 PACE = {"waits": 0.25, "models": 1.0}  # seconds of a step, of a reply

@@ -23,8 +23,8 @@ from typing import Any
 
 from loopwright import Loop, MaxIterations, Usage, run
 from loopwright.journal import Entry, RunInfo
-from loopwright.stores.sqlite import SqliteJournal
-from loopwright.stores.sqlite.log import SqliteLog
+from loopwright.journal.sqlite import SqliteJournal
+from loopwright.journal.sqlite.run_log import SqliteLog
 
 from .measuring import Row
 
@@ -166,7 +166,7 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 
 def _one_run() -> Iterator[Row]:
-    for synchronous, allowed in (("full", 80.0), ("normal", 100.0)):
+    for synchronous, allowed in (("full", 150.0), ("normal", 150.0)):
         pairs = []
         for _ in range(ROUNDS):
             with _scratch() as folder:

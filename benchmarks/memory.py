@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import Context, run, step
+from loopwright.engine.loop_memory import remembered
+from loopwright.journal.sqlite import SqliteJournal
 from loopwright.memory import Memory, Space
-from loopwright.remembering import remembered
-from loopwright.stores.sqlite import SqliteJournal
 
 from .measuring import Row
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import run
+from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Message, Models, ProviderModel, Request, call_model
 from loopwright.records import Reason, Result, Status
-from loopwright.stores.sqlite import SqliteJournal
 
 from .measuring import Row
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.measuring import Row
 from loopwright import Evaluation, Loop, MaxIterations, ScoreAtLeast, run
-from loopwright.stores import open_journal
+from loopwright.journal.open import open_journal
 
 RUNS = 100_000
 

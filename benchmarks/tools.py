@@ -12,9 +12,9 @@ from typing import Any
 
 from loopwright import run
 from loopwright.agents import call_with_tools
+from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Message, Models, Reply, Request, ToolCall
 from loopwright.records import Reason, Result, Status, Usage
-from loopwright.stores.sqlite import SqliteJournal
 from loopwright.tools import tool
 
 from .measuring import Row, by_turns, wall

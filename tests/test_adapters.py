@@ -21,9 +21,9 @@ from loopwright import (
     run_sync,
     step,
 )
-from loopwright.adapters import feedback, keep_input, merge, rotate, use_output
-from loopwright.codec import canonical, normalise
+from loopwright.engine.adapters import feedback, keep_input, merge, rotate, use_output
 from loopwright.errors import ConfigurationError
+from loopwright.records.codec import canonical, normalise
 
 
 @step(inline=True)

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopwright.documents.dialects.workflow_v2.placeholders import (
+    UnknownName,
+    holds,
+    interpolate,
+    placeholders,
+)
 from loopwright.errors import ConfigurationError
-from loopwright.interpolation import UnknownName, holds, interpolate, placeholders
 
 VALUES = {
     "input": "task",

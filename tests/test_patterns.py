@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.errors import ConfigurationError, EvaluationError
-from loopwright.pattern_sizes import PATTERN_CHARS
-from loopwright.patterns import (
+from loopwright._regex import (
+    PATTERN_CHARS,
     TEXT_CHARS,
     Match,
     PatternError,
     PatternTimeout,
     compile_pattern,
 )
+from loopwright.errors import ConfigurationError, EvaluationError
 
 HOSTILE_SHAPES = (
     r"((?:{a}+\.?)+)x",

@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 
-from loopwright import Loop, MaxIterations, MemoryJournal, Result, Workflow, retrying, run, sequence
+from loopwright import (
+    Loop,
+    MaxIterations,
+    MemoryJournal,
+    Result,
+    Workflow,
+    retrying,
+    run,
+    sequence,
+)
 from loopwright.documents import Settings, load
 from loopwright.errors import ConfigurationError, DocumentError
-from loopwright.evaluators.judge import judge
+from loopwright.evaluators.judge.judge import judge
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
 from loopwright.records import Status
 from loopwright.templates import TemplateError
 from loopwright.testing import run_virtual
@@ -301,7 +310,7 @@ def test_a_conversation_and_a_judge_of_a_document(tmp_path: Path) -> None:
             "{preset: quality/strict, criterion: It is short.}",
             "one of criterion, criteria and preset",
         ),
-        ("{criterion: It is short., weights: {a: 1}}", "weights belong to a preset"),
+        ("{criterion: It is short., weights: {a: 1}}", "weights: there is no criterion 'a'"),
         ("{criterion: It is short., max_votes: 1, accept_lead: 3}", "needs at least as many votes"),
         ("{}", "has none"),
     ],

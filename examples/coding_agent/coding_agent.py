@@ -10,8 +10,8 @@ from pathlib import Path
 from workspace import diff, prepare, read_file, run_tests, tested, write_file
 
 from loopwright import Loop, MaxIterations, Passed, run_sync
-from loopwright.agents.steps import tool_prompt
 from loopwright.models import Models, ProviderModel, ScriptedModel
+from loopwright.prompts.tool_prompt import tool_prompt
 from loopwright.tools import tool
 
 repair = Loop(

@@ -68,25 +68,32 @@ def write_file(path: str, text: str) -> str:
 def run_tests() -> str:
     """Run the tests of the project, and return what they print."""
     command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "."]
-    # Without plugins that happen to be installed, and without bytecode that outlives a change.
+    # Without the settings of folders above the copy, without plugins that happen to be installed,
+    # and without bytecode that outlives a change.
     env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [*command, "--rootdir=.", "-o", "addopts="],
+        [*command, "--rootdir=.", "-c", os.devnull],
         cwd=COPY, env=env, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     return re.sub(r" in [\d.]+s", "", done.stdout.replace(str(COPY.resolve()), "."))
 
 
 def tested() -> dict[str, Any]:
-    """Score the project by the share of its tests that pass; the rest is the feedback."""
+    """Score the project by the share of its tests that pass; the rest is the feedback.
+
+    Raises:
+        RuntimeError: if no test ran, which says nothing about the project.
+    """
     told = run_tests()
     counts = {
         word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error)", told)
     }
     passed, total = counts.get("passed", 0), sum(counts.values())
+    if not total:
+        raise RuntimeError(f"no test ran: {told.strip() or 'pytest printed nothing'}")
     return {
-        "score": passed / total if total else 0.0,
-        "passed": bool(total) and passed == total,
+        "score": passed / total,
+        "passed": passed == total,
         "feedback": f"{passed} of {total} tests pass" if passed == total else told.strip(),
     }
 

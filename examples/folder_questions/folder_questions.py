@@ -12,9 +12,9 @@ from pathlib import Path
 from quotes import FOLDER, grounded
 
 from loopwright import PhasedAgent, run_sync
-from loopwright.agents.steps import Selected, tool_prompt
 from loopwright.models import Models, ProviderModel, ScriptedModel
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
+from loopwright.prompts.tool_prompt import Selected, tool_prompt
 from loopwright.tools import mcp_server
 
 HERE = Path(__file__).parent

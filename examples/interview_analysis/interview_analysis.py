@@ -22,7 +22,7 @@ from loopwright import (
     run_sync,
 )
 from loopwright.models import Models, ProviderModel, ScriptedModel
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
 
 HERE = Path(__file__).parent
 PROMPT = """\

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 from jobs import adapt, judge, search
 
-from loopwright import Iteration, Loop, MaxIterations, NoImprovement, Passed, Timeout, run_sync
+from loopwright import (
+    Iteration,
+    Loop,
+    MaxIterations,
+    NoImprovement,
+    Passed,
+    Timeout,
+    run_sync,
+)
 
 REQUEST = {
     "person": {

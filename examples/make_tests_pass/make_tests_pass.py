@@ -9,7 +9,7 @@ from pathlib import Path
 from repair import next_edit, propose
 
 from loopwright import Iteration, Loop, MaxIterations, ScoreAtLeast, run_sync
-from loopwright.evaluators.passing import share_passing
+from loopwright.evaluators.test_report import share_passing
 
 RUN_TESTS = Path(__file__).parent / "run_tests.py"
 

@@ -27,7 +27,7 @@ def main() -> int:
         shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns("__pycache__"))
         (copy / proposal["module"]).write_text(proposal["text"], encoding="utf-8")
         with contextlib.chdir(copy):
-            return pytest.main(["-q", "--tb=no", "-rN", "-p", "no:cacheprovider"])
+            return pytest.main(["-q", "--tb=no", "-rN", "-p", "no:cacheprovider", "-c", os.devnull])
 
 
 if __name__ == "__main__":

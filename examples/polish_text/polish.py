@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 
 from loopwright import Loop, MaxIterations, NoImprovement, Passed, run_sync
-from loopwright.evaluators.judge import judge
+from loopwright.evaluators.judge.judge import judge
 from loopwright.models import Models, ProviderModel, ScriptedModel
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
 
 HERE = Path(__file__).parent
 

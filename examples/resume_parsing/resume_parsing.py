@@ -20,7 +20,7 @@ from strategies import STRATEGIES
 
 from loopwright import Loop, Result, run_sync
 from loopwright.models import Models, ProviderModel
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
 from loopwright.recipes import strategy_loop
 
 RESUMES = Path(__file__).parent / "resumes"

@@ -3,7 +3,7 @@ it."""
 
 from typing import TYPE_CHECKING, Any
 
-from .composites import fallback, limited, parallel, retrying, sequence
+from . import _aliases
 from .conditions import (
     AllCriteriaMet,
     AllOf,
@@ -21,10 +21,14 @@ from .conditions import (
     ScoreAtLeast,
     Timeout,
 )
-from .context import Context
+from .engine.composites import fallback, limited, parallel, retrying, sequence
+from .engine.context import Context
+from .engine.loop import Loop
+from .engine.run import resume, run, run_sync
+from .engine.step import step
+from .engine.workflow import Workflow
 from .errors import LoopwrightError
 from .journal import Entry, Journal, MemoryJournal
-from .loop import Loop
 from .records import (
     Criterion,
     Evaluation,
@@ -37,9 +41,6 @@ from .records import (
     Stop,
     Usage,
 )
-from .run import resume, run, run_sync
-from .step import step
-from .workflow import Workflow
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
@@ -89,6 +90,8 @@ __all__ = [
     "sequence",
     "step",
 ]
+
+_aliases.install()
 
 _AGENTS = ("PhasedAgent", "ReasoningAgent")
 

@@ -6,24 +6,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import codec
-from .codec import Json
-from .composites import Composite, attempt, gather, retrying
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
-from .context import Context
+from .engine.composites import Composite, attempt, retrying
+from .engine.concurrency import run_all
+from .engine.context import Context
+from .engine.loop import Loop, any_of
+from .engine.step import FunctionStep, as_step, digest_of
 from .errors import ConfigurationError, nearest
 from .evaluators.checklist import as_check
 from .evaluators.criteria import grade
-from .loop import Loop, any_of
-from .records import Evaluation, Iteration, Result, as_evaluation
-from .step import FunctionStep, as_step, digest_of
+from .records import (
+    Evaluation,
+    History,
+    Iteration,
+    Reason,
+    Result,
+    Status,
+    Stop,
+    as_evaluation,
+    codec,
+)
+from .records.codec import Json
 
 __all__ = ["checklist_loop", "confidence_loop", "improvement_loop", "strategy_loop"]
 
@@ -45,7 +54,7 @@ def confidence_loop(
     result, and it is exhausted, not satisfied.
 
     >>> from loopwright import run_sync
-    >>> from loopwright.adapters import use_output
+    >>> from loopwright.engine.adapters import use_output
     >>> loop = confidence_loop(lambda text: text + "!", lambda text: len(text) / 10, use_output)
     >>> result = run_sync(loop, "hurray")
     >>> print(result.status, result.output, result.detail)
@@ -70,18 +79,41 @@ def improvement_loop(
     """Execute, evaluate and adapt while the score improves, and return the best output.
 
     It ends after `patience` rounds in a row whose score is not above the best by more than
-    `min_delta`. No score is good enough by itself, so the result is exhausted: add
-    `until=ScoreAtLeast(…)` to be satisfied with less.
+    `min_delta`. It is satisfied (`improved`) if the best score is above the first by more than
+    `min_delta`, whatever of its own conditions ended it, and else exhausted. An evaluation that
+    passes ends it too; so does `until=ScoreAtLeast(…)`.
 
     >>> from loopwright import run_sync
-    >>> from loopwright.adapters import use_output
+    >>> from loopwright.engine.adapters import use_output
     >>> loop = improvement_loop(lambda n: n + 2, lambda n: 1 - abs(n - 5) / 10, use_output)
     >>> result = run_sync(loop, 0)
     >>> print(result.reason, result.output, [item.output for item in result.history])
-    no_improvement 4 [2, 4, 6, 8]
+    improved 4 [2, 4, 6, 8]
     """
     ends = any_of(until, NoImprovement(patience, min_delta), MaxIterations(max_iterations))
-    return Loop(execute, evaluate, adapt, ends, name=name, **{"keep": "best", **options})
+    return _Improving(execute, evaluate, adapt, ends, name=name, **{"keep": "best", **options})
+
+
+@dataclass(frozen=True)
+class _Improving(Loop):
+    """A loop of which an improvement is the success: it needs no other."""
+
+    def _warn_of_no_goal(self) -> None:
+        return None
+
+    def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
+        return iter(())
+
+    def ending(self, stop: Stop, history: History) -> Stop:
+        stop = super().ending(stop, history)
+        best, scores = history.best, history.scores
+        if stop.reason.status is not Status.EXHAUSTED or best is None or best.score is None:
+            return stop
+        margin = max(c.min_delta for c in self.members if isinstance(c, NoImprovement))
+        if not best.score > scores[0] + margin:
+            return stop
+        told = f"score {best.score:g} of iteration {best.number} is above the first, {scores[0]:g}"
+        return Stop(Reason.IMPROVED, f"{told}; {stop.detail}", (stop.reason, *stop.also))
 
 
 def checklist_loop(
@@ -128,7 +160,7 @@ def checklist_loop(
     return Loop(
         _Items(name, makers, fixers, whole),
         _Looks(f"{name} checks", looks),
-        FunctionStep(_plan, name="plan"),
+        FunctionStep(_plan, name="plan", fingerprint="recipes.plan/1"),
         any_of(Passed(), until, MaxIterations(max_iterations)),
         name=name,
         **{"keep": "last", **options},
@@ -199,20 +231,12 @@ class _Items(Composite):
         if self.at_once == 1:  # strictly one after the other: after a failure none is begun
             ended = [await make(name, maker) for name, maker in missing]
         else:
-            ended = await self._together(make, missing)
+            jobs = [functools.partial(make, *item) for item in missing]
+            ended = await run_all(jobs, self.at_once)
         made = {name: result.output for (name, _), result in zip(missing, ended, strict=True)}
         items = {**plan["items"], **made}
-        return self._end({name: items[name] for name, _ in self.makers}, ended, ctx)
-
-    async def _together(self, make: Any, missing: list[tuple[str, Any]]) -> list[Result]:
-        room = asyncio.Semaphore(self.at_once)
-
-        async def within(name: str, maker: Any) -> Result:
-            async with room:
-                result: Result = await make(name, maker)
-                return result
-
-        return await gather([within(*item) for item in missing]) if missing else []
+        parts = [(n, maker, r) for (n, maker), r in zip(missing, ended, strict=True)]
+        return self._end({name: items[name] for name, _ in self.makers}, parts, ctx)
 
 
 @dataclass(frozen=True)
@@ -235,7 +259,7 @@ class _Looks(Composite):
                 continue
             result = await attempt(ctx, name, look, value[name])
             found.append((name, as_evaluation(result.output)))
-            ended.append(result)
+            ended.append((name, look, result))
         return self._end(grade(found), ended, ctx)
 
 
@@ -285,8 +309,9 @@ def strategy_loop(
     given. Each strategy gets the loop's input, or what `adapt` makes of it, and after the last
     comes the first again if `max_iterations` (one round each unless given) allows. The record of a
     round names its strategy: as a vote of its evaluation, and in the path of all that it did,
-    `…/execute/<strategy>` and `…/evaluate/<strategy>`. One that fails is followed by the next
-    (`on_failure="continue"`), up to three failures in a row; see `fallback` for more.
+    `…/execute/<strategy>` and `…/evaluate/<strategy>`. One that fails, or whose output cannot be
+    evaluated, is followed by the next (`on_failure="continue"`), until each has failed in a row
+    (`max_failures`: the number of strategies, at least 3).
 
     Raises:
         ConfigurationError: if there are no strategies, or a name cannot be part of a path.
@@ -309,7 +334,7 @@ def strategy_loop(
         adapt,
         any_of(success, until, MaxIterations(rounds)),
         name=name,
-        **{"on_failure": "continue", **options},
+        **{"on_failure": "continue", "max_failures": max(3, len(parts)), **options},
     )
 
 
@@ -327,7 +352,7 @@ class _Strategies(Composite):
     async def run(self, value: Json, ctx: Context) -> Result:
         name, part = self.parts[(ctx.iteration - 1) % len(self.parts)]
         result = await attempt(ctx, name, part, value)
-        return self._end(result.output, [result], ctx)
+        return self._end(result.output, [(name, part, result)], ctx)
 
 
 @dataclass(frozen=True)
@@ -347,4 +372,4 @@ class _Named(Composite):
         result = await attempt(ctx, name, self.inner, value)
         found = as_evaluation(result.output)
         found = dataclasses.replace(found, votes=(*found.votes, {"strategy": name}))
-        return self._end(found, [result], ctx)
+        return self._end(found, [(name, self.inner, result)], ctx)

@@ -13,7 +13,7 @@ NOTICE = (
 )
 
 
-class Talk:
+class Conversation:
     """A model on a script, and what it was told."""
 
     def __init__(self, *replies: Any) -> None:

@@ -24,7 +24,7 @@ from loopwright import (
     run,
     sequence,
 )
-from loopwright.agents import Follower, Lifecycle, lifecycle_of
+from loopwright.agents import Lifecycle, LifecycleListener, lifecycle_of
 from loopwright.agents.lifecycle import (
     ACTIVE,
     TABLE,
@@ -117,13 +117,13 @@ def test_an_end_can_always_be_reached(events: list[Event]) -> None:
         assert lifecycle.on(Event.CANCEL).lifecycle.terminal
 
 
-def told(follower: Follower) -> list[str]:
+def told(follower: LifecycleListener) -> list[str]:
     return [moment.move.event for moment in follower.moments]
 
 
-def followed(made: Any, value: Any = "x", **options: Any) -> Follower:
+def followed(made: Any, value: Any = "x", **options: Any) -> LifecycleListener:
     """Run with a follower that listens."""
-    follower = Follower()
+    follower = LifecycleListener()
     play(made, value, listeners=[follower], **options)
     assert all(moment.move.success for moment in follower.moments)
     return follower

@@ -107,7 +107,7 @@ WRITTEN: list[tuple[str, str | None]] = [
     # Brackets.
     ("TASK_COMPLETE: [42]", "42"),
     ("TASK_COMPLETE: [ 42 ]", "42"),
-    ("TASK_COMPLETE: [[1, 2], [3]]", "[1, 2], [3]"),
+    ("TASK_COMPLETE: [[1, 2], [3]]", "[[1, 2], [3]]"),
     ("TASK_COMPLETE: [a] or [b]", "[a] or [b]"),
     ("TASK_COMPLETE: [a", "[a"),
     ("TASK_COMPLETE: a]", "a]"),

@@ -8,7 +8,7 @@ import pytest
 from phased_steps import NAMES, agent, counted, limits, play
 
 from loopwright import Reason, Status
-from loopwright.agents.presets import ROLES
+from loopwright.agents.phased.presets import ROLES
 from loopwright.errors import ConfigurationError
 
 
@@ -114,7 +114,7 @@ def test_the_configurations_of_the_format_are_taken_as_they_are() -> None:
         ({"token_budget": 0}, "token_budget: 0"),
         ({"token_split": (0.5, 0.6, 0.1)}, "add up to more than 1"),
         ({"token_split": (0.5, 0.5)}, "give three shares"),
-        ({"token_budget": 5}, "planning has no tokens"),
+        ({"token_budget": 5}, "token_budget: 5: its share 0.1 leaves planning no tokens"),
         ({"planning": None, "max_planning_iterations": 2}, "there is no planning step"),
         ({"evaluate": {"exection": 1}}, "did you mean 'execution'"),
         ({"name": "a/b"}, "slash"),

@@ -34,6 +34,8 @@ def expected(limits: list[int], done: list[int], cap: int | None, reserve: int) 
     found = []
     for place, (limit, wanted) in enumerate(zip(limits, done, strict=True)):
         free = max(0, left - held if place < 2 else left)
+        if place == 0 and held and limits[1]:  # one iteration is kept for what is refined
+            free = max(free - 1, min(free, 1))
         rounds = min(limit, wanted, free)
         found.append(rounds)
         left -= rounds

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from reasoning_talk import NOTICE, Talk, report
+from reasoning_talk import NOTICE, Conversation, report
 
 from loopwright import MemoryJournal, Reason, ReasoningAgent, Status, run
 from loopwright.agents import executions
+from loopwright.engine.resume import raise_limit
 from loopwright.errors import ConfigurationError
 from loopwright.models import Models, ScriptedModel
-from loopwright.reopening import raise_limit
 from loopwright.tools import tool
 
 # The conversation.
@@ -19,7 +19,7 @@ from loopwright.tools import tool
 
 async def test_it_reasons_in_one_conversation_until_it_says_that_it_is_done() -> None:
     """Each call sees all that was said; the marker ends it, and the answer is what follows it."""
-    talk = Talk(
+    talk = Conversation(
         "Let me think about 6.", "Building on that, 6 x 7.", "Therefore:\n**TASK_COMPLETE:** [42]"
     )
     result = await talk.ask(ReasoningAgent())
@@ -42,7 +42,7 @@ async def test_it_reasons_in_one_conversation_until_it_says_that_it_is_done() ->
 
 async def test_who_it_is_comes_before_the_instructions() -> None:
     """Role, goal, backstory and system, a template, are the head of the system message."""
-    talk = Talk("TASK_COMPLETE: 1")
+    talk = Conversation("TASK_COMPLETE: 1")
     made = ReasoningAgent(
         "Solve: {{ value.question }}", role="a mathematician", goal="be exact",
         backstory="You taught for years.", system="Answer {{ value }} only.",
@@ -58,7 +58,7 @@ async def test_who_it_is_comes_before_the_instructions() -> None:
 @pytest.mark.parametrize("most", [2, 3, 5])
 async def test_the_last_permitted_call_is_told_that_it_is_the_last(most: int) -> None:
     """The notice is part of the user's message of that round, with the seed's words, and of no other."""
-    talk = Talk("thinking", "more")
+    talk = Conversation("thinking", "more")
     result = await talk.ask(ReasoningAgent(max_iterations=most))
     assert len(talk.told) == most
     assert talk.users()[-1].endswith("\n\n" + NOTICE.format(most, most))
@@ -69,7 +69,7 @@ async def test_the_last_permitted_call_is_told_that_it_is_the_last(most: int) ->
 
 async def test_the_notice_may_come_earlier() -> None:
     """With a lead of 3 the two rounds before the last are told how far they are."""
-    talk = Talk("thinking")
+    talk = Conversation("thinking")
     await talk.ask(ReasoningAgent(max_iterations=4, notice_lead=3))
     tails = [text.rpartition("\n\n")[2][:41] for text in talk.users()]
     assert tails[0] == "What is 6 x 7?"
@@ -81,7 +81,7 @@ async def test_the_notice_may_come_earlier() -> None:
 @pytest.mark.parametrize("fields", [{"max_iterations": 1}, {"mode": "single"}])
 async def test_a_single_step_is_one_plain_call(fields: dict[str, Any]) -> None:
     """No wrapper, no notice, no marker: the text as it is, as before there was a loop."""
-    talk = Talk("TASK_COMPLETE: not read")
+    talk = Conversation("TASK_COMPLETE: not read")
     result = await talk.ask(ReasoningAgent(**fields))
     assert talk.told[0]["messages"] == [{"role": "user", "content": "What is 6 x 7?"}]
     assert (result.status, result.output) == (Status.SATISFIED, "TASK_COMPLETE: not read")
@@ -91,7 +91,7 @@ async def test_a_single_step_is_one_plain_call(fields: dict[str, Any]) -> None:
 async def test_a_marker_in_the_prompt_does_not_count() -> None:
     """What the user wrote, quoted back whole, is no answer."""
     task = "Say\nTASK_COMPLETE: yes\nin the end."
-    talk = Talk(f"You want:\n{task}\nI think.", "TASK_COMPLETE: my own")
+    talk = Conversation(f"You want:\n{task}\nI think.", "TASK_COMPLETE: my own")
     result = await talk.ask(ReasoningAgent(), task)
     assert (result.output, result.iterations) == ("my own", 2)
 
@@ -105,7 +105,7 @@ async def multiply(a: int, b: int) -> int:
 async def test_it_may_call_tools_and_remembers_what_they_said() -> None:
     """The calls of a round and their answers are part of the conversation of the next."""
     call = {"tool_calls": [{"name": "multiply", "arguments": {"a": 6, "b": 7}}]}
-    talk = Talk("Let me multiply.", call, "It is 42.", "TASK_COMPLETE: 42")
+    talk = Conversation("Let me multiply.", call, "It is 42.", "TASK_COMPLETE: 42")
     journal = MemoryJournal()
     result = await talk.ask(ReasoningAgent(tools=[multiply]), journal=journal, run_id="r")
     assert (result.output, report(result)["interaction_count"], result.iterations) == ("42", 4, 3)
@@ -127,7 +127,7 @@ async def test_it_may_call_tools_and_remembers_what_they_said() -> None:
 
 async def test_a_person_may_raise_the_limit_of_an_agent_that_used_it_up() -> None:
     """It goes on in the same conversation, and the notice counts to the new limit."""
-    talk, journal = Talk("one", "two", "three", "TASK_COMPLETE: 4"), MemoryJournal()
+    talk, journal = Conversation("one", "two", "three", "TASK_COMPLETE: 4"), MemoryJournal()
     made = ReasoningAgent(max_iterations=2)
     first = await talk.ask(made, journal=journal, run_id="r")
     assert (first.output, report(first)["limit_reached"]) == ("two", True)
@@ -156,7 +156,7 @@ async def test_a_task_that_cannot_be_is_refused_before_a_call_is_paid(
     task: Any, words: str
 ) -> None:
     """Blank, too long, no text: the run fails with a sentence, and the execution with it."""
-    talk, journal = Talk("never"), MemoryJournal()
+    talk, journal = Conversation("never"), MemoryJournal()
     result = await talk.ask(ReasoningAgent(), task, journal=journal)
     assert (result.status, talk.told) == (Status.FAILED, [])
     assert words in result.detail
@@ -171,10 +171,14 @@ async def test_a_task_that_cannot_be_is_refused_before_a_call_is_paid(
 
 async def test_ten_thousand_characters_are_a_setting() -> None:
     """Exactly the limit is allowed, and the limit is configurable."""
-    assert (await Talk("TASK_COMPLETE: 1").ask(ReasoningAgent(), "x" * 10_000)).satisfied
-    assert (await Talk("1").ask(ReasoningAgent(max_prompt_chars=3), "four")).status is Status.FAILED
+    assert (await Conversation("TASK_COMPLETE: 1").ask(ReasoningAgent(), "x" * 10_000)).satisfied
     assert (
-        await Talk("TASK_COMPLETE: 1").ask(ReasoningAgent(max_prompt_chars=20_000), "x" * 10_001)
+        await Conversation("1").ask(ReasoningAgent(max_prompt_chars=3), "four")
+    ).status is Status.FAILED
+    assert (
+        await Conversation("TASK_COMPLETE: 1").ask(
+            ReasoningAgent(max_prompt_chars=20_000), "x" * 10_001
+        )
     ).satisfied
 
 

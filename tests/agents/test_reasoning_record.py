@@ -5,19 +5,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reasoning_talk import Talk, report
+from reasoning_talk import Conversation, report
 
-from loopwright import Entry, MemoryJournal, ReasoningAgent, Result, Status, Workflow, limited, run
+from loopwright import (
+    Entry,
+    MemoryJournal,
+    ReasoningAgent,
+    Result,
+    Status,
+    Workflow,
+    limited,
+    run,
+)
 from loopwright.agents import Execution, executions
 from loopwright.journal import Journal
+from loopwright.journal.open import open_journal
 from loopwright.models import Models, ScriptedModel
-from loopwright.stores import open_journal
 from loopwright.testing import run_virtual
 
 
 async def test_every_call_counts_failed_ones_and_re_asks_included() -> None:
     """Five calls in three rounds: one throttled, one of no use."""
-    talk = Talk("one", {"error": "transient"}, "two", {"error": "throttled"}, "TASK_COMPLETE: 3")
+    talk = Conversation(
+        "one", {"error": "transient"}, "two", {"error": "throttled"}, "TASK_COMPLETE: 3"
+    )
     journal = MemoryJournal()
     result = await talk.ask(ReasoningAgent(), journal=journal)
     (found,) = await executions(journal)
@@ -32,7 +43,7 @@ async def test_every_call_counts_failed_ones_and_re_asks_included() -> None:
 async def test_a_failed_execution_keeps_a_sanitised_error_and_its_counters() -> None:
     """The failed call is an interaction; the error names nobody."""
     secret = "for ann@example.org from 10.1.2.3 with sk-a1b2c3d4e5f6a7b8c9d0"
-    talk = Talk("one", {"error": "permanent", "message": f"no access {secret}"})
+    talk = Conversation("one", {"error": "permanent", "message": f"no access {secret}"})
     journal = MemoryJournal()
     result = await talk.ask(ReasoningAgent(), journal=journal)
     assert result.status is Status.FAILED
@@ -46,8 +57,10 @@ async def test_executions_of_a_workflow_are_listed_by_run(tmp_path: Path) -> Non
     """Several agents in one run, several runs in one journal; by status too."""
     flow = Workflow("flow", {"one": ReasoningAgent(name="a"), "two": ReasoningAgent(name="b")})
     journal = open_journal(f"sqlite:{tmp_path / 'runs.db'}")
-    await Talk("TASK_COMPLETE: 1").ask(flow, journal=journal, run_id="first")
-    await Talk("TASK_COMPLETE: 1").ask(ReasoningAgent(), "", journal=journal, run_id="second")
+    await Conversation("TASK_COMPLETE: 1").ask(flow, journal=journal, run_id="first")
+    await Conversation("TASK_COMPLETE: 1").ask(
+        ReasoningAgent(), "", journal=journal, run_id="second"
+    )
     rows = [(e.run_id, e.path, e.agent, e.status) for e in await executions(journal)]
     assert rows == [
         ("second", "agent", "agent", "failed"),
@@ -76,7 +89,7 @@ async def _seen(journal: Journal, entries: int, status: str) -> Execution:
 async def test_an_execution_is_pending_then_running_then_completed() -> None:
     """Derived from the entries of the run at any moment."""
     journal = MemoryJournal()
-    await Talk("one", "TASK_COMPLETE: 2").ask(ReasoningAgent(), journal=journal, run_id="r")
+    await Conversation("one", "TASK_COMPLETE: 2").ask(ReasoningAgent(), journal=journal, run_id="r")
     all_entries = await journal.entries("r")
 
     def until(kind: str, part: str) -> int:
@@ -102,7 +115,7 @@ def test_a_deadline_from_outside_fails_the_execution() -> None:
     """The run's end is the execution's, with the calls that were made."""
 
     async def both() -> tuple[Result, Execution]:
-        talk, journal = Talk("one", {"text": "two", "after": 30}), MemoryJournal()
+        talk, journal = Conversation("one", {"text": "two", "after": 30}), MemoryJournal()
         result = await talk.ask(limited(ReasoningAgent(), 10), journal=journal)
         (found,) = await executions(journal)
         return result, found
@@ -117,7 +130,7 @@ def test_a_run_in_flight_is_resumed_with_the_same_words() -> None:
     """Cut off after every entry that was durable, the run goes on to the same conversation."""
 
     async def whole() -> tuple[list[Any], Any, list[Entry]]:
-        talk, journal = Talk("one", "two", "TASK_COMPLETE: 3"), MemoryJournal()
+        talk, journal = Conversation("one", "two", "TASK_COMPLETE: 3"), MemoryJournal()
         result = await talk.ask(ReasoningAgent(), journal=journal, run_id="r")
         return talk.told, result.output, await journal.entries("r")
 
@@ -132,7 +145,7 @@ def test_a_run_in_flight_is_resumed_with_the_same_words() -> None:
         for entry in entries[:count]:
             log.append(Entry.from_json(entry.to_json()))
         await log.close(log.info)
-        talk = Talk("one", "two", "TASK_COMPLETE: 3")
+        talk = Conversation("one", "two", "TASK_COMPLETE: 3")
         models = Models(ScriptedModel(talk.script), transcript=talk.told.append)
         models.model.continued("r", entries[:count])
         result = await run(

@@ -8,14 +8,14 @@ from typing import Any
 
 from loopwright import Entry, MemoryJournal, Result, run
 from loopwright.agents import call_with_tools
-from loopwright.codec import Json
-from loopwright.context import Context
+from loopwright.engine.context import Context
 from loopwright.journal import RunInfo
 from loopwright.models import Message, Models, Request, ScriptedModel
 from loopwright.records import Reason, Status
+from loopwright.records.codec import Json
 
 
-class Talk:
+class Conversation:
     """A step that asks a question with tools and returns all that it was told."""
 
     effect = False
@@ -50,7 +50,7 @@ def talk(
 ) -> Result:
     """Run a conversation in a fresh process, as far as anything in memory goes."""
     models = Models(ScriptedModel([{"replies": list(replies)}]))
-    step = Talk(tools, **options)
+    step = Conversation(tools, **options)
     given = {"models": models, **(resources or {})}
     return asyncio.run(
         run(step, value, journal=journal or MemoryJournal(), run_id="r", resources=given)

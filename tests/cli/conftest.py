@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from loopwright.cli import main
+from loopwright.ui.cli import main
 
 STEPS = '''
 import asyncio, os, threading

@@ -195,15 +195,16 @@ class Keyboard(io.StringIO):
 def test_at_a_terminal_the_answers_are_asked_for(
     asks: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A letter, an edit, or Enter to leave it open; a wrong answer is asked for again."""
+    """A letter, an edit, or Enter to leave it open; a wrong answer is asked for again, and so is a text
+    that is not confirmed: it is not recorded."""
     asks.call("run", "asks:two", "--run-id", "one")
-    monkeypatch.setattr("sys.stdin", Keyboard("[1]\n" + '{"to": "c"}\n' + "\n" + "n\n"))
+    monkeypatch.setattr("sys.stdin", Keyboard("[1]\ny\n" + '{"to": "c"}\ny\n' + "\n" + "n\n"))
     code, shown = watched(monkeypatch, "approve", "one")
     assert code == 0
     assert shown.count("[y]es, [n]o, or other arguments") == 2
     assert "it stays open" in shown
     assert shown.endswith("go on: loopwright resume one\n")
-    monkeypatch.setattr("sys.stdin", Keyboard("Ann\ny\n"))
+    monkeypatch.setattr("sys.stdin", Keyboard("oops\nn\nAnn\ny\ny\n"))
     code, shown = watched(monkeypatch, "approve", "one")
     assert code == 0
     assert asks.call("show", "one", "--json").json["output"] == {
@@ -219,3 +220,21 @@ def test_an_edited_round_is_shown_as_edited(asks: Project) -> None:
     assert "output:\nmine\nfeedback:\nbe brief\n" in shown
     assert "-mine" in asks.call("show", "one", "--diff", "1", "2").out
     assert ",be brief,,mine," in asks.call("export", "one", "--format", "csv").out
+
+
+def test_a_suspended_run_is_cancelled(asks: Project) -> None:
+    """Issue 11: cancel ends a run that waits for a person; it then asks nothing, and cannot be cancelled again."""
+    asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
+    answer = asks.call("cancel", "one")
+    assert (answer.code, answer.out) == (0, "one was suspended and is cancelled\n")
+    assert "asks nothing" in asks.call("approve", "one").out
+    assert asks.call("cancel", "one").err == "loopwright: one: nothing runs it, it is cancelled\n"
+
+
+def test_the_second_of_two_answers_is_told_so(asks: Project) -> None:
+    """Issue 11: the first answer counts, and the sentence says who gave it."""
+    asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
+    asks.call("approve", "one", "both/1/approve", "--yes")
+    second = asks.call("approve", "one", "both/1/approve", "--no")
+    assert second.code == 2
+    assert "is answered already: " in second.err and "the first answer counts" in second.err

@@ -29,7 +29,9 @@ def test_the_native_form_is_printed_and_can_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("schema: loopwright/1\nname: greet\n")
     (tmp_path / "ours.yaml").write_text(done.stdout, encoding="utf-8")
-    assert _run("check", "ours.yaml", folder=tmp_path).returncode == 0
+    (tmp_path / "any.yaml").write_text("- replies: [hello]\n")
+    checked = _run("check", "ours.yaml", "--replies", "any.yaml", folder=tmp_path)
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_output_writes_a_file_for_every_document(tmp_path: Path) -> None:

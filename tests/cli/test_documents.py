@@ -82,14 +82,36 @@ def test_a_run_goes_on_from_any_folder(documents: Project, monkeypatch: pytest.M
     assert (answer.code, answer.json["output"].strip()) == (0, "1")
 
 
-def test_a_document_that_is_gone_is_told(documents: Project) -> None:
-    """A run cannot go on without it."""
-    documents.call("run", "good.yaml", "--yes", "--run-id", "one")
+def test_a_run_goes_on_when_its_document_is_renamed_or_gone(documents: Project) -> None:
+    """The run keeps the document by content: resume says so, goes on with it, and asks for no new consent."""
+    documents.call("run", "good.yaml", "--yes", "--input", "one two", "--run-id", "one")
     documents.call("rewind", "one", "counting/count")
-    Path("good.yaml").unlink()
+    Path("good.yaml").rename("better.yaml")
     answer = documents.call("resume", "one")
-    assert answer.code == 2
-    assert answer.err.startswith(f"loopwright: there is no file '{documents.folder}/good.yaml'")
+    assert answer.code == 0
+    assert "good.yaml: is gone; the run goes on with the document that is on record" in answer.err
+    documents.call("rewind", "one", "counting/count")
+    Path("better.yaml").unlink()
+    answer = documents.call("resume", "one", "--json")
+    assert (answer.code, answer.json["output"].strip()) == (0, "2")
+    shown = documents.call("show", "one", "--json").json
+    assert "documents" not in shown["source"]
+
+
+def test_a_run_goes_on_when_what_its_document_calls_is_gone(documents: Project) -> None:
+    """All documents of a run are kept, with the file that each name meant."""
+    head = "schema: loopwright/1\nname: {}\nsteps:\n"
+    Path("parent.yaml").write_text(head.format("parent") + "  - {name: a, workflow: part/child}\n")
+    Path("part").mkdir()
+    Path("part/child.yaml").write_text(
+        head.format("child") + "  - {name: b, shell: [echo, hello]}\n"
+    )
+    documents.call("run", "parent.yaml", "--yes", "--run-id", "one")
+    documents.call("rewind", "one", "parent/a/b")
+    Path("part/child.yaml").unlink()
+    Path("parent.yaml").unlink()
+    answer = documents.call("resume", "one", "--json")
+    assert (answer.code, answer.json["output"].strip()) == (0, "hello")
 
 
 def test_schema_is_that_of_documents(documents: Project) -> None:

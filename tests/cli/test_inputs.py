@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.cli.inputs import input_value, read_input, variables
-from loopwright.cli.output import Output
 from loopwright.errors import ConfigurationError
+from loopwright.ui.cli.output import Output
+from loopwright.ui.inputs import input_value, read_input, variables
 
 from .conftest import Project
 
@@ -56,7 +56,7 @@ def test_a_variable_without_a_name_is_refused(text: str) -> None:
 def test_a_file_is_read_as_it_is(project: Project) -> None:
     """Its text whole, without the byte order mark that some editors put there."""
     (project.folder / "in.txt").write_text("two\nlines\n", "utf-8-sig")
-    assert read_input(None, "in.txt", Output()) == "two\nlines\n"
+    assert read_input(None, "in.txt", Output().note) == "two\nlines\n"
 
 
 def test_a_file_that_is_no_text_is_refused(project: Project) -> None:
@@ -78,8 +78,8 @@ def test_stdin_is_the_input_when_nothing_else_is(
     """What is piped is the input, without its last line end; an empty pipe is no input."""
     for file in (None, "-"):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(piped)))
-        assert read_input(None, file, Output()) == value
-    assert read_input("told", None, Output()) == "told"
+        assert read_input(None, file, Output().note) == value
+    assert read_input("told", None, Output().note) == "told"
 
 
 def test_a_pipe_reaches_the_step(project: Project) -> None:

@@ -106,10 +106,13 @@ def test_log_lines_go_to_a_file_or_to_stderr(project: Project) -> None:
 def test_secrets_of_the_environment_are_in_no_log_line(project: Project) -> None:
     """What a variable that is called a key or token holds is taken out, even with content."""
     secret = "canary-0123456789"
+    with (project.folder / "steps.py").open("a") as file:
+        file.write(
+            "\n\nasync def tells(value):\n    return 'with ' + os.environ['MY_SERVICE_TOKEN']\n"
+        )
     answer = project.run(
-        "run", "steps:refine", "-i", f"with {secret}", "--log", "-", "--capture-content",
-        MY_SERVICE_TOKEN=secret,
-    )  # fmt: skip
+        "run", "steps:tells", "--log", "-", "--capture-content", MY_SERVICE_TOKEN=secret
+    )
     lines = [line for line in answer.err.splitlines() if line.startswith('{"time"')]
     assert "[redacted]" in "".join(lines)
     assert secret not in "".join(lines)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.cli.output import Output
-from loopwright.cli.texts import ASCII, UNICODE
+from loopwright.ui.cli.output import Output
+from loopwright.ui.formatting import ASCII, UNICODE
 
 from .conftest import Project
 

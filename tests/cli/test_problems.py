@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.cli.problems import exit_code_of, tell, told
 from loopwright.errors import (
     ConfigurationError,
     DocumentError,
@@ -16,6 +15,7 @@ from loopwright.errors import (
     RunLocked,
     RunNotFound,
 )
+from loopwright.ui.cli.output import exit_code_of, tell, told
 
 from .conftest import Project
 
@@ -44,10 +44,11 @@ WRONG = {
     "No such file or directory",
     "runs --status fail": "--status: 'fail' is no status; did you mean 'failed'?",
     "runs --status x": "--status: 'x' is no status; the statuses are running, interrupted, "
-    "satisfied, exhausted, failed, suspended, cancelled",
+    "satisfied, exhausted, failed, impossible, suspended, cancelled",
     "show x --diff 1": "option '--diff' requires 2 arguments; see: loopwright show --help",
     "show last": "there is no journal at .loopwright/runs.db yet; loopwright run makes it",
-    "show x --iteration 1 --timeline": "give one of --iteration, --diff, --timeline, --lifecycle and --output",
+    "show x --iteration 1 --timeline": "give one of --iteration, --diff, --timeline, "
+    "--lifecycle, --traceback and --output",
     "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run makes it",
 }
 
@@ -99,9 +100,14 @@ def test_a_module_that_breaks_on_import_is_told(project: Project) -> None:
             "a.yaml:1:5: a: one\na.yaml:2:1: b: two",
         ),
         (
-            ReplayMismatch("it changed", path="", recorded="a", now="b"),
+            ReplayMismatch("changed; give accept_changes", path="", recorded="a", now="b"),
             2,
-            "loopwright: it changed; on the command line: --accept-changes",
+            "loopwright: changed; give accept_changes; on the command line: --accept-changes",
+        ),
+        (  # another input: what is accepted would be the output for the input on record
+            ReplayMismatch("its input was 1", path="", recorded="a", now="b"),
+            2,
+            "loopwright: its input was 1",
         ),
         (RunLocked("locked"), 1, "loopwright: locked"),
         (JournalDamaged("damaged"), 1, "loopwright: damaged"),

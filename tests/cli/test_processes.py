@@ -46,7 +46,7 @@ def test_one_signal_leaves_a_run_that_can_go_on(project: Project, name: str) -> 
     assert project.call("runs", "--json").json["runs"][0]["status"] == "interrupted"
     (project.folder / "go.txt").touch()
     answer = project.call("resume", "one", "--json")
-    assert (answer.code, answer.json["iterations"]) == (3, 3)
+    assert (answer.code, answer.json["iterations"]) == (0, 3)  # the judge passes the third
     assert project.effects() == ["waiting 1", "waiting 2", "waiting 3"]
     rows = [line for line in answer.err.splitlines() if line.startswith("waits ")]
     assert rows[0] == "waits goes on as run one in sqlite:.loopwright/runs.db"
@@ -134,7 +134,7 @@ def test_help_loads_no_library_that_it_does_not_need(
     """Neither the libraries of models, documents and pages nor rich are loaded to print help."""
     names = {*FORBIDDEN, "rich", "pydantic"}
     script = (
-        "import sys; from loopwright.cli import main\n"
+        "import sys; from loopwright.ui.cli import main\n"
         f"main({arguments!r})\n"
         f"print(sorted(set(sys.modules) & {names!r}), file=sys.stderr)"
     )
@@ -151,7 +151,7 @@ def test_help_loads_no_library_that_it_does_not_need(
 def test_a_run_of_python_steps_loads_no_model_library(project: Project) -> None:
     """What a run does not use it does not pay for."""
     script = (
-        "import sys; from loopwright.cli import main\n"
+        "import sys; from loopwright.ui.cli import main\n"
         "main(['run', 'steps:short', '--journal', 'memory:'])\n"
         f"print(sorted(set(sys.modules) & {set(FORBIDDEN)!r}), file=sys.stderr)"
     )
@@ -219,7 +219,7 @@ def test_a_dumb_terminal_gets_plain_lines(project: Project) -> None:
 def test_the_command_and_the_module_are_the_same_program(project: Project) -> None:
     """`loopwright` calls what `python -m loopwright` calls."""
     (entry,) = metadata.entry_points(group="console_scripts", name="loopwright")
-    assert entry.value == "loopwright.cli:main"
+    assert entry.value == "loopwright.ui.cli:main"
     assert project.run("--version").out == f"loopwright {metadata.version('loopwright')}\n"
 
 

@@ -8,7 +8,7 @@ from cli.conftest import Project
 
 MODULE = """
 from loopwright import Loop, MaxIterations
-from loopwright.remembering import remembered, remembering
+from loopwright.engine.loop_memory import remembered, remembering
 
 async def draft(value, ctx):
     space = remembered(ctx, "desk")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import Criterion, Evaluation, Failure, Iteration, Usage
-from loopwright.cli import texts
-from loopwright.cli.texts import ASCII, UNICODE, Signs
+from loopwright.ui import formatting as texts
+from loopwright.ui.formatting import ASCII, UNICODE, Signs
 
 SIGNS = st.sampled_from([UNICODE, ASCII])
 SCORES = st.floats(0, 1)
@@ -35,17 +37,27 @@ def test_a_cleaned_text_holds_nothing_that_a_terminal_obeys(text: str) -> None:
 @pytest.mark.parametrize(
     ("given_text", "shown"),
     [
-        ("\x1b[31mred\x1b[0m", "red"),
-        ("\x1b]0;title\x07after", "after"),
-        ("\x1b]8;;http://x\x1b\\link", "link"),
-        ("a\x08b\x7f\u202ec", "abc"),
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("\x1b]0;title\x07after", r"\x1b]0;title\x07after"),
+        ("\x1b]52;c;aGk=\x1b\\", "\\x1b]52;c;aGk=\\x1b\\"),
+        ("\x9b2J a\x08b\x7f", r"\x9b2J a\x08b\x7f"),
+        ("\u202eevil\u2066\u200f", r"\u202eevil\u2066\u200f"),
         ("line\r\nnext", "line\nnext"),
+        ("over\rwritten", r"over\rwritten".replace(r"\r", r"\x0d")),
         ("tab\tstays", "tab\tstays"),
     ],
 )
-def test_sequences_and_controls_are_taken_out(given_text: str, shown: str) -> None:
-    """Escape sequences go whole, other controls one by one."""
+def test_sequences_and_controls_are_made_visible(given_text: str, shown: str) -> None:
+    """Rule: what a terminal would obey is shown, not obeyed and not taken out."""
     assert texts.clean(given_text) == shown
+
+
+@given(st.text())
+def test_json_with_controls_escaped_means_the_same(text: str) -> None:
+    """Rule: on a terminal JSON has no raw control either, and is the same JSON."""
+    shown = texts.clean_json(json.dumps({"a": text}, ensure_ascii=False))
+    assert json.loads(shown) == {"a": text}
+    assert texts.clean(shown) == shown
 
 
 @given(SCORES, st.integers(1, 30), SIGNS)

@@ -151,3 +151,140 @@ def test_an_agreement_is_for_its_owner_alone(folder: Project) -> None:
     kept = Path(os.environ["XDG_STATE_HOME"]) / "loopwright" / "trusted"
     assert [file.read_bytes() for file in kept.iterdir()] == [b""]
     assert kept.stat().st_mode & 0o077 == 0
+
+
+KEYED = """\
+schema: loopwright/1
+name: keyed
+model: openai_compatible:any
+model_url: https://models.example.org/v1
+api_key_env: GITHUB_TOKEN
+steps:
+  - {name: ask, prompt: "Say hello"}
+"""
+
+
+def test_a_key_for_a_host_is_agreed_to(folder: Project) -> None:
+    """Rule: a variable goes to a host only after somebody agreed; `check` lists who sends what where."""
+    (folder.folder / "keyed.yaml").write_text(KEYED)
+    answer = folder.run("run", "keyed.yaml", GITHUB_TOKEN="ghp_0123456789abcdef")
+    assert answer.code == 2
+    assert "keyed sends GITHUB_TOKEN to https://models.example.org, which nobody" in answer.err
+    plan = folder.run("check", "keyed.yaml", "--json").json["documents"][0]["plan"]
+    assert plan["keys"] == ["GITHUB_TOKEN to https://models.example.org"]
+    assert "GITHUB_TOKEN" in plan["environment"]
+
+
+def test_another_host_for_a_key_is_agreed_to_anew(folder: Project) -> None:
+    """Rule: agreement is to the pair of host and variable, whoever changed one: a file or an option."""
+    text = KEYED.replace("model_url: https://models.example.org/v1\n", "")
+    (folder.folder / "keyed.yaml").write_text(text)
+    first = folder.run("run", "keyed.yaml", "--model-url", "https://one.example.org", "--yes")
+    assert "agreed" not in first.err
+    again = folder.run("run", "keyed.yaml", "--model-url", "https://two.example.org")
+    assert again.code == 2
+    assert "GITHUB_TOKEN to https://two.example.org" in again.err
+
+
+def test_a_providers_own_key_stays_with_it_and_is_not_asked_about(folder: Project) -> None:
+    """Rule: known provider keys are bound to their provider's host."""
+    own = "schema: loopwright/1\nname: own\nmodel: openai:gpt-4o-mini\napi_key_env: OPENAI_API_KEY\nsteps: [{name: a, prompt: hi}]\n"
+    (folder.folder / "own.yaml").write_text(own)
+    assert folder.run("check", "own.yaml", "--json").json["documents"][0]["plan"]["keys"] == []
+    (folder.folder / "away.yaml").write_text(KEYED.replace("GITHUB_TOKEN", "OPENAI_API_KEY"))
+    answer = folder.run("check", "away.yaml")
+    assert answer.code == 2
+    assert "OPENAI_API_KEY belongs to https://api.openai.com and is not sent to" in answer.err
+
+
+def test_a_servers_token_is_listed_with_its_address(folder: Project) -> None:
+    """Rule: servers too: their token, and variables in their headers and environment."""
+    text = (
+        "schema: loopwright/1\nname: served\nservers:\n"
+        '  far: {url: "https://tools.example.org/mcp", token_env: FAR_TOKEN, headers: {x-a: "${OTHER}"}}\n'
+        '  near: {command: [server], pass_env: [NEAR], env: {B: "${SECOND}"}}\n'
+        "steps: [{name: a, tool: far.do}]\n"
+    )
+    (folder.folder / "served.yaml").write_text(text)
+    keys = folder.run("check", "served.yaml", "--json").json["documents"][0]["plan"]["keys"]
+    assert keys == [
+        "FAR_TOKEN to https://tools.example.org",
+        "OTHER to https://tools.example.org",
+        "NEAR to the server near",
+        "SECOND to the server near",
+    ]
+
+
+def test_variables_of_commands_are_listed_with_what_is_given_them(folder: Project) -> None:
+    """Rule: `pass_env` of steps and tools is part of what is agreed to, and `check` lists it."""
+    text = (
+        "schema: loopwright/1\nname: commands\ntools:\n  git: {commands: [[git, fetch]], pass_env: [GIT_TOKEN]}\n"
+        "steps:\n  - {name: build, shell: [make], pass_env: [NPM_TOKEN]}\n"
+        "  - {name: get, tool: git, pass_env: [MORE_TOKEN], arguments: {argv: [git, fetch]}}\n"
+    )
+    (folder.folder / "commands.yaml").write_text(text)
+    plan = folder.run("check", "commands.yaml", "--json").json["documents"][0]["plan"]
+    assert plan["keys"] == [
+        "GIT_TOKEN to the tool git",
+        "NPM_TOKEN to the command of build",
+        "MORE_TOKEN to the tool git in get",
+    ]
+    listed = folder.run("check", "commands.yaml").out
+    assert "NPM_TOKEN to the command of build" in listed
+    answer = folder.run("run", "commands.yaml")
+    assert answer.code == 2
+    assert "sends GIT_TOKEN to the tool git, NPM_TOKEN to the command of build" in answer.err
+
+
+V2_KEYED = """\
+$schema: "workflow/v2.0"
+name: keyed
+execution: {provider: openai, model: gpt-4o, servers: [tools]}
+steps:
+  - {name: ask, run: "Say hello"}
+"""
+
+
+def test_a_server_of_workflow_v2_is_agreed_to_with_its_variables(folder: Project) -> None:
+    """Rule: the pair of host and variable needs consent in workflow/v2.0 as in native documents."""
+    (folder.folder / "keyed.yaml").write_text(V2_KEYED)
+    servers = '{"mcpServers": {"tools": {"url": "https://tools.example.org/mcp", "headers": {"x": "${FAR_TOKEN}"}}}}'
+    (folder.folder / "mcp.json").write_text(servers)
+    plan = folder.run("check", "keyed.yaml", "--json").json["documents"][0]["plan"]
+    assert plan["keys"] == ["FAR_TOKEN to https://tools.example.org"]
+    answer = folder.run("run", "keyed.yaml")
+    assert answer.code == 2
+    assert "FAR_TOKEN to https://tools.example.org" in answer.err
+
+
+@pytest.mark.parametrize("name", ["doing.yaml", "act.sh", "own.py", "beside.py"])
+def test_what_changes_while_the_question_stands_is_asked_again(folder: Project, name: str) -> None:
+    """Rule: consent applies to exactly what was shown: yes to something else is no yes."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "loopwright", "run", "doing.yaml"],
+        cwd=folder.folder, env=folder.environ({"TERM": "xterm"}),
+        stdin=theirs, stdout=theirs, stderr=theirs,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        shown = _until(ours, b"[y/N]")
+        file = folder.folder / name
+        file.write_text(file.read_text() + "\n# changed\n")
+        os.write(ours, b"y\n")
+        shown = _until(ours, b"[y/N]")
+        os.write(ours, b"n\n")
+        shown += _until(ours, b"nothing that ever comes")
+    os.close(ours)
+    assert b"it changed while you were asked" in shown
+    assert (process.returncode, acted(folder)) == (2, 0)
+    assert not (folder.folder / "imported.txt").exists()
+    assert folder.run("run", "doing.yaml").code == 2  # and neither was agreed to
+
+
+def _until(stream: int, wanted: bytes) -> bytes:
+    """Read a terminal until it shows something, or ends."""
+    shown = b""
+    with suppress(OSError):
+        while wanted not in shown and (part := os.read(stream, 65536)):
+            shown += part
+    return shown

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from loopwright import Entry, Iteration, MemoryJournal
-from loopwright.cli.output import Output
-from loopwright.cli.views import LiveView
-from loopwright.cli.watching import _follow
 from loopwright.errors import JournalUnavailable
 from loopwright.journal import RunInfo
+from loopwright.ui.cli.live import LiveView
+from loopwright.ui.cli.output import Output
+from loopwright.ui.cli.watch import _follow
 
 from .conftest import Project
 
@@ -76,7 +76,7 @@ async def test_a_journal_that_comes_and_goes_loses_no_iteration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each entry is heard once and in order, however the looks fall."""
-    monkeypatch.setattr("loopwright.cli.watching.BEAT", 0.0)
+    monkeypatch.setattr("loopwright.ui.cli.watch.BEAT", 0.0)
     heard: list[Any] = []
     view = LiveView(Output())
     monkeypatch.setattr(view, "hear", lambda entry: heard.append(entry.value.number))

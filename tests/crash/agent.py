@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import PhasedAgent, run
-from loopwright.approvals import answer, pending
+from loopwright.journal.questions import answer, pending
+from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
 from loopwright.records import Status
-from loopwright.stores.sqlite import SqliteJournal
 from loopwright.tools import mcp_server, tool
 
 SERVER = Path(__file__).parents[1] / "tools" / "misbehaving.py"

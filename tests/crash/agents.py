@@ -22,11 +22,11 @@ from approving import World
 
 from loopwright import PhasedAgent, ReasoningAgent, Status, Workflow, run
 from loopwright.agents import AgentState, Capability
-from loopwright.agents.steps import tool_prompt
-from loopwright.approvals import answer, pending
+from loopwright.journal.questions import answer, pending
+from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts import prompt
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.prompts.prompt import prompt
+from loopwright.prompts.tool_prompt import tool_prompt
 from loopwright.tools import tool
 
 MODEL = "openai:any"
@@ -118,6 +118,8 @@ def timeless(data: Any) -> Any:
         "started_at",
         "completed_at",
         "last_interaction_at",
+        "interaction_count",  # a call that was in flight at the kill is counted, as it is in what was spent
+        "interactions",
     )
     if isinstance(data, dict):
         return {k: timeless(v) for k, v in data.items() if k not in gone}

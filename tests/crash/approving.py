@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import Context, Loop, MaxIterations, Status, parallel, run, step
-from loopwright.approvals import Question, answer, pending
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.journal.questions import Question, answer, pending
+from loopwright.journal.sqlite import SqliteJournal
 
 
 class World:

@@ -27,7 +27,7 @@ from loopwright import (
     run,
     step,
 )
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.journal.sqlite import SqliteJournal
 
 PRICE = Usage(calls=1, usd=0.01)
 
@@ -110,6 +110,8 @@ async def main(db: str, bill: str, position: str, point: int) -> None:
     for loop in [shown, *shown["loops"].values()]:
         for row in [loop, *loop.get("history", [])]:
             row.pop("seconds", None)  # time is what a crash may change
+    for outcome in shown["outcomes"].values():
+        outcome.pop("seconds")
     print(json.dumps(shown, sort_keys=True))
 
 

@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from loopwright import run
-from loopwright.codec import text_of
 from loopwright.documents import Loaded
-from loopwright.documents.convert import to_native_yaml
+from loopwright.documents.check.convert import to_native_yaml
 from loopwright.journal import MemoryJournal
 from loopwright.memory import InMemory
 from loopwright.models import Models, Reply, Request, ScriptedModel
+from loopwright.records.codec import text_of
 from loopwright.testing import run_virtual
 
 from .leftovers import leftovers

@@ -133,12 +133,12 @@ def projects() -> list[Project]:
     for file in sorted((ROOT / "examples").rglob("*.yaml")):
         text = file.read_text(encoding="utf-8")
         if re.search(r"(?m)^(steps|orchestrator):", text):
-            beside = {
+            module_path_of = {
                 str(other.relative_to(file.parent)): other.read_text(encoding="utf-8")
                 for other in sorted(file.parent.rglob("*"))
                 if other.suffix in (".py", ".yaml", ".txt", ".json") and other != file
             }
-            found.append({file.name: text, **beside})
+            found.append({file.name: text, **module_path_of})
     cases = sorted((ROOT / "tests" / "dialects").glob("*/cases/*.yaml"))
     return found + [
         dict(yaml.safe_load(file.read_text(encoding="utf-8"))["files"]) for file in cases

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopwright import run_sync
-from loopwright.documents.loading import load
+from loopwright.documents.load import load
 from loopwright.models import Models, ScriptedModel
 
 PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
@@ -18,7 +18,8 @@ BLOCKS = re.findall(r"^```(python|yaml)\n(.*?)^```$", PAGE.read_text(), re.MULTI
 PYTHON = [text for kind, text in BLOCKS if kind == "python"]
 YAML = [text for kind, text in BLOCKS if kind == "yaml" and text.startswith("schema")]
 PRINTED = [
-    "prices and volumes: looked up volumes\n{'planning': 1, 'execution': 2, 'refinement': 1} ended by completed\n",
+    "looked up prices; looked up volumes; looked up margins; looked up costs\n"
+    "{'planning': 1, 'execution': 4, 'refinement': 1} ended by completed\n",
     "the capability Enough asked to terminate in execution\n",
     "42 after 2 calls\n",
     "completed 6 x 7? -> 42 1\n",

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from loopwright import MemoryJournal, Status, run
-from loopwright.approvals import answer, pending
 from loopwright.documents import Settings, load
-from loopwright.documents.convert import to_native_yaml
+from loopwright.documents.check.convert import to_native_yaml
 from loopwright.errors import DocumentError
+from loopwright.journal.questions import answer, pending
 
 TEXT = """
 schema: loopwright/1

@@ -17,7 +17,10 @@ from loopwright.conditions import (
     Timeout,
 )
 from loopwright.documents import load
-from loopwright.documents.controller_json import load_conditions, load_loop
+from loopwright.documents.compiler.controller_json import (
+    load_conditions,
+    load_loop,
+)
 from loopwright.errors import ConfigurationError, DocumentError
 
 CONFIDENCE = {"type": "confidence", "threshold": 0.85, "min_iterations": 1}

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.documents.convert import to_native_yaml
-from loopwright.documents.native import Document
-from loopwright.documents.source import read
+from loopwright.documents.check.convert import to_native_yaml
+from loopwright.documents.schema.document import Document
+from loopwright.documents.yaml.reader import read
 
 texts = st.one_of(
     st.text(max_size=30),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from documents.playing import crashed_everywhere, loaded, play, scripted
 from loopwright import MemoryJournal, run
-from loopwright.documents.items import inside, items_of
+from loopwright.documents.steps.for_each import inside, items_of
 from loopwright.errors import DocumentError, StepError
 from loopwright.testing import run_virtual
 
@@ -122,7 +122,7 @@ def test_halt_ends_at_the_first_failure(tmp_path: Path, at_once: int, calls: int
 
 @pytest.mark.parametrize(
     ("rate", "reason", "status"),
-    [(0.6, "completed", "satisfied"), (0.7, "success_rate_not_met", "failed")],
+    [(0.6, "completed", "satisfied"), (0.7, "items_failed", "failed")],
 )
 def test_the_share_that_must_succeed(tmp_path: Path, rate: float, reason: str, status: str) -> None:
     """With two of three done, a rate of 0.6 is met and one of 0.7 is not."""
@@ -136,7 +136,7 @@ def test_the_share_that_must_succeed(tmp_path: Path, rate: float, reason: str, s
         BROKEN_B,
     )
     assert (result.loops["walk"].reason, result.status) == (reason, status)
-    assert result.loops["walk"].output == ["A", "C"]
+    assert result.loops["walk"].output == ["A", None, "C"]
 
 
 def test_all_failed_is_failed(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_all_failed_is_failed(tmp_path: Path) -> None:
     result = play(
         each(tmp_path, more="on_failure: continue"), [{"replies": [{"error": "permanent"}]}]
     )
-    assert (result.status, result.loops["walk"].reason) == ("failed", "all_failed")
+    assert (result.status, result.loops["walk"].reason) == ("failed", "items_failed")
 
 
 def test_retry_is_per_item(tmp_path: Path) -> None:
@@ -155,10 +155,11 @@ def test_retry_is_per_item(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_once", "seconds", "output", "rows"), [(1, 9.5, ["A"], 2), (2, 5, ["B", "C"], 3)]
+    ("at_once", "seconds", "output", "rows"),
+    [(1, 9.5, ["A", None, None], 2), (2, 5, [None, "B", "C"], 3)],
 )
 def test_time_that_runs_out_keeps_what_is_done(
-    tmp_path: Path, at_once: int, seconds: float, output: list[str], rows: int
+    tmp_path: Path, at_once: int, seconds: float, output: list[str | None], rows: int
 ) -> None:
     """At its timeout it ends as exhausted with the outputs so far; what was in flight is cut off."""
     result = play(each(tmp_path, more=f"timeout: {seconds}\n      at_once: {at_once}"), THREE)
@@ -173,7 +174,7 @@ def test_time_that_runs_out_keeps_what_is_done(
 def test_an_item_has_its_own_time(tmp_path: Path) -> None:
     """item_timeout fails the item, not the walk."""
     result = play(each(tmp_path, more="item_timeout: 5s\n      on_failure: continue"), THREE)
-    assert result.output == ["B", "C"]
+    assert result.output == [None, "B", "C"]
     assert result.loops["walk"].history[0].error.kind == "timeout"
 
 
@@ -295,4 +296,4 @@ def test_a_cancelled_walk_says_how_far_it_came(tmp_path: Path) -> None:
         return await work
 
     result = run_virtual(cancelled())
-    assert (result.status, result.loops["walk"].output) == ("cancelled", ["A"])
+    assert (result.status, result.loops["walk"].output) == ("cancelled", ["A", None, None])

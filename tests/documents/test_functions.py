@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.documents.functions import function, looked_up
+from loopwright.documents.compiler.functions import function, resolve_reference
 from loopwright.errors import ConfigurationError
 
 MODULE = """\
@@ -45,7 +45,7 @@ first, second = 1, 2
 def test_a_name_is_found_without_running_the_module(name: str, tmp_path: Path) -> None:
     """However the module defines it."""
     (tmp_path / "own.py").write_text(MODULE + "raise SystemExit('it was run')\n")
-    looked_up(f"own:{name}", tmp_path)
+    resolve_reference(f"own:{name}", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_is_no_reference_is_refused(reference: str, tmp_path: Path) -> None
     with pytest.raises(
         ConfigurationError, match=r"names no function; write package\.module:function"
     ):
-        looked_up(reference, tmp_path)
+        resolve_reference(reference, tmp_path)
 
 
 @pytest.mark.parametrize("reference", ["os:nofn", "math:sqr", "sys:no", "json:no"])
@@ -80,9 +80,9 @@ def test_modules_without_a_source_are_looked_into_where_they_are_there(
 ) -> None:
     """What Python holds already needs no import to tell what it has."""
     with pytest.raises(ConfigurationError, match="has no"):
-        looked_up(reference, tmp_path)
-    looked_up("os:getcwd", tmp_path)
-    looked_up("math:sqrt", tmp_path)
+        resolve_reference(reference, tmp_path)
+    resolve_reference("os:getcwd", tmp_path)
+    resolve_reference("math:sqrt", tmp_path)
 
 
 def test_modules_of_two_folders_with_one_name_are_two_modules(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.documents.limits import MAX_BYTES
-from loopwright.documents.source import read
+from loopwright.documents.yaml.limits import MAX_BYTES
+from loopwright.documents.yaml.reader import read
 from loopwright.errors import DocumentError
 
 

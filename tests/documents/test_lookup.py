@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.documents.lookup import find
-from loopwright.errors import ConfigurationError
+from loopwright import run
+from loopwright.documents import load
+from loopwright.documents.load import find
+from loopwright.errors import ConfigurationError, DocumentError
+from loopwright.testing import run_virtual
 
 
 def tree(root: Path, **files: str) -> None:
@@ -54,7 +57,7 @@ def test_beside_the_caller_first_then_in_the_root(tmp_path: Path, name: str, fou
         ("", "'' leads out of the project folder"),
         ("link", "'link' leads out of the project folder"),
         ("revieww", "there is no document 'revieww' beside this one; did you mean 'review'?"),
-        ("no/where", "there is no document 'no/where' beside this one"),
+        ("no/where", "there is no document 'no/where' beside this one or from the project folder"),
         ("twice", "'twice' may be any of review.yaml, twice.yaml; name the file"),
     ],
 )
@@ -82,3 +85,30 @@ def test_repeated_blocks_do_not_hide_a_name(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("name: staged\nsteps: []\nsteps: []\n")
     (tmp_path / "y.yaml").write_text("staged: [")
     assert find("staged", [tmp_path], tmp_path).name == "x.yaml"
+
+
+def test_the_hint_names_a_file_of_that_stem(tmp_path: Path) -> None:
+    """A name that is a file somewhere below the project folder is told with its path."""
+    tree(tmp_path, flows__deep__review_yaml="review", flows__x_yaml="x")
+    with pytest.raises(ConfigurationError, match=r"did you mean deep/review\.yaml\?"):
+        find("other/review", [tmp_path / "flows", tmp_path], tmp_path)
+
+
+def test_a_child_given_by_path_is_found_from_the_project_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the caller first, then from the folder in which the command is given."""
+    monkeypatch.chdir(tmp_path)
+    flows, parts = tmp_path / "flows", tmp_path / "parts"
+    flows.mkdir()
+    parts.mkdir()
+    head = "schema: loopwright/1\nname: {}\nsteps:\n"
+    (flows / "main.yaml").write_text(head.format("main") + "  - {name: a, workflow: parts/child}\n")
+    (parts / "child.yaml").write_text(head.format("child") + "  - {name: b, set: found}\n")
+    assert run_virtual(run(load(flows / "main.yaml").step, "")).output == "found"
+    (parts / "child.yaml").write_text(
+        head.format("child")
+        + "  - {name: b, each: {items: 'file://../secret', execute: {set: x}}}\n"
+    )
+    with pytest.raises(DocumentError, match=r"file://\.\./secret leads out of the project folder"):
+        load(flows / "main.yaml")

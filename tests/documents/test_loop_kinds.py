@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from documents.playing import loaded, scripted
 from loopwright import Result, run_sync
-from loopwright.documents.native import EvaluateSpec, ScoreSpec
-from loopwright.documents.native_judging import CHECKS, AdaptSpec
+from loopwright.documents.schema.document import EvaluateSpec, ScoreSpec
+from loopwright.documents.schema.evaluators import CHECKS, AdaptSpec
 from loopwright.errors import DocumentError
 
 MODULE = """\
@@ -47,10 +47,15 @@ def share(body: str) -> str:
     program = (
         f"import sys; text = sys.stdin.read(); ok = sum([len(text) > 3, 'good' in text]); {body}"
     )
-    return f"score: {{tests: {json.dumps([sys.executable, '-c', program])}, timeout: 30s}}"
+    more = ", report: out.xml" if "out.xml" in body else ""
+    return f"score: {{tests: {json.dumps([sys.executable, '-c', program])}, timeout: 30s{more}}}"
 
 
 SUMMARY = "print(f'{2 - ok} failed, {ok} passed in 0.01s' if ok < 2 else '2 passed in 0.01s'); sys.exit(ok < 2)"
+REPORT = (
+    "case = '<testcase name=%r/>'; lost = '<testcase name=%r><failure/></testcase>'; "
+    "open('out.xml', 'w').write('<testsuite>' + case % 'a' * ok + lost % 'b' * (2 - ok) + '</testsuite>'); sys.exit(ok < 2)"
+)
 JUDGED = [WORK, {"replies": [verdict(False), verdict(True)]}]
 EVALUATORS: dict[str, tuple[str, list[Any]]] = {
     "check command": ("check: {command: [grep, -q, good]}", [WORK]),
@@ -73,6 +78,7 @@ EVALUATORS: dict[str, tuple[str, list[Any]]] = {
     "score": ("score: {label: score, scale: [0, 10]}", [SCORED]),
     "score pattern": ('score: {pattern: "(\\\\d+)/10", scale: [0, 10]}', [SCORED]),
     "score: tests": (share(SUMMARY), [WORK]),
+    "score: report": (share(REPORT), [WORK]),
     "confidence": (
         "confidence: {criteria: [It is good], goal: kindness, threshold: 0.85}",
         [WORK, {"replies": [rated(40), rated(90)]}],

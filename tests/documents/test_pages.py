@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.documents.loading import Settings, load
-from loopwright.documents.source import read
+from loopwright.documents.load import Settings, load
+from loopwright.documents.yaml.reader import read
 from loopwright.models import ScriptedModel
 
 ROOT = Path(__file__).parents[2]

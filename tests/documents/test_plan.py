@@ -37,6 +37,16 @@ def test_a_plan_names_all_that_would_run(tmp_path: Path) -> None:
     assert plan["bounds"]["budget"] == {"calls": 200, "tokens": 100000, "usd": 2.5}
 
 
+def test_a_loop_without_a_name_is_bounded_by_the_name_of_its_step(tmp_path: Path) -> None:
+    """A loop that a list or another loop executes has no name of its own; `check` prints its limit."""
+    text = (
+        "  - {name: many, each: {items: [1], execute: "
+        "{loop: {execute: {set: x}, max_iterations: 3}}}}\n"
+    )
+    bounds = loaded(tmp_path, HEAD + text).plan()["bounds"]
+    assert bounds["loops"] == {"many/execute": 3}
+
+
 CALLS = {
     "a prompt": ("prompt: hi", "- {replies: [no]}", 1),
     "a loop": ("loop: {execute: {prompt: hi}, max_iterations: 4}", "- {replies: [no]}", 4),

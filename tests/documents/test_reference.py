@@ -15,15 +15,14 @@ from documents.playing import HEAD
 from loopwright import MemoryJournal, run
 from loopwright.conditions.base import TAGS
 from loopwright.documents import Settings, load
-from loopwright.documents.native import ACTIONS
-from loopwright.documents.schema import export_schema
-from loopwright.models import replies
+from loopwright.documents.schema.document import ACTIONS
+from loopwright.documents.schema.export import export_schema
+from loopwright.models import scripted_rules as replies
 from loopwright.records import Status
-from loopwright.templates.filters import FILTERS, METHODS
-from loopwright.templates.predicates import PREDICATES
+from loopwright.templates.filters import FILTERS, METHODS, PREDICATES
 from loopwright.templates.template import TAGS as TEMPLATE_TAGS
+from loopwright.templates.variables import FIXED, OF_ITEMS, OF_LOOPS, OF_ROUNDS
 from loopwright.tools.shell import Output
-from loopwright.variables import FIXED, OF_ITEMS, OF_LOOPS, OF_ROUNDS
 
 PAGE = (Path(__file__).parents[2] / "docs/documents.md").read_text("utf-8")
 SCHEMA = export_schema()
@@ -52,7 +51,7 @@ OF: dict[str, tuple[str, ...]] = {
     "Loop nodes": ("NodeSpec",),
     "Strategies, lessons and presets": ("StrategySpec", "LessonsSpec", "PresetSpec"),
 }
-ELSEWHERE = {"Action", "StepSpec", "VoterSpec"}  # by the tests of steps and of models
+ELSEWHERE = {"Action", "Inline", "StepSpec", "VoterSpec"}  # by the tests of steps and of models
 
 
 def sections() -> dict[str, str]:
@@ -137,6 +136,7 @@ _WORDED = {
     "adapt",
     "answer",
     "max_tool_rounds",
+    "max_tool_calls_per_reply",
     "conversation",
     "output",
 }

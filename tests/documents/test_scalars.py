@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loopwright.documents.source import read
+from loopwright.documents.yaml.reader import read
 from loopwright.errors import DocumentError
 
 TEXT = "put quotes around it if it is text"

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loopwright.documents import limits
-from loopwright.documents.source import Source, Stage, read
+from loopwright.documents.yaml import limits
+from loopwright.documents.yaml.reader import Source, Stage, read
 from loopwright.errors import DocumentError
 
 REPEATABLE = frozenset({"steps", "loops"})

@@ -13,7 +13,7 @@ import yaml
 
 from loopwright import MemoryJournal, Reason, Result, Status, run
 from loopwright.documents import Settings, load
-from loopwright.documents.convert import to_native_yaml
+from loopwright.documents.check.convert import to_native_yaml
 from loopwright.errors import DocumentError
 
 ODD = [sys.executable, "-I", str(Path(__file__).parents[1] / "tools" / "misbehaving.py")]
@@ -29,7 +29,7 @@ DOCUMENT: dict[str, Any] = {
     "servers": {"odd": {"command": ODD, "only": ["echo", "fail"], "approve": ["fail"]}},
     "tools": {
         "add": {"python": "toolbox:add", "description": "Adds."},
-        "run": {"commands": [["echo"]], "env": {"A": "b"}},
+        "run": {"commands": [["echo", "{words...}"]], "env": {"A": "b"}},
     },
     "steps": [{"name": "ask", "prompt": "{{ input }}", "tools": ["add", "run", "odd"]}],
 }
@@ -141,6 +141,11 @@ def test_a_call_that_fails_fails_its_step(tmp_path: Path, step: dict[str, Any], 
         ({"tools": {"a b": {"commands": [["x"]]}}}, "'a b' cannot be called"),
         ({"tools": {"x": {"python": "toolbox:ad"}}}, "did you mean 'add'?"),
         ({"tools": {"x": {"python": "toolbox:add", "cwd": "."}}}, "cwd belongs to commands, not to python"),
+        ({"tools": {"x": {"python": "toolbox:add", "pass_env": ["A"]}}}, "pass_env belongs to commands, not to python"),
+        ({"tools": {"x": {"commands": [["{program}"]]}}}, "{program} leaves the program free; name it"),
+        ({"tools": {"x": {"commands": [["x"]], "pass_env": ["A B"]}}}, "is no list of names of variables"),
+        ({"steps": [{"name": "a", "tool": "add", "pass_env": ["A"]}]}, "pass_env belongs to commands, and 'add' is none"),
+        ({"steps": [{"name": "a", "set": 1, "pass_env": ["A"]}]}, "pass_env belongs to shell or tool, not to set"),
         ({"tools": {"x": {}}}, "needs exactly one of python and commands"),
     ],
 )  # fmt: skip
@@ -152,6 +157,42 @@ def test_wrong_tools_are_problems(tmp_path: Path, change: dict[str, Any], says: 
     assert says in str(caught.value)
 
 
+PASSING: dict[str, Any] = {
+    **DOCUMENT,
+    "servers": {},
+    "tools": {"env": {"commands": [["env"]], "pass_env": ["TOOL_KEY"]}},
+    "steps": [
+        {"name": "shell", "shell": "env", "pass_env": ["SHELL_KEY"]},
+        {"name": "tool", "tool": "env", "arguments": {"argv": ["env"]}, "pass_env": "STEP_KEY"},
+    ],
+}
+
+
+def test_variables_are_handed_on_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands as steps and as tools are given the variables that pass_env names, and no others."""
+    for name in ("TOOL_KEY", "SHELL_KEY", "STEP_KEY", "OTHER_KEY"):
+        monkeypatch.setenv(name, "k")
+    both = {"name": "both", "set": ["{{ shell }}", "{{ tool.stdout }}"]}
+    shell, tool = ran(tmp_path, {**PASSING, "steps": [*PASSING["steps"], both]}).output
+    assert [name for name in ("TOOL", "SHELL", "STEP", "OTHER") if f"{name}_KEY=" in shell] == [
+        "SHELL"
+    ]
+    assert [name for name in ("TOOL", "SHELL", "STEP", "OTHER") if f"{name}_KEY=" in tool] == [
+        "TOOL",
+        "STEP",
+    ]
+
+
+def test_variables_that_are_handed_on_are_agreed_to(tmp_path: Path) -> None:
+    """Their names are told, and another name is another agreement."""
+    loaded = load(folder_of(tmp_path, PASSING, []), Settings(execute=False))
+    assert {"TOOL_KEY", "SHELL_KEY", "STEP_KEY"} <= set(loaded.plan()["environment"])  # type: ignore[arg-type]
+    before = loaded.deeds().digest
+    steps = [{**PASSING["steps"][0], "pass_env": ["ANOTHER_KEY"]}, PASSING["steps"][1]]
+    changed = load(folder_of(tmp_path, {**PASSING, "steps": steps}, []), Settings(execute=False))
+    assert changed.deeds().digest != before
+
+
 def test_what_would_run_is_told_and_agreed_to_first(tmp_path: Path) -> None:
     """Servers, allowed commands and functions are in the plan and in what trust asks about."""
     remote = {"url": "https://example.org/mcp", "token_env": "REMOTE_TOKEN"}
@@ -161,7 +202,7 @@ def test_what_would_run_is_told_and_agreed_to_first(tmp_path: Path) -> None:
     )
     plan: Any = loaded.plan()
     assert " ".join(ODD) in plan["commands"]
-    assert "echo …" in plan["commands"]
+    assert "echo {words...}" in plan["commands"]
     assert plan["python"] == ["toolbox:add"]
     assert "example.org" in plan["hosts"]
     assert "REMOTE_TOKEN" in plan["environment"]

@@ -5,11 +5,25 @@ from __future__ import annotations
 from documents.wrong_heads import HEAD, LOOP, Wrong
 
 LOOPS: Wrong = {
-    "the last of what a loop executes": (
+    "the first of what a loop executes": (
         HEAD
-        + "  - {name: a, loop: {max_iterations: 1, execute: {steps: [{name: b, set: 1}], output: last}}}\n",
+        + "  - {name: a, loop: {max_iterations: 1, execute: {steps: [{name: b, set: 1}], output: first}}}\n",
         [
-            "4:87: steps[0].loop.execute.output: 'last' is not all, which is what this group can give",
+            "4:87: steps[0].loop.execute.output: 'first' is not all or last, which is what this group can give",
+        ],
+    ),
+    "accept beside required": (
+        HEAD
+        + "  - {name: a, required: true, accept: [exhausted], loop: {execute: {set: 1}, max_iterations: 1}}\n",
+        [
+            "4:39: steps[0].accept: step: required ends the workflow where it is exhausted, which accept allows; "
+            "keep one of the two",
+        ],
+    ),
+    "accept of what is no loop": (
+        HEAD + "  - {name: a, accept: failed, set: 1}\n",
+        [
+            "4:15: steps[0].accept: accept is for loops and what is made of them; set is none",
         ],
     ),
     "loop without execute": (

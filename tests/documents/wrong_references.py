@@ -110,7 +110,7 @@ REFERENCES: Wrong = {
     "child without a value": (
         HEAD + "  - {name: a, workflow: needs.yaml}\n",
         [
-            "needs.yaml:4:24: steps[0].set: template: nothing supplies 'topic'; known here: input",
+            "needs.yaml:4:28: steps[0].set: template: nothing supplies 'topic'; known here: input",
         ],
     ),
     "no model": (
@@ -189,7 +189,7 @@ REFERENCES: Wrong = {
     "budget unknown key": (
         "schema: loopwright/1\nname: x\nbudget: {dollars: 1}\nsteps: [{name: a, set: 1}]\n",
         [
-            "3:10: budget.dollars: unknown key 'dollars'; known here: calls, tokens, usd",
+            "3:10: budget.dollars: unknown key 'dollars'; known here: calls, tokens, usd, effects",
         ],
     ),
     "budget zero": (

@@ -39,14 +39,14 @@ STEPS: Wrong = {
     "a field that no loop has": (
         HEAD + "  - {name: a, loop: {execute: {set: 'x {{ loop.feedback }}'}}}\n",
         [
-            "4:37: steps[0].loop.execute.set: template: nothing supplies 'loop.feedback'; "
+            "4:43: steps[0].loop.execute.set: template: nothing supplies 'loop.feedback'; "
             "did you mean 'loop.last.feedback'?",
         ],
     ),
     "nearly a field of an item": (
         HEAD + "  - {name: a, each: {items: [1], execute: {set: '{{ loop.curent }}'}}}\n",
         [
-            "4:49: steps[0].each.execute.set: template: nothing supplies 'loop.curent'; "
+            "4:53: steps[0].each.execute.set: template: nothing supplies 'loop.curent'; "
             "did you mean 'loop.current'?",
         ],
     ),
@@ -133,62 +133,62 @@ STEPS: Wrong = {
     "if not an expression": (
         HEAD + '  - {name: a, set: 1, if: "a b"}\n',
         [
-            "4:27: steps[0].if: template line 1, column 3: unexpected 'b'",
+            "4:30: steps[0].if: template: unexpected 'b'",
         ],
     ),
     "if unknown name": (
         HEAD + '  - {name: alpha, set: 1}\n  - {name: b, set: 1, if: "alhpa == 1"}\n',
         [
-            "5:27: steps[1].if: template: nothing supplies 'alhpa'; did you mean 'alpha'?",
+            "5:28: steps[1].if: template: nothing supplies 'alhpa'; did you mean 'alpha'?",
         ],
     ),
     "unknown name in a template": (
         HEAD + '  - {name: draft, set: 1}\n  - {name: b, set: "{{ drfat }}"}\n',
         [
-            "5:20: steps[1].set: template: nothing supplies 'drfat'; did you mean 'draft'?",
+            "5:24: steps[1].set: template: nothing supplies 'drfat'; did you mean 'draft'?",
         ],
     ),
     "later name in a template": (
         HEAD + '  - {name: a, set: "{{ b }}"}\n  - {name: b, set: 1}\n',
         [
-            "4:20: steps[0].set: template: nothing supplies 'b'; known here: input",
+            "4:24: steps[0].set: template: nothing supplies 'b'; known here: input; --set b=… gives it a value",
         ],
     ),
     "itself in a template": (
         HEAD + '  - {name: a, set: "{{ a }}"}\n',
         [
-            "4:20: steps[0].set: template: nothing supplies 'a'; known here: input",
+            "4:24: steps[0].set: template: nothing supplies 'a'; known here: input; --set a=… gives it a value",
         ],
     ),
     "unclosed template": (
         HEAD + '  - {name: a, set: "{{ input"}\n',
         [
-            "4:20: steps[0].set: template line 1, column 1: unexpected end of template, expected 'end of print statement'",
+            "4:21: steps[0].set: template: unexpected end of template, expected 'end of print statement'",
         ],
     ),
     "unknown tag": (
         HEAD + '  - {name: a, set: "{% fro a in input %}"}\n',
         [
-            "4:20: steps[0].set: template line 1, column 4: unknown tag 'fro'; did you mean 'for'?",
+            "4:24: steps[0].set: template: unknown tag 'fro'; did you mean 'for'?",
         ],
     ),
     "unknown filter": (
         HEAD + '  - {name: a, set: "{{ input | uper }}"}\n',
         [
-            "4:20: steps[0].set: template line 1, column 12: there is no filter 'uper'; did you mean 'upper'?",
+            "4:32: steps[0].set: template: there is no filter 'uper'; did you mean 'upper'?",
         ],
     ),
     "loop outside": (
         HEAD + '  - {name: a, set: "{{ loop.iteration }}"}\n',
         [
-            "4:20: steps[0].set: template: nothing supplies 'loop'; no loop is around it or has ended before it",
+            "4:24: steps[0].set: template: nothing supplies 'loop'; no loop is around it or has ended before it",
         ],
     ),
     "two unknown names": (
         HEAD + '  - {name: a, set: ["{{ one }}", {k: "{{ two }}"}]}\n',
         [
-            "4:20: steps[0].set: template: nothing supplies 'one'; known here: input",
-            "4:20: steps[0].set: template: nothing supplies 'two'; known here: input",
+            "4:25: steps[0].set[0]: template: nothing supplies 'one'; known here: input; --set one=… gives it a value",
+            "4:42: steps[0].set[1].k: template: nothing supplies 'two'; known here: input; --set two=… gives it a value",
         ],
     ),
     "unquoted template": (
@@ -260,13 +260,13 @@ STEPS: Wrong = {
     "env unknown name": (
         HEAD + '  - {name: a, shell: [ls], env: {A: "{{ nobody }}"}}\n',
         [
-            "4:37: steps[0].env.A: template: nothing supplies 'nobody'; known here: input",
+            "4:41: steps[0].env.A: template: nothing supplies 'nobody'; known here: input; --set nobody=… gives it a value",
         ],
     ),
     "stdin unknown name": (
         HEAD + '  - {name: a, shell: [ls], stdin: "{{ nobody }}"}\n',
         [
-            "4:35: steps[0].stdin: template: nothing supplies 'nobody'; known here: input",
+            "4:39: steps[0].stdin: template: nothing supplies 'nobody'; known here: input; --set nobody=… gives it a value",
         ],
     ),
     "env a list": (

@@ -113,7 +113,8 @@ def modelled(asked: Rules, body: Body) -> Model:
             model.cut("timeout")
         else:
             model.active, model.spent = ends, model.spent + 1
-            model.record(body.mark(len(model.marks) + 1))
+            mark = body.mark(len(model.marks) + 1)
+            model.record(mark, output=mark != ERROR or bool(body.nonsense))
     return model
 
 

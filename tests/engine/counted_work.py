@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright import Iteration, Loop, MaxIterations, ScoreAtLeast
-from loopwright.approvals import pending
+from loopwright.journal.questions import pending
 
 
 class Work:

@@ -41,10 +41,13 @@ class Model:
     spent: int = 0
     active: float = 0.0
     reason: str = ""
+    drafts: list[int] = field(default_factory=list)  # iterations with an output that nobody judged
 
-    def record(self, mark: Any) -> None:
-        """Take up a round and decide."""
+    def record(self, mark: Any, *, output: bool = True) -> None:
+        """Take up an iteration and decide; `output` is whether `execute` gave one."""
         self.marks.append(mark)
+        if output and mark in (UNDECIDED, ERROR):
+            self.drafts.append(len(self.marks))
         self.reason = self.decide()
 
     def cut(self, reason: str) -> None:
@@ -93,8 +96,8 @@ class Model:
     def kept(self) -> int | None:
         """Return the number of the round whose output is the result's."""
         rounds = [n for n, mark in enumerate(self.marks, start=1) if isinstance(mark, float)]
-        if not rounds:
-            return None
+        if not rounds:  # the latest output that nobody could judge is better than none
+            return self.drafts[-1] if self.drafts else None
         if self.reason == "condition_met":
             return len(self.marks)
         if self.rules.keep == "last":

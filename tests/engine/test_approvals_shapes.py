@@ -22,7 +22,7 @@ from loopwright import (
     sequence,
     step,
 )
-from loopwright.approvals import answer, pending
+from loopwright.journal.questions import answer, pending
 from loopwright.testing import run_virtual
 
 from .support import examples

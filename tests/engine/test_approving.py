@@ -17,8 +17,8 @@ from loopwright import (
     Timeout,
     run,
 )
-from loopwright.approvals import answer
 from loopwright.errors import ConfigurationError
+from loopwright.journal.questions import answer
 
 from .counted_work import Work, asked
 

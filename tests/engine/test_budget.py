@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import Budget, Reason, Usage
-from loopwright.budget import Account
+from loopwright.engine.budget import Account
 from loopwright.errors import Stopped
 from loopwright.testing import run_virtual
 
@@ -211,7 +211,8 @@ def test_what_an_enclosing_call_holds_is_not_waited_for() -> None:
     with pytest.raises(Stopped) as caught:
         run_virtual(work())
     assert caught.value.stop.detail == (
-        "the call effect/inner may take 30 tokens and did not fit: 0 of 100 are spent"
+        "0 of 100 tokens spent; the call effect/inner may take 30 tokens and did not fit: "
+        "a call is made only if the most that it can cost fits"
     )
 
 
@@ -281,11 +282,11 @@ def test_a_waiting_call_that_is_cancelled_leaves_the_queue() -> None:
 @pytest.mark.parametrize(
     ("cap", "worst", "detail"),
     [
-        (Budget(calls=1), Usage(2), "the call p may take 2 calls and did not fit: 0 of 1 are spent"),
+        (Budget(calls=1), Usage(2), "0 of 1 calls spent; the call p may take 2 calls and did not fit: "),
         (Budget(tokens=10), Usage(1, 11),
-         "the call p may take 11 tokens and did not fit: 0 of 10 are spent"),
+         "0 of 10 tokens spent; the call p may take 11 tokens and did not fit: "),
         (Budget(usd=0.5), Usage(1, usd=0.75),
-         "the call p may take 0.75 usd and did not fit: 0 of 0.5 are spent"),
+         "0 of 0.5 usd spent; the call p may take 0.75 usd and did not fit: "),
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_call_and_the_figures(cap: Budget, worst: Usage, detail: str) -> None:
@@ -293,6 +294,7 @@ def test_a_refusal_names_the_call_and_the_figures(cap: Budget, worst: Usage, det
     account = Ledger(cap).accounts[0]
     with pytest.raises(Stopped) as caught:
         run_virtual(account.reserve("p", worst))
+    detail += "a call is made only if the most that it can cost fits"
     assert (caught.value.stop.reason, caught.value.stop.detail) == (Reason.BUDGET, detail)
     assert account.reserved == Usage()
 
@@ -346,5 +348,5 @@ def test_a_call_may_cost_more_than_it_promised() -> None:
         account.settle("a", Usage(3))
         await account.reserve("b", Usage(1))
 
-    with pytest.raises(Stopped, match="3 of 2 are spent"):
+    with pytest.raises(Stopped, match="3 of 2 calls spent"):
         run_virtual(work())

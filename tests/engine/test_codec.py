@@ -16,8 +16,17 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from loopwright import Evaluation
-from loopwright.codec import canonical, decode, digest, encode, normalise, number, text_of, whole
 from loopwright.errors import ConfigurationError, StepError
+from loopwright.records.codec import (
+    canonical,
+    decode,
+    digest,
+    encode,
+    normalise,
+    number,
+    text_of,
+    whole,
+)
 
 from .support import examples, json_values, texts
 

@@ -22,7 +22,7 @@ from loopwright import (
     sequence,
     step,
 )
-from loopwright.composites import Composite
+from loopwright.engine.composites import Composite
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.testing import run_virtual
 

@@ -171,7 +171,11 @@ def test_a_deadline_is_a_moment_of_the_wall_clock() -> None:
         (Budget(tokens=10), Usage(input_tokens=4, output_tokens=5), None),
         (Budget(tokens=10), Usage(input_tokens=4, output_tokens=6), "10 of 10 tokens spent"),
         (Budget(usd=0.5), Usage(usd=0.49), None),
-        (Budget(usd=0.5), Usage(usd=0.75), "0.75 of 0.5 usd spent"),
+        (
+            Budget(usd=0.5),
+            Usage(usd=0.75),
+            "0.75 of 0.5 usd spent; the last call cost more than was left: its step states no reserve, or too small a one",
+        ),
         (Budget(calls=1, usd=9.0), Usage(calls=1), "1 of 1 calls spent"),
     ],
 )

@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import (
-    Condition,
-    Degrading,
-    NoImprovement,
-    Reason,
-    RepeatedOutput,
-    Stop,
-)
+from loopwright import Condition, Degrading, NoImprovement, Reason, RepeatedOutput, Stop
 
 from .support import ERROR, UNDECIDED, history, scores
 
@@ -96,8 +89,8 @@ def test_a_repeat_is_the_same_output_twice_or_a_cycle_twice(
 
 
 def test_the_same_input_twice_is_no_repeat() -> None:
-    """The same output from the same input says nothing; from another input it does."""
-    same = history(None, None, outputs=["A", "A"], inputs=["x", "x"])
+    """Where inputs change, the same output from the same input says nothing; from another input it does."""
+    same = history(None, None, None, outputs=["B", "A", "A"], inputs=["w", "x", "x"])
     assert RepeatedOutput().check(same) is None
     other = history(None, None, outputs=["A", "A"], inputs=["x", "y"])
     assert RepeatedOutput().check(other) is not None

@@ -72,7 +72,7 @@ REFUSED = [
      "write it like 2030-01-31T18:00:00+00:00")),
     (lambda: Deadline(5),
      "deadline: 5 is not a date and time with an offset; write it like 2030-01-31T18:00:00+00:00"),
-    (lambda: Budget(), "budget: needs calls, tokens or usd"),
+    (lambda: Budget(), "budget: needs calls, tokens, usd or effects"),
     (lambda: Budget(calls=0), "budget: calls: 0 is too small; give at least 1"),
     (lambda: Budget(tokens=0), "budget: tokens: 0 is too small; give at least 1"),
     (lambda: Budget(usd=0), "budget: usd: 0 is out of range; give a number above 0"),

@@ -18,18 +18,20 @@ from loopwright import (
     MemoryJournal,
     Reason,
     Usage,
-    patterns,
     resume,
     run,
     step,
 )
-from loopwright.approvals import answer, pending
-from loopwright.budget import Budget
+from loopwright import (
+    _regex as patterns,
+)
+from loopwright.engine.budget import Budget
+from loopwright.engine.resources import RunResources
+from loopwright.engine.resume import raise_limit, rewind_with_input
 from loopwright.errors import ConfigurationError, listed
 from loopwright.journal import Entry, RunInfo
-from loopwright.lending import Lent
-from loopwright.reopening import raise_limit, rewind_with_input
-from loopwright.stores import open_memory
+from loopwright.journal.open import open_memory
+from loopwright.journal.questions import answer, pending
 
 
 async def recorded(*entries: Entry) -> MemoryJournal:
@@ -105,19 +107,19 @@ async def test_nobody_waits_for_a_question_of_a_round_that_is_over() -> None:
 async def test_a_run_is_lent_its_resources_and_a_memory() -> None:
     """All that is given and the journal's own memory, each once; a URL is opened when it is asked for."""
     store = MemoryJournal()
-    both = Lent({"model": "m", "memory": None}, store)
+    both = RunResources({"model": "m", "memory": None}, store)
     assert sorted(both) == ["memory", "model"]
     assert len(both) == 2
     assert both
     assert both["memory"] is store.memory
     assert both["model"] == "m"
     mine = open_memory("memory:")
-    assert Lent({"memory": mine}, store)["memory"] is mine
-    none = Lent(None, None)
+    assert RunResources({"memory": mine}, store)["memory"] is mine
+    none = RunResources(None, None)
     assert list(none) == []
     with pytest.raises(KeyError):
         none["memory"]
-    opened = Lent({"memory": "memory:"}, None)
+    opened = RunResources({"memory": "memory:"}, None)
     assert opened.opened is None
     assert opened["memory"] is opened["memory"] is opened.opened
     await opened.opened.close()

@@ -38,8 +38,8 @@ def test_a_step_may_end_the_run_it_is_in() -> None:
     after = play(Workflow("w", {"ends": ends, "never": never}))
     assert (after.status, after.detail, never.calls) == (Status.CANCELLED, "enough", [])
     slow = Script(["x"], seconds=60)
-    beside = play(parallel(step(ends, name="ends"), step(slow, name="slow")))
-    assert (beside.status, beside.seconds) == (Status.CANCELLED, 1)
+    module_path_of = play(parallel(step(ends, name="ends"), step(slow, name="slow")))
+    assert (module_path_of.status, module_path_of.seconds) == (Status.CANCELLED, 1)
 
 
 @pytest.mark.parametrize("later", [0, 1])

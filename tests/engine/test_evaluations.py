@@ -10,10 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import (
-    Criterion,
-    Evaluation,
-)
+from loopwright import Criterion, Evaluation
 from loopwright.errors import EvaluationError
 from loopwright.records import as_evaluation
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.guards import (
+from loopwright.conditions.statistics import (
     cycle_period,
     drawdown_limit,
     shingles,

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import (
-    Evaluation,
-    Failure,
-    History,
-    Iteration,
-    Usage,
-)
+from loopwright import Evaluation, Failure, History, Iteration, Usage
 from loopwright.records import NOTHING
 
 from .support import ERROR, UNDECIDED, history, scores

@@ -47,7 +47,7 @@ def test_a_loop_does_what_the_contract_says(
     loop = loop_of(asked, body, on_iteration=heard.append, on_terminate=ended.append)
     journal = MemoryJournal() if kept else None
     result = play(loop, "in", journal=journal, run_id="r")
-    model = modelled(asked, Body(given, seconds))
+    model = modelled(asked, Body(given, seconds, nonsense))
     assert marks_of(result) == model.marks
     assert (result.status.value, result.reason.value) == model.ending()
     assert result.status is result.reason.status

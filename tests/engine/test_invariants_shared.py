@@ -29,7 +29,7 @@ from loopwright import (
     run,
     step,
 )
-from loopwright.codec import normalise
+from loopwright.records.codec import normalise
 from loopwright.testing import VirtualClock, run_virtual
 
 from .bodies import (

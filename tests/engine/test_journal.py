@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loopwright import Entry, Evaluation, Failure, Iteration, MemoryJournal, Usage
 from loopwright.errors import OwnershipLost, RunLocked, RunNotFound
 from loopwright.journal import RunInfo, set_aside, surviving
-from loopwright.replay import Replay
+from loopwright.journal.replay import RecordedRun
 from loopwright.testing import run_virtual
 
 from .records_made import failures, iterations, seconds
@@ -125,13 +125,13 @@ def test_a_rewind_to_nowhere_is_refused() -> None:
     )
 
 
-# Replay.
+# RecordedRun.
 
 
 def test_a_replay_knows_what_is_done_and_what_is_in_doubt() -> None:
     """Finished effects, intents without an outcome, rounds, endings, answers and warnings."""
     record = Iteration(1, output="x")
-    replay = Replay([
+    replay = RecordedRun([
         Entry("started", "l/1/execute", 0.0), Entry("finished", "l/1/execute", 0.0, seconds=2.0),
         Entry("iteration", "l", 2.0, value=record, seconds=2.0),
         Entry("started", "l/2/execute", 2.0, reserved=Usage(calls=1)),
@@ -152,22 +152,22 @@ def test_a_replay_knows_what_is_done_and_what_is_in_doubt() -> None:
 def test_a_replay_counts_every_call_that_may_have_been_billed() -> None:
     """I32, I33: outcomes at what they cost, doubts at what they promised, repeats each time."""
     one, worst = Usage(calls=1), Usage(calls=3)
-    replay = Replay([
+    replay = RecordedRun([
         Entry("started", "a/1", 0.0, reserved=worst), Entry("finished", "a/1", 0.0, usage=one),
         Entry("started", "a/2", 0.0, reserved=worst), Entry("started", "a/2", 1.0, reserved=worst),
         Entry("started", "b", 0.0, reserved=worst), Entry("cut", "b", 0.0, usage=one),
         Entry("started", "b", 1.0, reserved=worst), Entry("finished", "b", 1.0, usage=one),
     ])  # fmt: skip
     assert replay.spent("a/1") == one
-    assert replay.spent("a") == Usage(calls=7)
+    assert replay.spent("a") == Usage(calls=7, estimated=6)
     assert replay.spent("b") == Usage(calls=2)
-    assert replay.spent("") == Usage(calls=9)
+    assert replay.spent("") == Usage(calls=9, estimated=6)
     assert replay.spent("elsewhere") == Usage()
 
 
 def test_active_time_is_what_the_entries_show() -> None:
     """I42: a round's seconds are those of its loop up to its end, not a length beyond it."""
-    replay = Replay([
+    replay = RecordedRun([
         Entry("finished", "l/1/execute", 0.0, seconds=30.0),
         Entry("iteration", "l", 30.0, value=Iteration(1), seconds=30.0),
     ])  # fmt: skip

@@ -28,7 +28,7 @@ from loopwright import (
     Timeout,
     step,
 )
-from loopwright.loop import DEFAULT_LIMIT, any_of
+from loopwright.engine.loop import DEFAULT_LIMIT, any_of
 
 from .support import (
     ERROR,

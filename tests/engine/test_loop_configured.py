@@ -23,10 +23,12 @@ from loopwright import (
     ScoreAtLeast,
     Stop,
     Timeout,
+    Usage,
+    sequence,
     step,
 )
+from loopwright.engine.loop import NO_GOAL, NO_GOAL_TOLD, any_of
 from loopwright.errors import ConfigurationError
-from loopwright.loop import any_of
 
 from .support import (
     ERROR,
@@ -82,7 +84,8 @@ def test_a_loop_that_cannot_mean_anything_is_refused(make: Any, message: str) ->
 
 def test_a_loop_takes_the_tightest_of_its_budgets() -> None:
     """Several budgets bind unit by unit."""
-    loop = Loop(echo, until=Budget(calls=5, usd=1.0) | Budget(calls=3), guards=Budget(tokens=9))
+    paid = step(echo, reserve=Usage(calls=1))
+    loop = Loop(paid, until=Budget(calls=5, usd=1.0) | Budget(calls=3), guards=Budget(tokens=9))
     assert loop.budget == Budget(calls=3, tokens=9, usd=1.0)
     assert Loop(echo).budget is None
 
@@ -157,10 +160,10 @@ def test_a_round_knows_where_it_is() -> None:
     ("evaluate", "until", "told"),
     [
         (None, ScoreAtLeast(0.8), "it has no evaluate, so score_at_least could not hold"),
-        (lambda _: None, ScoreAtLeast(0.8), "no round had a score, so score_at_least could not hold"),
-        (lambda _: True, ScoreAtLeast(0.8), "no round had a score, so score_at_least could not hold"),
-        (lambda _: 0.9, Passed(), "no round had a verdict, so passed could not hold"),
-        (lambda _: 0.9, AllCriteriaMet(), "no round had criteria, so all_criteria_met could not hold"),
+        (lambda _: None, ScoreAtLeast(0.8), "no iteration had a score, so score_at_least could not hold"),
+        (lambda _: True, ScoreAtLeast(0.8), "no iteration had a score, so score_at_least could not hold"),
+        (lambda _: None, Passed(), "no iteration had a verdict, so passed could not hold"),
+        (lambda _: 0.9, AllCriteriaMet(), "no iteration had criteria, so all_criteria_met could not hold"),
         (lambda _: 0.1, ScoreAtLeast(0.8), ""),
         (lambda _: 0.1, ScoreAtLeast(0.8) | Passed(), ""),
         (None, ScoreAtLeast(0.8) | OutputMatches("done"), ""),
@@ -173,3 +176,33 @@ def test_a_condition_that_could_never_hold_is_told(evaluate: Any, until: Any, to
     result = play(Loop(echo, evaluate and inline(evaluate), until=until | MaxIterations(2)), 1)
     assert result.reason is Reason.MAX_ITERATIONS
     assert result.warnings == ((f"echo: {told}",) if told else ())
+
+
+def test_a_score_where_only_passing_counts_is_told_as_a_missing_goal() -> None:
+    """`no_goal`: `Passed()` over scores alone lacks the score that is enough, also where it was given."""
+    result = play(Loop(echo, inline(lambda _: 0.9), until=Passed() | MaxIterations(2)), 1)
+    assert result.warnings == (f"{NO_GOAL}: echo: {NO_GOAL_TOLD}",)
+
+
+def test_a_single_failed_iteration_is_told_in_the_singular() -> None:
+    """`all_failed`: the detail counts the iterations."""
+
+    def fails(_: Any) -> Any:
+        raise ValueError("no")
+
+    told = [
+        play(Loop(inline(fails), until=MaxIterations(limit), on_failure="continue"), 1).detail
+        for limit in (1, 2)
+    ]
+    assert told == [
+        "its only iteration failed: ValueError: no",
+        "all 2 iterations failed, the last with: ValueError: no",
+    ]
+
+
+def test_a_warning_of_many_loops_is_told_once() -> None:
+    """What holds for every loop of a run is one warning, with the path at which it held first."""
+    until = Passed() | MaxIterations(2)
+    first, second = (Loop(echo, inline(lambda _: None), until=until, name=n) for n in ("a", "b"))
+    result = play(sequence(first, second), 1)
+    assert result.warnings == ("sequence/a: no iteration had a verdict, so passed could not hold",)

@@ -215,8 +215,9 @@ def test_a_failing_hook_changes_nothing() -> None:
     one, two = play(plain), play(hooked)
     assert (one.status, one.output, one.history) == (two.status, two.output, two.history)
     assert two.warnings == (
-        "refine: a hook failed: RuntimeError: no hook", "refine: a hook failed: KeyError: 'later'",
-    )  # fmt: skip
+        "refine: on_iteration failed: RuntimeError: no hook",
+        "refine: on_terminate failed: KeyError: 'later'",
+    )
 
 
 def test_a_record_is_not_changed_after_it_was_told() -> None:

@@ -29,6 +29,7 @@ from .support import (
     UNDECIDED,
     Script,
     echo,
+    inline,
     play,
     scripted,
     verdict,
@@ -45,7 +46,7 @@ def test_undecided_moves_only_its_own_counter() -> None:
     assert (twice.status, twice.reason, twice.iterations, twice.output) == (
         Status.FAILED, Reason.EVALUATOR_UNUSABLE, 3, "output 0.5",
     )  # fmt: skip
-    assert twice.detail == "the judge could not be read 2 times in a row"
+    assert twice.detail == "the evaluation was undecided 2 times in a row"
 
 
 @pytest.mark.parametrize(
@@ -94,10 +95,19 @@ def test_worker_check_and_judge_errors_are_three_facts() -> None:
 
 
 def test_a_failed_evaluation_keeps_its_output_on_record() -> None:
-    """An output that could not be judged is recorded, but is neither best nor last."""
+    """An output that could not be judged is recorded and never the best; without any output that was
+    judged it is the result's, because a draft is better than none (decision 0035)."""
     result = play(Loop(echo, Script([StepError("no")]), until=MaxIterations(1)), "text")
     assert result.history[0].output == "text"
-    assert result.output is None
+    assert result.best is None
+    assert result.output == "text"
+
+
+def test_a_judged_output_is_preferred_to_one_that_nobody_judged() -> None:
+    """I14, I27: while one iteration is eligible, a later failed evaluation changes no output."""
+    judge = Script([0.2, StepError("no")])
+    loop = Loop(Script(["a", "b"]), judge, until=MaxIterations(2), on_failure="continue")
+    assert play(loop, "text").output == "a"
 
 
 def test_criteria_are_recorded_and_can_end_the_loop() -> None:
@@ -134,7 +144,8 @@ KEPT = [
     ([None, None, None], "best", 2),
     ([None, None, None], "last", 2),
     ([False, False, False], "best", 2),
-    ([UNDECIDED, ERROR, UNDECIDED], "best", None),
+    ([UNDECIDED, ERROR, UNDECIDED], "best", "output undecided"),
+    ([ERROR, ERROR], "best", None),
 ]
 
 
@@ -142,7 +153,8 @@ KEPT = [
 def test_an_unsatisfied_loop_returns_its_best_or_its_last(
     marks: list[Any], keep: str, kept: Any
 ) -> None:
-    """I14, I15, I27, H15, F12: all zero still has a best; failed and undecided rounds are neither."""
+    """I14, I15, I27, H15, F12: all zero still has a best; a failed or undecided iteration is
+    neither, and its output is returned only where no other can be (decision 0035)."""
     outputs = [StepError("no") if m == ERROR else f"output {m}" for m in marks]
     if isinstance(kept, int):
         outputs = list(range(3))
@@ -204,14 +216,14 @@ def test_a_judge_that_fails_at_the_end_changes_nothing_but_a_warning() -> None:
     """The loop has ended; what judging again runs into is a warning."""
     result = judged_again(0.9, ERROR)
     assert (result.reason, result.reported_score) == (Reason.MAX_ITERATIONS, None)
-    assert result.warnings == ("l: its output could not be judged again: the judge broke",)
+    assert result.warnings[0] == "l: its output could not be judged again: the judge broke"
     slow = Loop(
         Script(["x"]), Script([0.9], seconds=2), name="l", rejudge=2, until=MaxIterations(1),
         guards=Timeout(5),
     )  # fmt: skip
     late = play(slow)
     assert (late.reason, late.reported_score) == (Reason.MAX_ITERATIONS, 0.9)
-    assert late.warnings == ("l: its output could not be judged again: 5 s used",)
+    assert late.warnings[0] == "l: its output could not be judged again: 5 s used"
 
 
 def test_what_an_inner_loop_had_is_not_lost_when_an_outer_guard_cuts_it() -> None:
@@ -221,3 +233,15 @@ def test_what_an_inner_loop_had_is_not_lost_when_an_outer_guard_cuts_it() -> Non
     assert (result.reason, result.output, result.best) == (Reason.TIMEOUT, "x", None)
     assert result.history[0].output == "x"
     assert result.history[0].interrupted
+
+
+def test_the_detail_of_an_unusable_evaluator_says_what_was_wrong_last() -> None:
+    """`evaluator_unusable`: the sentence at the end has the reason of the last undecided evaluation."""
+
+    def undecided(_: Any) -> Evaluation:
+        return Evaluation(undecided=True, feedback="the judge could\nnot be read")
+
+    result = play(Loop(echo, inline(undecided), until=Passed() | MaxIterations(4)), "text")
+    assert result.detail == (
+        "the evaluation was undecided 2 times in a row: the judge could not be read"
+    )

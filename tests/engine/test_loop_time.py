@@ -8,16 +8,7 @@ from typing import Any
 
 import pytest
 
-from loopwright import (
-    Deadline,
-    Loop,
-    Reason,
-    Result,
-    ScoreAtLeast,
-    Status,
-    Timeout,
-    run,
-)
+from loopwright import Deadline, Loop, Reason, Result, ScoreAtLeast, Status, Timeout, run
 from loopwright.testing import VirtualClock, run_virtual
 
 from .support import (

@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from loopwright import (
-    Loop,
-    MaxIterations,
-    MemoryJournal,
-    Result,
-    run,
-    step,
-)
+from loopwright import Loop, MaxIterations, MemoryJournal, Result, run, step
 from loopwright.errors import JournalUnavailable, OwnershipLost
 from loopwright.journal import MemoryLog
 from loopwright.testing import run_virtual

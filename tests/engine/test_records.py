@@ -10,16 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import (
-    Evaluation,
-    Failure,
-    Iteration,
-    Reason,
-    Result,
-    Status,
-    Stop,
-    Usage,
-)
+from loopwright import Evaluation, Failure, Iteration, Reason, Result, Status, Stop, Usage
 from loopwright.errors import ConfigurationError, NotSatisfied
 from loopwright.records import NOTHING, as_evaluation
 
@@ -112,34 +103,37 @@ def test_a_usage_that_cannot_be_is_refused(fields: dict[str, Any], message: str)
 
 
 def test_status_is_a_function_of_the_reason() -> None:
-    """I4: every reason has one status, and only the five statuses exist."""
+    """I4: every reason has one status, and only the six statuses exist."""
     by_status = {status: [r.value for r in Reason if r.status is status] for status in Status}
     assert by_status == {
-        Status.SATISFIED: ["condition_met", "completed", "accepted"],
+        Status.SATISFIED: ["condition_met", "completed", "accepted", "improved", "already_satisfied"],
         Status.EXHAUSTED: [
-            "deadline", "timeout", "budget", "repeated_output", "degrading", "no_improvement",
-            "phase_limit", "max_iterations", "ceiling", "stopped",
+            "deadline", "timeout", "budget", "items_exhausted", "repeated_output", "degrading",
+            "no_progress", "no_change", "no_improvement", "phase_limit", "max_iterations", "ceiling", "stopped",
         ],
         Status.FAILED: [
-            "error", "evaluator_unusable", "repeated_failure", "all_failed", "success_rate_not_met",
+            "tampered", "error", "evaluator_unusable", "repeated_failure", "all_failed",
+            "items_failed", "success_rate_not_met",
         ],
+        Status.IMPOSSIBLE: ["impossible"],
         Status.SUSPENDED: ["approval", "needs_attention", "throttled", "quota"],
         Status.CANCELLED: ["cancelled"],
     }  # fmt: skip
 
 
 def test_reasons_rank_as_decisions_prefer_them() -> None:
-    """Section 3: satisfied, cancelled, deadline, timeout, budget, repeated, degrading, stalled, limit."""
+    """Rulings 1.5: success, tampering, cancel, time, budget, impossible, the guards, the limit."""
     order = [
-        Reason.CONDITION_MET, Reason.CANCELLED, Reason.DEADLINE, Reason.TIMEOUT, Reason.BUDGET,
-        Reason.REPEATED_OUTPUT, Reason.DEGRADING, Reason.NO_IMPROVEMENT, Reason.MAX_ITERATIONS,
+        Reason.CONDITION_MET, Reason.TAMPERED, Reason.CANCELLED, Reason.DEADLINE, Reason.TIMEOUT,
+        Reason.BUDGET, Reason.IMPOSSIBLE, Reason.REPEATED_OUTPUT, Reason.DEGRADING,
+        Reason.NO_PROGRESS, Reason.NO_CHANGE, Reason.NO_IMPROVEMENT, Reason.MAX_ITERATIONS,
     ]  # fmt: skip
     assert sorted(order, key=lambda reason: reason.rank) == order
 
 
 def test_every_status_has_its_exit_code() -> None:
-    """Section 4: 0 satisfied, 3 exhausted, 1 failed, 4 suspended, 130 cancelled."""
-    assert [status.exit_code for status in Status] == [0, 3, 1, 4, 130]
+    """Section 4: 0 satisfied, 3 exhausted, 1 failed, 5 impossible, 4 suspended, 130 cancelled."""
+    assert [status.exit_code for status in Status] == [0, 3, 1, 5, 4, 130]
 
 
 def test_a_stop_says_whether_it_is_success() -> None:

@@ -22,9 +22,9 @@ from loopwright import (
     run,
     step,
 )
+from loopwright.engine.resume import raise_limit, rewind_with_input
 from loopwright.errors import ConfigurationError, ReplayMismatch, RunNotFound
-from loopwright.reopening import raise_limit, rewind_with_input
-from loopwright.stores import open_journal
+from loopwright.journal.open import open_journal
 
 from .counted_work import Work
 

@@ -31,7 +31,7 @@ from .support import (
     play,
 )
 
-# Replay.
+# RecordedRun.
 
 
 def test_a_finished_effect_is_never_repeated() -> None:
@@ -138,7 +138,11 @@ def test_what_was_in_doubt_counts_as_spent() -> None:
     journal = DyingJournal(before=True)
     crashed_after(journal, made, 2)
     result = play(made, journal=journal, run_id="r")
-    assert (result.reason, result.iterations, result.usage) == (Reason.BUDGET, 2, Usage(calls=3))
+    assert (result.reason, result.iterations, result.usage) == (
+        Reason.BUDGET,
+        2,
+        Usage(calls=3, estimated=1),
+    )
 
 
 # Changes.
@@ -163,7 +167,37 @@ def test_a_changed_step_is_refused_by_name() -> None:
     taken = play(made(two), journal=journal, run_id="r", accept_changes=True)
     assert taken.output == "one"
     accepted = [e for e in entries_of(journal, "r") if e.kind == "accepted"]
-    assert [e.path for e in accepted] == ["w/a"]
+    assert [e.path for e in accepted] == ["", "w/a"]  # the code of the whole, and of the step
+
+
+def test_accepted_changes_persist() -> None:
+    """What was accepted at one resume is not asked for at the next; another change is."""
+
+    def made(word: str) -> Any:
+        if word == "one":
+
+            async def act(value: Any) -> str:
+                return "one"
+        elif word == "two":
+
+            async def act(value: Any) -> str:
+                return "two"
+        else:
+
+            async def act(value: Any) -> str:
+                return "three" + word
+
+        return Workflow("w", {"a": act, "b": echo, "c": echo}, needs={"b": ["a"], "c": ["b"]})
+
+    journal = DyingJournal()
+    crashed_after(journal, made("one"), 2)
+    journal.at = 4
+    with pytest.raises((asyncio.CancelledError, OwnershipLost)):
+        play(made("two"), journal=journal, run_id="r", accept_changes=True)
+    journal.at = 0
+    with pytest.raises(ReplayMismatch, match="r: w changed since the run was recorded"):
+        play(made("three"), journal=journal, run_id="r")
+    assert play(made("two"), journal=journal, run_id="r").output == "one"
 
 
 def test_a_changed_input_of_a_step_is_refused_by_name() -> None:
@@ -228,10 +262,10 @@ def test_a_wait_for_budget_counts_for_the_loop_and_not_for_the_call() -> None:
         held = step(hold, reserve=Usage(calls=2))
         return Workflow("w", {"hold": held, "inner": inner}, at_once=2)
 
-    journal = DyingJournal(3)
+    journal = DyingJournal(4)
     with pytest.raises((asyncio.CancelledError, OwnershipLost)):
         play(made(), journal=journal, run_id="r", budget=Budget(calls=2))
-    started = entries_of(journal, "r")[2]
+    started = entries_of(journal, "r")[3]
     assert (started.path, started.at, started.seconds) == ("w/inner/1/execute", 0, 10)
     journal.at = 0
     result = play(made(), journal=journal, run_id="r", budget=Budget(calls=2))

@@ -27,12 +27,8 @@ from loopwright import (
     run_sync,
     step,
 )
-from loopwright.errors import (
-    ConfigurationError,
-    StepError,
-)
-from loopwright.opening import new_run_id
-from loopwright.run import SystemClock
+from loopwright.engine.run import SystemClock, new_run_id
+from loopwright.errors import ConfigurationError, StepError
 from loopwright.testing import run_virtual
 
 from .support import Script, echo, entries_of, play, scripted

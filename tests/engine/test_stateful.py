@@ -27,7 +27,7 @@ from loopwright import (
     step,
 )
 from loopwright.errors import OwnershipLost, RunLocked, StepError
-from loopwright.replay import Replay
+from loopwright.journal.replay import RecordedRun
 from loopwright.testing import VirtualLoop
 
 from .bodies import NONSENSE, marks_of, replaced_best
@@ -127,7 +127,7 @@ class Machine(RuleBasedStateMachine):
         self.model.active += self.loop.now - self.since
         self.since = self.loop.now
         self.model.spent += 1
-        self.model.record(mark)
+        self.model.record(mark, output=mark != ERROR)
         self.pending.set_result(mark)
         self.settle()
 
@@ -257,7 +257,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def every_call_is_counted_and_the_cap_holds(self) -> None:
         """I29, I32, I33: calls made <= calls counted <= the cap, over any sequence of crashes."""
-        spent = Replay(self.do(self.journal.entries("r"))).spent("").calls
+        spent = RecordedRun(self.do(self.journal.entries("r"))).spent("").calls
         cap = self.model.rules.calls
         assert len(self.ledger) <= spent <= cap
         flying = 1 if self.alive else 0

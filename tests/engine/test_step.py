@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from loopwright import Context, Loop, MaxIterations, Timeout, Usage, run_sync, step
+from loopwright.engine.step import FunctionStep, as_step, digest_of
 from loopwright.errors import ConfigurationError
-from loopwright.step import FunctionStep, as_step, digest_of
 
 from .support import play
 

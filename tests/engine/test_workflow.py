@@ -91,9 +91,9 @@ def test_any_graph_gives_the_same_in_any_order(
         for i, name in enumerate(names)
     }
     alone = play(Workflow("w", steps, needs=needs), "x")
-    beside = play(Workflow("w", steps, needs=needs, at_once=at_once), "x", seed=seed)
-    assert beside.output == alone.output
-    assert beside.steps == alone.steps
+    module_path_of = play(Workflow("w", steps, needs=needs, at_once=at_once), "x", seed=seed)
+    assert module_path_of.output == alone.output
+    assert module_path_of.steps == alone.steps
 
 
 def test_a_failed_step_ends_the_workflow() -> None:
@@ -106,8 +106,8 @@ def test_a_failed_step_ends_the_workflow() -> None:
     )  # fmt: skip
     slow = step(Script(["x"], seconds=60), name="slow")
     bad = step(Script([StepError("no")], seconds=1), name="bad")
-    beside = play(Workflow("w", {"slow": slow, "bad": bad}, at_once=2))
-    assert (beside.status, beside.seconds) == (Status.FAILED, 1)
+    module_path_of = play(Workflow("w", {"slow": slow, "bad": bad}, at_once=2))
+    assert (module_path_of.status, module_path_of.seconds) == (Status.FAILED, 1)
 
 
 def test_of_steps_that_fail_together_the_first_written_is_reported() -> None:

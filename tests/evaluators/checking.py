@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright import Evaluation, Iteration, Loop, MaxIterations, run_sync, step
+from loopwright import Evaluation, Iteration, Loop, MaxIterations, Passed, run_sync, step
 
 
 @step(inline=True)
@@ -15,7 +15,7 @@ def same(value: Any) -> Any:
 
 def judged(evaluator: Any, output: Any) -> Iteration:
     """Return the record of one round whose output is judged."""
-    return run_sync(Loop(same, evaluator, until=MaxIterations(1)), output).history[0]
+    return run_sync(Loop(same, evaluator, until=Passed() | MaxIterations(1)), output).history[0]
 
 
 def found(evaluator: Any, output: Any) -> Evaluation:

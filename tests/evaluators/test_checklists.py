@@ -89,7 +89,8 @@ def test_an_item_without_a_verdict_is_an_error() -> None:
 def test_an_error_of_one_item_is_an_error_of_the_list() -> None:
     """Nothing is scored that was not looked at."""
     assert (
-        error(checklist({"a": {"max_words": 9}, "b": {"command": "exit 127"}}))[0] == "check_error"
+        error(checklist({"a": {"max_words": 9}, "b": {"command": "exit 127"}}))[0]
+        == "evaluator_broken"
     )
 
 

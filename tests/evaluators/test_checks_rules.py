@@ -15,8 +15,8 @@ from loopwright.errors import ConfigurationError
 from loopwright.evaluators.check import check
 from loopwright.evaluators.checklist import checklist
 from loopwright.evaluators.gates import gates
-from loopwright.evaluators.passing import share_passing
 from loopwright.evaluators.score import score
+from loopwright.evaluators.test_report import share_passing
 
 
 @pytest.mark.parametrize(

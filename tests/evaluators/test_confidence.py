@@ -6,15 +6,25 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evaluators.judging import MODEL, settled
-from loopwright import Evaluation, History, Iteration, Loop, MaxIterations, Passed, Result, run
+from loopwright import (
+    Evaluation,
+    History,
+    Iteration,
+    Loop,
+    MaxIterations,
+    Passed,
+    Reason,
+    Result,
+    run,
+)
 from loopwright.documents import Settings, load
 from loopwright.errors import ConfigurationError, DocumentError
-from loopwright.evaluators.confidence import band, compare, confidence, report
-from loopwright.evaluators.rating import CUT, cut, listed_criteria
+from loopwright.evaluators.rubric.rating import CUT, cut, listed_criteria
+from loopwright.evaluators.rubric.rubric import band, compare, confidence, report
 from loopwright.evaluators.trend import trend
 from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
@@ -81,7 +91,8 @@ def test_what_is_no_score_is_an_error(score: float) -> None:
 @pytest.mark.parametrize(
     "bad",
     [{"text": '{"score_1": NaN, "score_2": 50}'}, rated(50), rated(50, 101), rated(True, 50),
-     rated("90", 50), {"text": "both are fine, 90"}, rated(50, -1)],
+     rated("nine", 50), {"text": "both are fine, 90"}, rated(50, -1), rated(0.9, 50), rated(1, 0),
+     rated("0.9", 80), {"text": '{"score_1": 0.9, "score_2": 0.8}'}],
 )  # fmt: skip
 def test_an_answer_that_cannot_be_read_is_asked_for_again(bad: Any) -> None:
     """It is asked once more; after that the evaluation is undecided rather than any score."""
@@ -90,6 +101,20 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(bad: Any) -> None:
     lost = judged(confidence(*TWO), [bad, bad]).output
     assert (lost.score, lost.undecided) == (None, True)
     assert "gave no rating" in lost.feedback
+
+
+@pytest.mark.parametrize(
+    ("replied", "score"),
+    [
+        (rated("90", 50), 0.7),
+        (rated("90/100", "50%"), 0.7),
+        (rated(1, 99), 0.5),
+        (rated(0, 100), 0.5),
+    ],
+)
+def test_a_score_of_0_to_100_is_read_as_it_is_written(replied: Any, score: float) -> None:
+    """Text and units are read; nothing is divided that may be of another scale."""
+    assert judged(confidence(*TWO), [replied]).output.score == score
 
 
 def test_an_empty_output_is_worth_nothing() -> None:
@@ -242,12 +267,18 @@ def test_trends_are_total(scores: list[float], threshold: float) -> None:
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=6), st.floats(0, 1), st.booleans())
 def test_ratings_are_total(scores: list[int], threshold: float, strict: bool) -> None:
-    """Whatever the scores, the whole lies between the lowest and the highest, and strict is stricter."""
+    """Whatever the scores, the whole lies between the lowest and the highest, and strict is stricter.
+
+    Scores of 0 and 1 alone may be of 0 to 1 as well: they are asked for again.
+    """
+    assume(max(scores) != 1)
     names = [f"criterion {n}" for n in range(len(scores))]
     found = judged(confidence(*names, threshold=threshold, strict=strict), [rated(*scores)]).output
     assert min(scores) / 100 - 1e-9 <= found.score <= max(scores) / 100 + 1e-9
     if strict:
-        assert found.passed == (min(scores) / 100 >= threshold)
+        assert found.passed == (
+            min(scores) / 100 >= threshold - 1e-9
+        )  # a score may be a rounding away
 
 
 def test_a_history_has_a_trend() -> None:
@@ -288,3 +319,12 @@ def test_documents_have_it(tmp_path: Any) -> None:
     file.write_text(DOCUMENT.replace("It is short: 3", "It is sort: 3"), encoding="utf-8")
     with pytest.raises(DocumentError, match=r"main.yaml:.*did you mean 'It is short'"):
         load(file, Settings())
+
+
+@pytest.mark.parametrize("given", [[], None, "text", {}])
+def test_nothing_to_compare_is_an_error_that_says_so(given: Any) -> None:
+    """`compare` of an empty list, or of no list, fails with what was given and what is expected."""
+    result = run_virtual(run(compare(confidence(*TWO)), given))
+    assert result.reason is Reason.ERROR
+    assert "cannot be compared; give a list of at least one output" in result.detail
+    assert ("an empty list" in result.detail) == (given == [])

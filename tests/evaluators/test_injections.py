@@ -10,13 +10,13 @@ import yaml
 from judging import looped, no, settled
 
 from loopwright import run_sync
-from loopwright.codec import encode
 from loopwright.evaluators.check import check
 from loopwright.evaluators.gates import gates
-from loopwright.evaluators.judge import judge
-from loopwright.evaluators.questions import Sentence, mark_of
+from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators.judge.questions import Sentence, mark_of
 from loopwright.models import Models, Reply
 from loopwright.records import Evaluation
+from loopwright.records.codec import encode
 
 CORPUS: dict[str, list[str]] = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "injections.yaml").read_text(encoding="utf-8")

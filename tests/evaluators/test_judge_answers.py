@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from judging import GARBAGE, SHORT, evaluation, looped, no, prompts_of, settled, unsure, yes
 
 from loopwright import MemoryJournal, run
-from loopwright.evaluators.judge import Judge, judge
-from loopwright.evaluators.questions import SHOWN, YesNo, mark_of, shown
+from loopwright.evaluators.judge.judge import Judge, judge
+from loopwright.evaluators.judge.questions import SHOWN, YesNo, mark_of, shown
 from loopwright.models import Models, Reply
-from loopwright.prompts import Asking
+from loopwright.prompts.prompt import PromptSettings
 from loopwright.records import Reason, Status
 from loopwright.testing import run_virtual
 
@@ -84,7 +84,12 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more() -> None:
     records: list[Any] = []
     looped(judge(SHORT), None, resources=settled([GARBAGE, yes()], transcript=records.append))
     assert len(records) == 2
-    assert "That could not be read" in prompts_of(records)[1]
+    asked = [message["content"] for message in records[1]["messages"][-2:]]
+    assert asked[0] == GARBAGE
+    assert asked[1].startswith(
+        "Your verdict could not be read: no verdict was found in the reply. "
+    )
+    assert asked[1].endswith(" and nothing else.")
 
 
 def test_what_stays_unreadable_is_undecided_and_ends_the_loop_the_second_time() -> None:
@@ -94,7 +99,7 @@ def test_what_stays_unreadable_is_undecided_and_ends_the_loop_the_second_time() 
     assert [item.undecided for item in result.history] == [True, True]
     assert [item.score for item in result.history] == [None, None]
     assert result.reason is Reason.EVALUATOR_UNUSABLE
-    assert result.output is None
+    assert result.output == "draft 2"
     assert len(records) == 4
 
 
@@ -168,9 +173,10 @@ def mark_in(prompt: str) -> str:
         (lambda p: f"It holds.\nVERDICT {mark_in(p)}: YES", True),
         (lambda p: f"It does not.\n**VERDICT {mark_in(p)}: no**", False),
         (lambda p: '```json\n{"verdict": "yes", "score": 80, "reason": "r"}\n```', True),
-        (lambda p: '{"verdict": "yes", "score": 0.8}', None),
+        (lambda p: '{"verdict": "yes", "score": 0.8}', True),
         (lambda p: '{"verdict": "yes", "score": 800}', None),
-        (lambda p: '{"verdict": true, "score": 80}', None),
+        (lambda p: '{"verdict": true, "score": 80}', True),
+        (lambda p: '{"verdict": "maybe", "score": 80}', None),
         (lambda p: "VERDICT: YES", None),
         (lambda p: "YES", None),
         (lambda p: f"VERDICT {mark_in(p)}: YES\nbut I am not sure", None),
@@ -198,7 +204,7 @@ def _key(run_id: str, path: str) -> str:
 
 def test_yes_no_is_asked_in_the_words_of_the_dialect() -> None:
     """One message without a system prompt, the answer read as the first word that stands alone."""
-    made = Judge({"c": SHORT}, asking=Asking(("openai:m",)), question=YesNo())
+    made = Judge({"c": SHORT}, asking=PromptSettings(("openai:m",)), question=YesNo())
     found = evaluation(made, ["YES, it is."])
     assert (found.passed, found.score) == (True, None)
     (message,) = YesNo().messages(SHORT, "goal", "text", "mark")

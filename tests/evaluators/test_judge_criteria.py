@@ -8,9 +8,9 @@ import pytest
 from judging import GARBAGE, PRESET, evaluation, judged, no, yes
 
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.confidence import confidence
-from loopwright.evaluators.judge import judge
-from loopwright.evaluators.questions import Preset, preset_question
+from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators.judge.questions import Preset, preset_question
+from loopwright.evaluators.rubric.rubric import confidence
 from loopwright.evaluators.score import score
 from loopwright.models import Reply
 
@@ -18,8 +18,8 @@ from loopwright.models import Reply
 def test_criteria_are_judged_one_by_one_and_their_gaps_are_the_feedback() -> None:
     """Each has its verdict; the score is the mean, and what is missing is what adapt is told."""
     rules = [
-        {"step": "*/criterion-1", "replies": [yes(80)]},
-        {"step": "*/criterion-2", "replies": [no(20, "no date")]},
+        {"step": "*/It is short.", "replies": [yes(80)]},
+        {"step": "*/It has a date.", "replies": [no(20, "no date")]},
     ]
     found = evaluation(judge("It is short.", "It has a date."), rules)
     assert (found.passed, found.score) == (False, 0.5)
@@ -30,11 +30,24 @@ def test_criteria_are_judged_one_by_one_and_their_gaps_are_the_feedback() -> Non
     ]  # fmt: skip
 
 
+def test_own_criteria_have_weights_and_their_names_in_the_record() -> None:
+    """The score is the weighted mean, and each criterion is judged under its own name."""
+    rules = [
+        {"step": "*/It is short.", "replies": [yes(80)]},
+        {"step": "*/It has a date.", "replies": [no(20, "no date")]},
+    ]
+    weights = {"It is short.": 3, "It has a date.": 1}
+    found = evaluation(judge("It is short.", "It has a date.", weights=weights), rules)
+    assert found.score == 0.65
+    with pytest.raises(ConfigurationError, match="no criterion 'It is shrt.'; did you mean"):
+        judge("It is short.", "It has a date.", weights={"It is shrt.": 3})
+
+
 def test_one_unreadable_criterion_leaves_the_whole_undecided() -> None:
     """A mean over what could be read would not compare with the other rounds."""
     rules = [
-        {"step": "*/criterion-1*", "replies": [yes()]},
-        {"step": "*/criterion-2*", "replies": [GARBAGE]},
+        {"step": "*/It is short.*", "replies": [yes()]},
+        {"step": "*/It has a date.*", "replies": [GARBAGE]},
     ]
     found = evaluation(judge("It is short.", "It has a date."), rules)
     assert found.undecided

@@ -15,8 +15,14 @@ from loopwright.conditions import Budget
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators.check import check
 from loopwright.evaluators.gates import gates
-from loopwright.evaluators.judge import judge
-from loopwright.evaluators.votes import Votes, lead_error, outlook, unattainable, votes_of
+from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators.judge.votes import (
+    Votes,
+    lead_error,
+    outlook,
+    unattainable,
+    votes_of,
+)
 from loopwright.records import Status
 
 # Votes.

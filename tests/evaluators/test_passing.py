@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import error, found, gaps
+from checking import error, found, gaps, same
 
-from loopwright.evaluators.passing import share_passing
+from loopwright import Loop, MaxIterations, Passed, run_sync
+from loopwright.evaluators.test_report import share_passing
 
 
 def printing(text: str, code: int = 0) -> str:
@@ -26,20 +27,14 @@ def printing(text: str, code: int = 0) -> str:
          "7 of 9 tests pass"),
         ("1 passed, 1 error in 0.1s", 1, 0.5, "1 of 2 tests pass"),
         ("2 errors in 0.1s", 2, 0.0, "0 of 2 tests pass"),
-        ("no tests ran in 0.01s", 5, 0.0, "no test ran"),
-        ("3 skipped in 0.01s", 0, 0.0, "no test ran"),
         ("\x1b[32m===== \x1b[1m1 passed\x1b[0m\x1b[32m in 0.01s\x1b[0m =====", 0, 1.0, ""),
         ("9 passed in 0.12s\n1 passed, and more in 0.1s", 0, 1.0, ""),
         ("1 failed in 1.00s\n9 passed in 0.12s\nbye", 0, 1.0, ""),
         ("9 passed in 0.12s", 1, 0.9, "9 of 9 tests pass, but the command exited with 1"),
-        ("SyntaxError: invalid syntax", 1, 0.0,
-         "tests prints no summary of pytest; give report= for JUnit's XML, and exited with 1"),
-        ("10 cats in 0.1 hours", 2, 0.0,
-         "tests prints no summary of pytest; give report= for JUnit's XML, and exited with 2"),
     ],
 )  # fmt: skip
 def test_the_share_is_read_from_the_summary(text: str, code: int, share: float, gap: str) -> None:
-    """Skipped and expected failures do not count; what does not even run scores 0."""
+    """Skipped and expected failures do not count; code that cannot be collected is a failing test."""
     evaluation = found(share_passing(printing(text, code)), "x")
     assert evaluation.score == pytest.approx(share)
     assert evaluation.passed is (share == 1.0)
@@ -81,20 +76,77 @@ def test_the_share_is_read_from_a_report(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_read_is_no_verdict(
     script: str, message: str, tmp_path: Path
 ) -> None:
-    """With exit code 0 it is a check error; with another the tests did not even run."""
+    """Whatever the exit code, the evaluator is broken, and nothing is scored."""
     (tmp_path / "out.xml").write_text(REPORT)  # of an earlier run: it says nothing of this one
     path = tmp_path / "out.xml"
     kind, said = error(share_passing(script, report="out.xml", cwd=tmp_path))
-    assert (kind, message.format(path=path) in said) == ("check_error", True), said
+    assert (kind, message.format(path=path) in said) == ("evaluator_broken", True), said
     path.unlink()
-    failed = share_passing(f"{script}; exit 1", report="out.xml", cwd=tmp_path)
-    assert (found(failed, "x").score, found(failed, "x").passed) == (0.0, False)
+    kind, said = error(share_passing(f"{script}; exit 1", report="out.xml", cwd=tmp_path))
+    assert (kind, message.format(path=path) in said) == ("evaluator_broken", True), said
 
 
-@pytest.mark.parametrize("command", ["exit 127", ["no-such-program"], "true"])
-def test_tests_that_cannot_be_run_are_a_check_error(command: Any) -> None:
-    """A command that cannot start, or says nothing of tests, decides nothing."""
-    assert error(share_passing(command))[0] == "check_error"
+NO_SUMMARY = "there is no summary of pytest in its output"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("exit 127", "exited with 127"),
+        (["no-such-program"], "there is no such program on PATH"),
+        ("true", NO_SUMMARY),
+        ("exit 5", NO_SUMMARY),
+        (printing("SyntaxError: invalid syntax", 1), NO_SUMMARY),
+        (printing("10 cats in 0.1 hours", 2), NO_SUMMARY),
+        (printing("No module named pytest", 1), "No module named pytest"),
+        (printing("no tests ran in 0.01s", 5), "no test ran, and the command exited with 5"),
+        (printing("3 skipped in 0.01s"), "no test ran, and the command exited with 0"),
+    ],
+)
+def test_tests_that_cannot_be_run_are_a_broken_evaluator(command: Any, says: str) -> None:
+    """A command that cannot start, says nothing of tests or runs none decides nothing."""
+    kind, said = error(share_passing(command))
+    assert (kind, says in said) == ("evaluator_broken", True), said
+
+
+def test_the_hint_names_the_key() -> None:
+    """`report` is what the key is called, in documents and in Python."""
+    assert (
+        "give report, the file in JUnit's XML that it writes" in error(share_passing("exit 5"))[1]
+    )
+
+
+@pytest.mark.parametrize("on_failure", ["halt", "continue", "retry"])
+def test_a_broken_evaluator_ends_the_loop(on_failure: str) -> None:
+    """The loop stops at once as failed, without a score, and nothing is handed to adapt."""
+    seen: list[Any] = []
+    loop = Loop(
+        same, share_passing("exit 5"), seen.append, until=Passed() | MaxIterations(5),
+        on_failure=on_failure, retry_delay=0,
+    )  # fmt: skip
+    result = run_sync(loop, "x")
+    assert (result.status.value, result.reason.value) == ("failed", "evaluator_unusable")
+    assert (len(result.history), seen) == (1, [])
+    assert result.history[0].evaluation is None
+    assert "exited with 5" in result.detail
+
+
+def test_a_report_with_fewer_tests_says_so(tmp_path: Path) -> None:
+    """The row and a warning name what is missing since the first iteration; more tests are fine."""
+    counts = ["7 passed, 2 failed", "6 passed", "5 passed, 1 failed", "9 passed, 1 failed"]
+    replies = iter(f"{count} in 0.1s" for count in counts)
+    tests = share_passing("cat; exit 1")
+    loop = Loop(lambda _: next(replies), tests, name="fix", until=MaxIterations(4))
+    result = run_sync(loop, "x")
+    said = [item.feedback.splitlines()[0] for item in result.history]
+    assert said == [
+        "7 of 9 tests pass",
+        "6 of 6 tests pass, but the command exited with 1, 3 fewer tests than in iteration 1",
+        "5 of 6 tests pass, 3 fewer tests than in iteration 1",
+        "9 of 10 tests pass",
+    ]
+    assert result.warnings == ("fix/2/evaluate: tests: 6 ran, 3 fewer tests than in iteration 1",)
+    assert result.history[0].evaluation.details == {"tests": {"passing": 7, "total": 9}}  # type: ignore[union-attr]
 
 
 @pytest.mark.slow

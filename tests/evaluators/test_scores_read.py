@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from checking import found, same
 
-from loopwright import Evaluation, Loop, MaxIterations, ScoreAtLeast, run_sync
+from loopwright import Evaluation, Loop, MaxIterations, Passed, ScoreAtLeast, run_sync
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators.score import score
 
@@ -49,7 +49,8 @@ def test_a_score_is_read_where_it_was_said_to_stand(
     ("options", "output", "problem"),
     [
         ({}, "no number", "missing"),
-        ({}, "Score: 0,85", "unreadable"),
+        ({}, "Score: 1,234", "unreadable"),
+        ({}, "Score: 0.8-0.9", "unreadable"),
         ({}, "Score: 1.5", "out_of_range"),
         ({}, {"grade": 1}, "missing"),
         ({}, {"score": None}, "unreadable"),
@@ -81,7 +82,11 @@ def test_differing_scores_are_noted_and_the_last_holds() -> None:
 
 def test_a_score_may_be_that_of_a_step() -> None:
     """`of` is asked about the output; its reply is read, and is the feedback."""
-    loop = Loop(same, score(of=lambda text: f"{text} is weak\nscore: 0.3"), until=MaxIterations(1))
+    loop = Loop(
+        same,
+        score(of=lambda text: f"{text} is weak\nscore: 0.3"),
+        until=Passed() | MaxIterations(1),
+    )
     result = run_sync(loop, "It")
     evaluation = result.history[0].evaluation
     assert evaluation == Evaluation(0.3, feedback="It is weak\nscore: 0.3")

@@ -14,13 +14,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.scores_text import (
+from loopwright.evaluators.parsing.scores import (
     ScoreReading,
     read_number,
     read_score,
     read_score_by_pattern,
 )
-from loopwright.evaluators.text import normalise_reply
+from loopwright.evaluators.parsing.text import normalise_reply
 
 CORPUS = yaml.safe_load((Path(__file__).parent.parent / "data/replies.yaml").read_text("utf-8"))
 ROWS = [
@@ -192,7 +192,7 @@ def test_the_raw_matches_are_kept() -> None:
         ("", "no score was found in the reply"),
         (
             "SCORE: high",
-            "what stands where the score belongs is no number, number/den or number%",
+            "what stands where the score belongs is not one number, number/den or number%",
         ),
         ("SCORE: 7", "the score lies off its scale, and a score is never clamped"),
         ("> SCORE: 0.7", "a score stands only inside a quotation or a block of code"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loopwright.evaluators.text import (
+from loopwright.evaluators.parsing.text import (
     JSON_BYTES,
     JSON_DEPTH,
     clean_text,

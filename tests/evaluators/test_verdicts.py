@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.text import normalise_reply, read_json
-from loopwright.evaluators.verdicts import (
+from loopwright.evaluators.parsing.text import normalise_reply
+from loopwright.evaluators.parsing.verdicts import (
     Verdict,
-    read_structured_verdict,
+    read_signed,
     read_verdict,
     read_yes_no,
 )
@@ -35,8 +36,8 @@ def read(group: dict[str, Any], reply: str) -> Verdict:
     if group["read"] == "yes_no":
         return read_yes_no(reply)
     if group["read"] == "signed":
-        return read_verdict(reply, nonce=group.get("nonce"))
-    return read_structured_verdict(read_json(reply).value, threshold=group["threshold"])
+        return read_signed(reply, nonce=group.get("nonce"))
+    return read_verdict(reply, candidate=group.get("candidate", "a poem"), mark=NONCE)
 
 
 def test_the_corpus_holds_two_hundred_verdicts() -> None:
@@ -48,9 +49,6 @@ def test_the_corpus_holds_two_hundred_verdicts() -> None:
 def test_a_reply_gives_its_verdict_or_its_problem(group: dict[str, Any], row: list[Any]) -> None:
     """Every reply of the corpus is read exactly as written beside it, verdict or problem."""
     reply, expected, *remarks = row
-    if group["read"] == "structured" and read_json(reply).problem:
-        assert read_json(reply).problem == expected
-        return
     verdict = read(group, reply)
     if expected in ("yes", "no", "unsure"):
         assert (verdict.answer, verdict.problem) == (expected, None)
@@ -76,10 +74,11 @@ texts = st.one_of(
 @given(texts)
 def test_any_text_gives_a_verdict_or_a_problem(text: str) -> None:
     """The text readers answer yes, no or unparsable with a problem, whatever the text."""
-    for verdict in (read_verdict(text), read_verdict(text, nonce=NONCE), read_yes_no(text)):
-        assert verdict.answer in ("yes", "no", "unparsable")
+    judged = read_verdict(text, candidate="a poem", mark=NONCE)
+    for verdict in (read_signed(text), read_signed(text, nonce=NONCE), read_yes_no(text), judged):
+        assert verdict.answer in ("yes", "no", "unsure", "unparsable")
         assert (verdict.answer == "unparsable") == (verdict.problem is not None)
-        assert (verdict.passed is None) == (verdict.answer == "unparsable")
+        assert (verdict.passed is None) == (verdict.answer in ("unparsable", "unsure"))
 
 
 anything = st.recursive(
@@ -93,19 +92,20 @@ objects = st.fixed_dictionaries(
 )
 
 
-@given(anything | objects, st.none() | st.floats())
-@example({"verdict": "yes", "score": 10**400}, 0.5)
-@example({"verdict": "yes", "score": 0.5}, float("nan"))
-def test_any_value_gives_a_structured_verdict_or_a_problem(
-    value: object, threshold: float | None
-) -> None:
-    """No parsed value raises, none gives a score off 0..1, and no yes lies below the threshold."""
-    verdict = read_structured_verdict(value, threshold=threshold)
+@given(anything | objects)
+@example({"verdict": "yes", "score": 10**400})
+def test_any_value_gives_a_verdict_or_a_problem(value: object) -> None:
+    """No object raises, none gives a score off 0..1, and no yes lies below a half."""
+    try:
+        reply = json.dumps(value)
+    except (TypeError, ValueError):
+        assume(False)
+    verdict = read_verdict(reply, candidate="a poem", mark=NONCE)
     assert (verdict.answer == "unparsable") == (verdict.problem is not None)
     assert verdict.score is None or 0.0 <= verdict.score <= 1.0
     assert str(verdict.score) != "-0.0"
-    if verdict.answer == "yes" and verdict.score is not None and threshold is not None:
-        assert verdict.score >= threshold
+    if verdict.answer == "yes" and verdict.score is not None:
+        assert verdict.score >= 0.5
     assert not verdict.contradiction or verdict.answer == "no"
 
 
@@ -117,7 +117,7 @@ unfenced = texts.filter(lambda text: not re.search("[`~]", text))
 def test_text_without_the_nonce_changes_no_verdict(before: str, word: str) -> None:
     """Whatever the judge writes before a signed last line, the verdict is that of the line."""
     assume(NONCE not in normalise_reply(before).casefold())
-    reading = read_verdict(f"{before}\nVERDICT {NONCE}: {word}", nonce=NONCE)
+    reading = read_signed(f"{before}\nVERDICT {NONCE}: {word}", nonce=NONCE)
     assert reading.answer == word.lower()
 
 
@@ -125,7 +125,7 @@ def test_text_without_the_nonce_changes_no_verdict(before: str, word: str) -> No
 def test_no_text_without_the_nonce_is_a_verdict(text: str) -> None:
     """A text that does not know the nonce is never a verdict."""
     assume(NONCE not in normalise_reply(text).casefold())
-    assert read_verdict(text, nonce=NONCE).problem == "missing"
+    assert read_signed(text, nonce=NONCE).problem == "missing"
 
 
 @given(texts)
@@ -142,43 +142,24 @@ def test_prose_after_a_plain_answer_changes_nothing(word: str, after: list[str])
     assert read_yes_no(f"{word}. {' '.join(after)}").answer == word.lower()
 
 
-@given(texts, st.sampled_from(["yes", "no", "unsure"]), anything)
-def test_other_members_change_no_structured_verdict(reason: str, word: str, more: object) -> None:
+@given(texts, st.sampled_from(["yes", "no", "unsure"]), st.text() | st.none() | st.integers())
+def test_other_members_change_no_verdict(reason: str, word: str, more: object) -> None:
     """Reason and further members of an object leave its verdict as it is."""
-    value = {"verdict": word, "reason": reason, "feedback": more}
-    assert read_structured_verdict(value).answer == word
+    reply = json.dumps({"verdict": word, "reason": reason, "feedback": more})
+    assert read_verdict(reply, candidate="a poem", mark=NONCE).answer == word
 
 
 @pytest.mark.parametrize("nonce", ["", " ", "\u200b", "_"])
 def test_a_blank_nonce_is_refused(nonce: str) -> None:
     """A nonce that signs nothing is a configuration error, not an unsigned verdict."""
     with pytest.raises(ConfigurationError, match="expected random letters and digits"):
-        read_verdict("VERDICT: YES", nonce=nonce)
+        read_signed("VERDICT: YES", nonce=nonce)
 
 
 def test_a_reason_is_cleaned() -> None:
     """The reason of a verdict can be stored as it is."""
-    assert read_structured_verdict({"verdict": "no", "reason": "\ud800\0"}).reason == "\ufffd"
-
-
-@pytest.mark.parametrize(
-    ("value", "detail"),
-    [
-        (None, "the reply is null, expected an object with verdict, score and reason"),
-        ({"verdict": True}, "the verdict is a boolean, expected the text yes, no or unsure"),
-        (
-            {"verdict": "yes", "score": "0.9"},
-            "the score is a text, expected a number from 0 to 1, or null",
-        ),
-        ({"verdict": "yes", "reason": {}}, "the reason is an object, expected a text"),
-        ({"score": 1}, "the reply has no 'verdict', expected yes, no or unsure"),
-        ({"verdict": "ok"}, "the verdict is another word than yes, no or unsure"),
-        ({"verdict": "no", "score": 2}, "the score of the verdict is not between 0 and 1"),
-    ],
-)
-def test_a_structural_problem_is_told_in_a_sentence(value: object, detail: str) -> None:
-    """What a re-ask quotes says what was found and what was expected."""
-    assert read_structured_verdict(value).detail == detail
+    reply = '{"verdict": "no", "reason": "\\ud800\\u0000"}'
+    assert read_verdict(reply, candidate="a poem", mark=NONCE).reason == "\ufffd"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +174,7 @@ def test_a_structural_problem_is_told_in_a_sentence(value: object, detail: str) 
 )
 def test_a_problem_of_text_is_told_in_a_sentence(reply: str, detail: str) -> None:
     """What a re-ask quotes says what is wrong with the reply."""
-    assert read_verdict(reply).detail == detail
+    assert read_signed(reply).detail == detail
 
 
 @pytest.mark.slow
@@ -210,5 +191,5 @@ def test_a_problem_of_text_is_told_in_a_sentence(reply: str, detail: str) -> Non
 )
 def test_five_megabytes_are_read_to_the_end(text: str) -> None:
     """Texts on which backtracking or ordering would be quadratic are read like any other."""
-    assert read_verdict(text).answer == "unparsable"
+    assert read_signed(text).answer == "unparsable"
     assert read_yes_no(text).answer == "unparsable"

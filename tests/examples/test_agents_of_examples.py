@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from loopwright.stores import open_journal
+from loopwright.journal.open import open_journal
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -58,6 +58,25 @@ def test_the_coding_agent_repairs_a_copy(tmp_path: Path) -> None:
     )
     fixed = tmp_path / ".loopwright" / "coding_agent" / "basket.py"
     assert (tmp_path / "basket.py").read_text() == fixed.read_text()
+
+
+def test_the_coding_agent_takes_no_settings_of_the_folder_it_is_in(tmp_path: Path) -> None:
+    """In a clone it runs below this project, whose settings of pytest are not those of its copy."""
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\nfilterwarnings = ["error"]\nno_such_setting = "x"\n'
+    )
+    assert _document(CODING, tmp_path)["status"] == "satisfied"
+
+
+def test_the_coding_agent_has_no_score_where_no_test_ran(tmp_path: Path) -> None:
+    """A test command that cannot run is an error of the evaluator, not a score of 0."""
+    script = (
+        f"import sys; sys.path.insert(0, {str(CODING)!r})\n"
+        "import workspace\nworkspace.prepare()\n(workspace.COPY / 'test_basket.py').unlink()\n"
+        "try:\n    print(workspace.tested())\nexcept RuntimeError as error:\n    print(error)\n"
+    )
+    (tmp_path / "script.py").write_text(script)
+    assert _python("script.py", cwd=tmp_path).startswith("no test ran: no tests ran")
 
 
 def test_the_tools_of_the_coding_agent_stay_in_its_copy(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 PROGRAM = """
 import asyncio, os, sys
 from loopwright import run, step
-from loopwright.remembering import remembered
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.engine.loop_memory import remembered
+from loopwright.journal.sqlite import SqliteJournal
 
 where, at = sys.argv[1], int(sys.argv[2])
 

@@ -21,10 +21,10 @@ from loopwright import (
     run_sync,
     step,
 )
+from loopwright.engine.loop_memory import lessons, remembered, remembering
 from loopwright.errors import ConfigurationError, JournalUnavailable
+from loopwright.journal.open import open_memory
 from loopwright.memory import InMemory, MemoryEntry, Space
-from loopwright.remembering import lessons, remembered, remembering
-from loopwright.stores import open_memory
 from loopwright.testing import run_virtual
 
 

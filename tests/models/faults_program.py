@@ -37,7 +37,8 @@ from faulty_server import (
 )
 from model_worlds import CANARIES, KEY, KEYS, everything, question
 
-from loopwright.models import KINDS, ModelFault, ProviderModel, Reply
+from loopwright.models import KINDS, ModelError, ProviderModel, Reply
+from loopwright.models.errors import error_from_json
 
 TIMERS = (4.0, 1.5, 6.0)
 WORDS = ("yes", "no", '{"verdict": "yes", "score": 3}', "grün 💚", "a" * 300, KEY, "\\ud83d", "")
@@ -192,8 +193,8 @@ async def judge(fault: Fault, model: ProviderModel) -> tuple[str, str]:
     async with FaultyServer(fault.answer) as server:
         request = question(server.url, timers=TIMERS, **fault.ask)
         try:
-            found: Reply | ModelFault = await asyncio.wait_for(model.complete(request), 60)
-        except ModelFault as error:
+            found: Reply | ModelError = await asyncio.wait_for(model.complete(request), 60)
+        except ModelError as error:
             found = error
         except Exception as error:  # whatever gets out is what this program looks for
             return "escaped", f"{type(error).__name__}: {error}"
@@ -201,21 +202,19 @@ async def judge(fault: Fault, model: ProviderModel) -> tuple[str, str]:
     return _named(found), _wrong(fault, found, requests)
 
 
-def _named(found: Reply | ModelFault) -> str:
+def _named(found: Reply | ModelError) -> str:
     if isinstance(found, Reply):
         return "reply"
     return f"{found.kind}/{found.reason}" if found.reason else found.kind
 
 
-def _wrong(fault: Fault, found: Reply | ModelFault, requests: int) -> str:
+def _wrong(fault: Fault, found: Reply | ModelError, requests: int) -> str:
     if requests != 1:
         return f"{requests} requests"
     if any(canary in everything(found) for canary in CANARIES):
         return "a key is shown"
-    if isinstance(found, ModelFault):
-        known = found.kind in KINDS and ModelFault.from_json(
-            json.loads(json.dumps(found.to_json()))
-        )
+    if isinstance(found, ModelError):
+        known = found.kind in KINDS and error_from_json(json.loads(json.dumps(found.to_json())))
         return "" if known and fault.text is None else f"unexpected {found.kind}: {found}"
     if fault.cut:
         return f"a cut stream became the reply {found.text!r}"

@@ -77,9 +77,9 @@ CONTENTS: list[Case] = [
         for name, text in (
             ("prose for JSON", "The verdict is yes."),
             ("cut JSON", '{"verdict": "yes", "sc'),
-            ("a wrong type", '{"verdict": "yes", "score": "7"}'),
+            ("a wrong type", '{"verdict": "yes", "score": "seven"}'),
             ("a missing field", '{"verdict": "yes"}'),
-            ("a key too much", '{"verdict": "yes", "score": 1, "x": 2}'),
+            ("a key too much, twice", '{"verdict": "yes", "score": 1, "x": 2, "x": 3}'),
             ("a key twice", '{"verdict": "no", "verdict": "yes", "score": 1}'),
             ("NaN", '{"verdict": "yes", "score": NaN}'),
             ("two values", '{"verdict": "yes", "score": 1} {"verdict": "no", "score": 0}'),

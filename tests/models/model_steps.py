@@ -7,11 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright import MemoryJournal, Result, run
-from loopwright.codec import Json
-from loopwright.context import Context
+from loopwright.engine.context import Context
 from loopwright.journal import Entry
-from loopwright.models import Message, Models, Policy, Request, ScriptedModel, Target, call_model
+from loopwright.models import (
+    Message,
+    Models,
+    Policy,
+    Request,
+    ScriptedModel,
+    Target,
+    call_model,
+)
 from loopwright.records import Reason, Status
+from loopwright.records.codec import Json
 from loopwright.testing import VirtualClock, run_virtual
 
 PRICES = {"gpt-4o": {"input": 2.0, "output": 10.0}, "other": {"input": 1.0, "output": 1.0}}

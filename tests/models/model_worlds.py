@@ -7,7 +7,15 @@ from typing import Any
 from faults_case import Case
 from faulty_server import FaultyServer
 
-from loopwright.models import Message, ModelFault, ProviderModel, Reply, Request, Timers, Tool
+from loopwright.models import (
+    Message,
+    ModelError,
+    ProviderModel,
+    Reply,
+    Request,
+    Timers,
+    Tool,
+)
 
 KEY = "sk-canary-7f3a9c1e5b8d2406"
 KEYS = {"CANARY_KEY": KEY, "OPENAI_API_KEY": "sk-openai-canary-0123456789"}
@@ -24,15 +32,15 @@ def question(url: str, *, timers: tuple[float, float, float] = (5, 5, 10), **mor
     )
 
 
-async def ask(model: ProviderModel, request: Request) -> Reply | ModelFault:
+async def ask(model: ProviderModel, request: Request) -> Reply | ModelError:
     """Return what comes of a request, reply or fault."""
     try:
         return await model.complete(request)
-    except ModelFault as fault:
+    except ModelError as fault:
         return fault
 
 
-async def outcome(case: Case, keys: dict[str, str] | None = None) -> tuple[Reply | ModelFault, int]:
+async def outcome(case: Case, keys: dict[str, str] | None = None) -> tuple[Reply | ModelError, int]:
     """Return what a case of the table leads to, and how many requests its server saw."""
     most = case.ask.get("max_bytes", 2**26)
     async with (
@@ -43,14 +51,14 @@ async def outcome(case: Case, keys: dict[str, str] | None = None) -> tuple[Reply
         return found, len(server.requests)
 
 
-def facts(found: Reply | ModelFault) -> tuple[str, str, str, str, float | None]:
+def facts(found: Reply | ModelError) -> tuple[str, str, str, str, float | None]:
     """Return what the table states of an outcome: kind, reason, billed, text, wait."""
     if isinstance(found, Reply):
         return "", "", "no", found.text, None
     return found.kind, found.reason, found.billed, "", found.retry_after
 
 
-def everything(found: Reply | ModelFault) -> str:
+def everything(found: Reply | ModelError) -> str:
     """Return all that an outcome could show to anyone."""
     if isinstance(found, Reply):
         return repr(found) + str(found.to_json())

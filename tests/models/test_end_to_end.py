@@ -20,9 +20,9 @@ from faulty_server import FaultyServer, says
 from mock_server import serving
 
 from loopwright import Budget, Loop, MaxIterations, Passed, Timeout, run
-from loopwright.evaluators.judge import judge
+from loopwright.evaluators.judge.judge import judge
 from loopwright.models import Message, Models, ProviderModel, Reply, Request, call_model
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
 from loopwright.records import Reason, Result, Status, Usage
 from loopwright.testing import run_virtual
 
@@ -157,7 +157,7 @@ def test_a_run_that_its_budget_stops_says_which_call_did_not_fit() -> None:
     assert result.reason is Reason.BUDGET
     assert "the call talk/" in result.detail
     assert "did not fit" in result.detail
-    assert "of 0.1 are spent" in result.detail
+    assert "of 0.1 usd spent" in result.detail
 
 
 # The command line against a server of one's own.
@@ -247,7 +247,7 @@ def test_no_key_is_written_down_anywhere(tmp_path: Path) -> None:
         (tmp_path / "gossip.yaml").write_text(GOSSIP.replace("URL", url) + steps)
         told = [
             command(
-                "run", "gossip.yaml", "--input", "x", "--transcript", "transcript.jsonl", "--verbose",
+                "run", "gossip.yaml", "--input", "x", "--transcript", "transcript.jsonl", "--verbose", "--yes",
                 *more, cwd=tmp_path, LOOPWRIGHT_DEBUG="1", **keys,
             )
             for more in ((), ("--json",))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.models import ModelFault
-from loopwright.models.addresses import Allowed, is_loopback_name, resolve
+from loopwright.models import ModelError
+from loopwright.models.address_policy import Allowed, is_loopback_name, resolve
 
 REFUSED = [
     ("metadata.example", "169.254.169.254"), ("metadata.example", "fd00:ec2::254"),
@@ -95,7 +95,7 @@ def test_other_ways_to_write_this_machine_do_not_pass(host: str) -> None:
     if is_loopback_name(host):
         assert host == "127.0.0.1."
         return
-    with pytest.raises((ModelFault, OSError)):
+    with pytest.raises((ModelError, OSError)):
         asyncio.run(resolve(host, 80, Allowed()))
 
 

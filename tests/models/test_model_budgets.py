@@ -10,7 +10,7 @@ from model_steps import Ask, World
 from loopwright import Budget, Loop, MaxIterations, run_sync
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.models import Models, Reply
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
 from loopwright.records import Usage
 
 
@@ -37,7 +37,7 @@ def test_an_unknown_outcome_costs_all_that_was_reserved() -> None:
     world = World([{"replies": [{"error": "unknown_outcome"}, "ok"]}])
     world.run(Ask({"max_tokens": 50}))
     started = next(e for e in world.entries if e.kind == "started")
-    assert world.attempts[0].usage == started.reserved
+    assert world.attempts[0].usage == started.reserved.at_most()
     assert started.reserved.output_tokens == 50
 
 

@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 from model_steps import Ask, DurableJournal, World
 
-from loopwright import Budget, Loop, MaxIterations, MemoryJournal, Status, Timeout, limited, run
+from loopwright import (
+    Budget,
+    Loop,
+    MaxIterations,
+    MemoryJournal,
+    Status,
+    Timeout,
+    limited,
+    run,
+)
 from loopwright.errors import ConfigurationError, StepError
-from loopwright.models import KINDS, Target
+from loopwright.models import KINDS, ModelError, Models, Reply, Request, Target
 from loopwright.testing import run_virtual
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -41,7 +50,13 @@ def kinds(world: World) -> list[str]:
         ([{"error": "transient", "reason": "format_unsupported"}] * 3 + ["ok"], {}, ["transient"] * 3 + ["ok"]),
         (["prose", "more prose", '{"a": 1}'], {"schema": SCHEMA}, ["malformed", "malformed", "ok"]),
         (["prose"], {"schema": SCHEMA}, ["malformed"] * 3),
-        ([{"text": "half", "finish": "length"}, "whole"], {"max_tokens": 10}, ["truncated", "ok"]),
+        ([{"text": "half", "finish": "length"}, "whole"], {}, ["truncated", "ok"]),
+        ([{"text": "half", "finish": "length"}, "whole"], {"max_tokens": 10}, ["truncated"]),
+        (
+            [{"text": "half", "finish": "length"}, "whole"],
+            {"max_tokens": 10, "on_cutoff": "retry"},
+            ["truncated", "ok"],
+        ),
         (["", "second"], {}, ["empty_output", "ok"]),
     ],
 )  # fmt: skip
@@ -153,15 +168,40 @@ def test_failover_goes_on_elsewhere_when_attempts_are_used_up() -> None:
 @pytest.mark.parametrize(
     ("kind", "moves"),
     [
-        ("quota", True), ("refused", True), ("permanent", False), ("truncated", False),
+        ("quota", True), ("refused", True), ("permanent", True), ("truncated", False),
         ("malformed", False), ("empty_output", False), ("cancelled", False),
     ],
 )  # fmt: skip
 def test_failover_is_for_what_another_model_may_do(kind: str, moves: bool) -> None:
-    """Quota and refusals go on elsewhere at once; other errors never do."""
+    """Quota and any refusal that another endpoint could serve go on elsewhere at once; other errors never do."""
     world = World([{"replies": [{"error": kind}]}])
     world.run(Ask(failover=[OTHER]))
     assert any(r["provider"] == "anthropic" for r in world.records) is moves
+
+
+@pytest.mark.parametrize(
+    ("reason", "moves"),
+    [("unauthorised", True), ("not_found", True), ("configuration", True), ("context_too_long", False), ("", False)],
+)  # fmt: skip
+def test_a_judge_moves_only_from_an_endpoint_that_refuses_every_question(
+    reason: str, moves: bool
+) -> None:
+    """A wrong key or an unknown model fails every question there, so all scores are the next one's."""
+
+    class Refusing:
+        """A model whose first endpoint refuses."""
+
+        async def complete(self, request: Request, *, on_text: Any = None) -> Reply:
+            del on_text
+            if request.provider == "openai":
+                raise ModelError("no", kind="permanent", reason=reason)
+            return Reply("fine")
+
+    step = Ask(failover=[OTHER], judge=True)
+    result = run_virtual(
+        run(step, "x", resources={"models": Models(Refusing(), known_prices=False)})
+    )
+    assert (result.status == Status.SATISFIED) is moves
 
 
 def test_a_long_wait_moves_on_before_it_suspends() -> None:
@@ -180,9 +220,10 @@ def test_a_judge_never_moves_to_another_model(kind: str) -> None:
 
 
 def test_a_cut_reply_gets_double_the_cap_once() -> None:
-    """The second attempt has twice the tokens; without a cap, twice what was written."""
+    """With `on_cutoff: retry` the second attempt has twice the tokens; without a cap, twice what was
+    written."""
     world = World([{"replies": [{"text": "x" * 400, "finish": "length"}]}])
-    world.run(Ask({"max_tokens": 50}))
+    world.run(Ask({"max_tokens": 50, "on_cutoff": "retry"}))
     reserved = [
         e.reserved.output_tokens
         for e in world.entries
@@ -215,14 +256,15 @@ def test_a_cap_that_is_refused_reports_the_cut_reply() -> None:
 
 def test_a_re_ask_quotes_the_answer_and_the_problem() -> None:
     """The conversation goes on with the bad answer and what was wrong with it."""
-    world = World([{"replies": ["prose", '{"a": "1"}', '{"a": 1}']}])
+    world = World([{"replies": ["prose", '{"a": "one"}', '{"a": 1}']}])
     world.run(Ask({"schema": SCHEMA}))
     last = world.records[-1]["messages"]
     assert [m["role"] for m in last] == ["user", "assistant", "user", "assistant", "user"]
-    assert (last[1]["content"], last[3]["content"]) == ("prose", '{"a": "1"}')
+    assert (last[1]["content"], last[3]["content"]) == ("prose", '{"a": "one"}')
+    assert last[2]["content"].startswith("Your reply has no JSON value. Reply with one JSON value ")
     assert last[4]["content"] == (
-        "Your answer could not be used: $.a: '1' is not of type 'integer'\nAnswer again, in the "
-        "format that was asked for, and with nothing else."
+        "$.a: 'one' is not of type 'integer'. "
+        "Reply with the whole corrected JSON value and nothing else."
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from faulty_server import FaultyServer, says
 from model_worlds import KEY, KEYS, ask, question
 
-from loopwright.models import ModelFault, ProviderModel, Reply
+from loopwright.models import ModelError, ProviderModel, Reply
 
 pytestmark = [
     pytest.mark.usefixtures("loopback"),
@@ -66,7 +66,7 @@ async def test_an_endpoint_must_be_who_its_url_says(
         found = await ask(model, question(f"https://localhost:{server.port}"))
         seen = [request.headers.get("authorization") for request in server.requests]
     if kind:
-        assert isinstance(found, ModelFault)
+        assert isinstance(found, ModelError)
         assert (found.kind, found.reason, found.billed, seen) == (kind, "certificate", "no", [])
     else:
         assert isinstance(found, Reply)

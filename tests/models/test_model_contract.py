@@ -10,7 +10,14 @@ from faults_case import VERDICT
 from faulty_server import Answer, FaultyServer, delta, error, says, streamed, usage
 from model_worlds import KEYS, question
 
-from loopwright.models import Model, ModelFault, ProviderModel, Reply, Request, ScriptedModel
+from loopwright.models import (
+    Model,
+    ModelError,
+    ProviderModel,
+    Reply,
+    Request,
+    ScriptedModel,
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ DEEDS = [
         "cut, allowed",
         {"text": "half", "finish": "length"},
         says("half", "length"),
-        {"allow_truncated": True},
+        {"on_cutoff": "accept"},
     ),
     Deed("filtered", {"text": "I", "finish": "content_filter"}, says("I", "content_filter")),
     Deed("empty", "", says("")),
@@ -84,11 +91,11 @@ class Served:
     async def complete(self, request: Request, *, on_text: Any = None) -> Reply:
         async with FaultyServer(self.answer) as server, ProviderModel(KEYS) as model:
             placed = question(
-                server.url, **{k: getattr(request, k) for k in ("schema", "allow_truncated")}
+                server.url, **{k: getattr(request, k) for k in ("schema", "on_cutoff")}
             )
             placed = Request(
                 placed.messages, "m", "openai_compatible", base_url=server.url, schema=request.schema,
-                tools=request.tools, allow_truncated=request.allow_truncated, path=request.path,
+                tools=request.tools, on_cutoff=request.on_cutoff, path=request.path,
             )  # fmt: skip
             return await model.complete(placed, on_text=on_text)
 
@@ -103,7 +110,7 @@ async def seen(model: Model, deed: Deed) -> dict[str, Any]:
     request = question("", **deed.ask)
     try:
         reply = await model.complete(request, on_text=heard.append)
-    except ModelFault as fault:
+    except ModelError as fault:
         told = {
             n: getattr(fault, n)
             for n in ("kind", "reason", "retryable", "billed", "retry_after", "partial")

@@ -77,8 +77,8 @@ def test_v1_is_added_once_and_said(given: str, note: str | None) -> None:
     [
         ("opnai", "", "", "provider: 'opnai' is unknown; did you mean 'openai'?"),
         ("zzz", "", "",
-         ("provider: 'zzz' is unknown; use one of openai, deepseek, anthropic, gemini, ollama, lm_studio, "
-         "openai_compatible")),
+         ("provider: 'zzz' is unknown; use one of openai, deepseek, anthropic, gemini, openrouter, groq, mistral, "
+         "xai, together, moonshot, azure, bedrock, vertex, ollama, lm_studio, openai_compatible")),
         ("openai_compatible", "", "", "model_url: openai_compatible has no address of its own; give model_url"),
         ("ollama", "localhost:11434", "",
          "model_url: 'localhost:11434' is no address; give one such as http://localhost:1234/v1"),

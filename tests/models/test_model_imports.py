@@ -19,7 +19,7 @@ HEAVY = (
 )
 
 
-@pytest.mark.parametrize("module", ["loopwright.models", "loopwright.testing.models"])
+@pytest.mark.parametrize("module", ["loopwright.models", "loopwright.testing"])
 def test_importing_models_loads_no_client_library(module: str) -> None:
     """The client library takes seconds to load, so only the first real request loads it."""
     code = f"import sys, {module}; print(*[n for n in {HEAVY!r} if n in sys.modules])"

@@ -11,7 +11,7 @@ from faults_case import VERDICT
 from faulty_server import Answer, FaultyServer, Turn, whole
 from model_worlds import KEYS, ask, question
 
-from loopwright.models import Message, ModelFault, ProviderModel, Reply
+from loopwright.models import Message, ModelError, ProviderModel, Reply
 
 pytestmark = pytest.mark.usefixtures("loopback")
 anthropic = pytest.mark.skipif(
@@ -69,7 +69,7 @@ def claude_error(status: int, kind: str, message: str, **headers: str) -> Answer
     return whole({"type": "error", "error": {"type": kind, "message": message}}, status, **headers)
 
 
-def _outcome(found: Reply | ModelFault) -> str:
+def _outcome(found: Reply | ModelError) -> str:
     if isinstance(found, Reply):
         return found.text
     return f"{found.kind}/{found.reason}" if found.reason else found.kind
@@ -108,7 +108,7 @@ async def test_anthropic_in_its_own_words(answer: Answer, expected: str) -> None
     assert seen.headers["x-api-key"] == KEYS["CANARY_KEY"]
     assert "authorization" not in seen.headers
     assert (seen.json["max_tokens"], seen.json["stream"]) == (20, True)
-    if isinstance(found, ModelFault) and found.kind == "throttled":
+    if isinstance(found, ModelError) and found.kind == "throttled":
         assert found.retry_after == 7.0
 
 
@@ -162,7 +162,7 @@ async def test_gemini_in_its_own_words(answer: Answer, expected: str) -> None:
     assert seen.headers["x-goog-api-key"] == KEYS["CANARY_KEY"]
     assert "key=" not in seen.line
     assert seen.json["generationConfig"]["maxOutputTokens"] == 20
-    if isinstance(found, ModelFault) and found.kind == "throttled":
+    if isinstance(found, ModelError) and found.kind == "throttled":
         assert found.retry_after == 14.0
 
 
@@ -208,7 +208,7 @@ async def test_a_library_that_is_missing_is_named(provider: str) -> None:
         installed = False
     async with FaultyServer(whole({}, 500)) as server, ProviderModel(KEYS) as model:
         found = await ask(model, question(server.url, provider=provider))
-    assert isinstance(found, ModelFault)
+    assert isinstance(found, ModelError)
     if installed:
         assert found.kind == "transient"
     else:

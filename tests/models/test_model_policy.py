@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.models.faults import KINDS, ModelFault
-from loopwright.models.policy import Policy, Tally, decide
+from loopwright.models.errors import KINDS, ModelError
+from loopwright.models.retry_policy import Policy, Tally, decide
 
 POLICY = Policy()
 
@@ -43,7 +43,9 @@ POLICY = Policy()
         ("malformed", "", Tally(re_asks=2), True, False, "fail"),
         ("empty_output", "", Tally(), True, False, "wait"),
         ("empty_output", "", Tally(empties=1), True, False, "fail"),
-        ("permanent", "context_too_long", Tally(), True, False, "fail"),
+        ("permanent", "context_too_long", Tally(), True, False, "failover"),
+        ("permanent", "unauthorised", Tally(), True, False, "failover"),
+        ("permanent", "context_too_long", Tally(), False, False, "fail"),
         ("cancelled", "", Tally(), True, False, "fail"),
     ],
 )
@@ -51,7 +53,7 @@ def test_what_follows_a_fault(
     kind: str, reason: str, tally: Tally, others: bool, too_long: bool, action: str
 ) -> None:
     """The policy table, row by row."""
-    fault = ModelFault("x", kind=kind, reason=reason)
+    fault = ModelError("x", kind=kind, reason=reason)
     assert decide(fault, tally, POLICY, others=others, too_long=too_long)[0] == action
 
 
@@ -67,7 +69,7 @@ def test_every_call_ends(script: list[tuple[str, bool, bool]], targets: int) -> 
         attempts += 1
         reason = "format_unsupported" if odd else ""
         action, tally = decide(
-            ModelFault("x", kind=kind, reason=reason), tally, POLICY,
+            ModelError("x", kind=kind, reason=reason), tally, POLICY,
             others=tally.target < targets, too_long=too_long,
         )  # fmt: skip
         if action in ("fail", "suspend"):

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.models import Message, ModelFault, Reply, Request, Timers, Tool, ToolCall
-from loopwright.models.faults import KINDS
+from loopwright.models import Message, ModelError, Reply, Request, Timers, Tool, ToolCall
+from loopwright.models.errors import KINDS, error_from_json
 from loopwright.records import Usage
 
 ASK = (Message("user", "hello"),)
@@ -71,11 +71,11 @@ def test_a_fault_goes_to_json_and_back(
     partial: str,
 ) -> None:
     """load(dump(fault)) says the same, field by field."""
-    fault = ModelFault(
+    fault = ModelError(
         message, kind=kind, reason=reason, retry_after=told, usage=usage, billed=billed,
         partial=partial, fields=("messages",),
     )  # fmt: skip
-    again = ModelFault.from_json(json.loads(json.dumps(fault.to_json())))
+    again = error_from_json(json.loads(json.dumps(fault.to_json())))
     assert (str(again), again.to_json(), again.retryable) == (
         message,
         fault.to_json(),
@@ -85,7 +85,7 @@ def test_a_fault_goes_to_json_and_back(
 
 def test_what_may_help_when_tried_again_follows_the_kind() -> None:
     """Only what may pass by itself is retryable."""
-    again = {kind for kind in KINDS if ModelFault("x", kind=kind).retryable}
+    again = {kind for kind in KINDS if ModelError("x", kind=kind).retryable}
     assert again == {"transient", "throttled", "unknown_outcome"}
 
 
@@ -108,7 +108,7 @@ def test_what_may_help_when_tried_again_follows_the_kind() -> None:
         (lambda: Timers(whole=float("nan")), "timeouts: whole: nan is not finite"),
         (lambda: Tool(""), "tool: name: is empty; give the name that the model calls"),
         (lambda: Tool("t", schema=[]), "tool 't': schema: give a JSON Schema, an object"),  # type: ignore[arg-type]
-        (lambda: ModelFault("x", kind="transent"), "fault: kind: 'transent' is unknown; did you mean 'transient'?"),
+        (lambda: ModelError("x", kind="transent"), "fault: kind: 'transent' is unknown; did you mean 'transient'?"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_when_it_is_made(make: Any, message: str) -> None:

@@ -62,7 +62,7 @@ def attempts(entries: list[Entry]) -> list[Entry]:
         ([error(400, "x", "context_length_exceeded")], 1, "failed"),
         ([error(429, "x", "insufficient_quota")], 1, "suspended"),
         ([error(429, "x", retry_after="600")], 1, "suspended"),
-        ([says("half", "length")], 2, "failed"),
+        ([says("half", "length")], 1, "failed"),
         ([says("")], 2, "failed"),
         ([says("no", "content_filter")], 1, "failed"),
         ([says("fine")], 1, "satisfied"),

@@ -18,7 +18,7 @@ from faulty_server import (
 )
 from model_worlds import KEYS, ask, question
 
-from loopwright.models import ModelFault, ProviderModel, Reply
+from loopwright.models import ModelError, ProviderModel, Reply
 
 pytestmark = pytest.mark.usefixtures("loopback")
 YES = '{"verdict": "yes", "score": 3}'
@@ -67,7 +67,7 @@ async def test_the_form_of_structured_output_is_found_and_remembered(
         request = question(server.url, schema=VERDICT)
         found = [await ask(model, request) for _ in range(tries + 2)]
         assert len(server.requests) == tries + 2
-    kinds = [f.reason if isinstance(f, ModelFault) else f.data for f in found]
+    kinds = [f.reason if isinstance(f, ModelError) else f.data for f in found]
     value = {"verdict": "yes", "score": 3}
     assert kinds == ["format_unsupported"] * (tries - 1) + [value] * 3
 
@@ -79,7 +79,7 @@ async def test_an_endpoint_that_knows_no_form_is_a_permanent_fault() -> None:
         ProviderModel(KEYS) as model,
     ):
         found = [await ask(model, question(server.url, schema=VERDICT)) for _ in range(5)]
-    kinds = [f.kind for f in found if isinstance(f, ModelFault)]
+    kinds = [f.kind for f in found if isinstance(f, ModelError)]
     assert kinds == ["transient"] * 3 + ["permanent"] * 2
 
 

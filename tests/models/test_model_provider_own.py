@@ -15,9 +15,9 @@ from faulty_server import (
 )
 from model_worlds import KEY, KEYS, question
 
-from loopwright.models import Message, ModelFault, ProviderModel, Request
+from loopwright.models import Message, ModelError, ProviderModel, Request
 from loopwright.models.endpoints import Endpoint
-from loopwright.models.exchange import Exchange
+from loopwright.models.errors import ResponseTrace
 
 pytestmark = pytest.mark.usefixtures("loopback")
 YES = '{"verdict": "yes", "score": 3}'
@@ -95,10 +95,10 @@ async def test_openai_itself_is_asked_by_its_own_api(
         request = Request(
             (Message("user", "hello"),), "gpt-4o", "openai", max_tokens=9, temperature=0.5
         )
-        await model._prepare(endpoint)
+        requests = await model._prepared(endpoint)
         try:
-            found = (await model._ask(endpoint, request, Exchange(), None)).text
-        except ModelFault as fault:
+            found = (await requests.ask(endpoint, request, ResponseTrace(), None)).text
+        except ModelError as fault:
             found = fault.kind + (f"/{fault.reason}" if fault.reason == "stream_incomplete" else "")
         body = server.requests[0].json
         assert server.requests[0].line.startswith("POST /v1/responses ")
@@ -115,10 +115,10 @@ async def test_openai_itself_is_asked_by_its_own_api(
 async def at(endpoint: Endpoint, request: Request) -> Any:
     """Return what comes of a request to an endpoint as if it were its provider's own."""
     async with ProviderModel(KEYS) as model:
-        await model._prepare(endpoint)
+        requests = await model._prepared(endpoint)
         try:
-            return await model._ask(endpoint, request, Exchange(), None)
-        except ModelFault as fault:
+            return await requests.ask(endpoint, request, ResponseTrace(), None)
+        except ModelError as fault:
             return fault
 
 

@@ -18,7 +18,7 @@ from faulty_server import (
 )
 from model_worlds import CANARIES, KEY, KEYS, ask, everything, question
 
-from loopwright.models import Message, ModelFault, ProviderModel, Request, Tool, ToolCall
+from loopwright.models import Message, ModelError, ProviderModel, Request, Tool, ToolCall
 
 pytestmark = pytest.mark.usefixtures("loopback")
 YES = '{"verdict": "yes", "score": 3}'
@@ -139,7 +139,7 @@ async def test_a_redirect_is_not_followed(status: int) -> None:
         moved = whole({}, status, location=f"{thief.url}/v1/chat/completions")
         async with FaultyServer(moved) as server, ProviderModel(KEYS) as model:
             found = await ask(model, question(server.url))
-        assert isinstance(found, ModelFault)
+        assert isinstance(found, ModelError)
         assert (found.kind, found.reason) == ("permanent", "redirect")
         assert thief.requests == []
 
@@ -155,7 +155,7 @@ async def test_an_address_inside_is_not_called(url: str) -> None:
     """A model_url that leads inside a network is refused before anything is sent."""
     async with ProviderModel() as model:
         found = await ask(model, question(url, api_key_env="", timers=(3, 3, 3)))
-    assert isinstance(found, ModelFault)
+    assert isinstance(found, ModelError)
     assert (found.kind, found.reason, found.billed) == ("permanent", "address_refused", "no")
 
 
@@ -165,7 +165,7 @@ async def test_an_endpoint_that_is_not_there_was_not_billed() -> None:
         url = server.url
     async with ProviderModel() as model:
         found = await ask(model, question(url, api_key_env=""))
-    assert isinstance(found, ModelFault)
+    assert isinstance(found, ModelError)
     assert (found.kind, found.reason, found.billed) == ("transient", "unreachable", "no")
 
 
@@ -173,7 +173,7 @@ async def test_a_name_that_cannot_be_resolved_was_not_billed() -> None:
     """A name that leads nowhere may pass, and cost nothing."""
     async with ProviderModel() as model:
         found = await ask(model, question(f"http://{'a' * 64}.example", api_key_env=""))
-    assert isinstance(found, ModelFault)
+    assert isinstance(found, ModelError)
     assert (found.kind, found.reason, found.billed) == ("transient", "unreachable", "no")
 
 
@@ -185,7 +185,7 @@ async def test_a_secret_that_is_a_word_of_ours_breaks_nothing() -> None:
         ProviderModel(keys) as model,
     ):
         found = await ask(model, question(server.url))
-    assert isinstance(found, ModelFault)
+    assert isinstance(found, ModelError)
     assert (found.kind, str(found)) == (
         "throttled",
         "openai_compatible/m answered status 429: [redacted], [redacted]",
@@ -211,7 +211,7 @@ async def test_a_key_that_an_endpoint_repeats_goes_nowhere(answer: Answer) -> No
     async with FaultyServer(answer) as server, ProviderModel(KEYS) as model:
         try:
             found: Any = await model.complete(question(server.url), on_text=heard.append)
-        except ModelFault as fault:
+        except ModelError as fault:
             found = fault
     shown = everything(found) + "".join(heard)
     assert not any(canary in shown for canary in CANARIES)
@@ -232,5 +232,5 @@ async def test_a_mistake_of_configuration_is_a_permanent_fault(
     url = request_options.pop("base_url", "http://localhost:1")
     async with ProviderModel(KEYS) as model:
         found = await ask(model, question(url, **request_options))
-    assert isinstance(found, ModelFault)
+    assert isinstance(found, ModelError)
     assert (found.kind, found.reason, str(found)) == ("permanent", "configuration", message)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.models import Redactor
-from loopwright.models.redaction import MARK
+from loopwright.records.redaction import MARK
 
 secrets = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=40)
 around = st.text(st.characters(min_codepoint=97, max_codepoint=122), max_size=7)

@@ -11,7 +11,7 @@ from model_steps import Ask, World
 
 from loopwright import Loop, MaxIterations, Result, Status, sequence
 from loopwright.models import Target, call_model
-from loopwright.models.pool import models_of
+from loopwright.models.registry import models_of
 from loopwright.testing import run_virtual
 
 OTHER = Target("anthropic", "other")

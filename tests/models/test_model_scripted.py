@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.errors import DocumentError
-from loopwright.models import KINDS, Message, ModelFault, Request, ScriptedModel, Timers
+from loopwright.models import KINDS, Message, ModelError, Request, ScriptedModel, Timers
 from loopwright.records import Usage
 from loopwright.testing import run_virtual
 
@@ -28,7 +28,7 @@ def answers(model: ScriptedModel, *requests: Request) -> list[str]:
         for request in requests:
             try:
                 found.append((await model.complete(request)).text)
-            except ModelFault as fault:
+            except ModelError as fault:
                 found.append(f"{fault.kind}{'/' + fault.reason if fault.reason else ''}")
         return found
 
@@ -148,9 +148,9 @@ def test_reading_rules_is_total(value: Any) -> None:
 def test_every_fault_of_the_vocabulary_can_be_had(kind: str) -> None:
     """Each kind can be scripted, and is retried or billed like a real one."""
     model = ScriptedModel([{"replies": [{"error": kind, "message": "as told"}]}])
-    with pytest.raises(ModelFault, match="openai/m: as told") as caught:
+    with pytest.raises(ModelError, match="openai/m: as told") as caught:
         asyncio.run(model.complete(ask()))
-    real = ModelFault("x", kind=kind)
+    real = ModelError("x", kind=kind)
     assert (caught.value.kind, caught.value.retryable, caught.value.billed) == (
         kind, real.retryable, real.billed,
     )  # fmt: skip
@@ -162,11 +162,13 @@ def test_every_fault_of_the_vocabulary_can_be_had(kind: str) -> None:
         ({"error": "stream_incomplete"}, {}, "transient/stream_incomplete"),
         ({"error": "context_too_long"}, {}, "permanent/context_too_long"),
         ({"text": "half", "finish": "length"}, {}, "truncated"),
-        ({"text": "half", "finish": "length"}, {"allow_truncated": True}, "half"),
+        ({"text": "half", "finish": "length"}, {"on_cutoff": "accept"}, "half"),
         ({"text": "no", "finish": "content_filter"}, {}, "refused/content_filter"),
         ({"text": "  "}, {}, "empty_output"),
         ("prose", {"schema": SCHEMA}, "malformed"),
-        ({"json": {"a": "1"}}, {"schema": SCHEMA}, "malformed"),
+        ({"json": {"a": "one"}}, {"schema": SCHEMA}, "malformed"),
+        ({"json": {"a": "1"}}, {"schema": SCHEMA, "strict": True}, "malformed"),
+        ({"json": {"a": "1"}}, {"schema": SCHEMA}, '{"a":"1"}'),
         ({"json": {"a": 1}}, {"schema": SCHEMA}, '{"a":1}'),
         ('```json\n{"a": 2}\n```', {"schema": SCHEMA}, '```json\n{"a": 2}\n```'),
         ({"text": "x", "after": 61}, {}, "unknown_outcome/first_byte_timeout"),
@@ -215,7 +217,7 @@ def test_usage_is_fixed_by_length_unless_stated() -> None:
 def test_a_call_without_a_rule_is_a_clear_error() -> None:
     """The message names the path and how the prompt begins, and what to add."""
     model = ScriptedModel([{"step": "other", "replies": ["x"]}])
-    with pytest.raises(ModelFault) as caught:
+    with pytest.raises(ModelError) as caught:
         asyncio.run(model.complete(ask("Write " + "a" * 100, path="draft/1/execute")))
     assert caught.value.kind == "permanent"
     assert str(caught.value) == (

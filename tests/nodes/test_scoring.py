@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopwright.documents.steps.loop_node import Scorer, Strategy, answer
+from loopwright.documents.steps.loop_node.lessons import LoopNodeLessons, extract
 from loopwright.errors import ConfigurationError, StepError
+from loopwright.evaluators.agreement import agreement
+from loopwright.evaluators.parsing.answers import (
+    read_binary,
+    read_classification,
+    same_decision,
+)
+from loopwright.evaluators.parsing.replies import AGENTS, agents_in, reply_text, shown
 from loopwright.evaluators.presets import CONTEXTS, LEVELS, preset, weighted
-from loopwright.nodes import Scorer, Strategy, answer
-from loopwright.nodes.agreement import agreement
-from loopwright.nodes.answers import read_binary, read_classification, same_decision
-from loopwright.nodes.learning import Lessons, extract
-from loopwright.nodes.outputs import AGENTS, agents_in, reply_text, shown
-from loopwright.nodes.validating import criteria_of
+from loopwright.evaluators.rubric.criteria_prompt import criteria_of
 
 PATTERN = Scorer((Strategy((r"SCORE:\s*([0-9.]+)",)),))
 
@@ -114,7 +118,7 @@ def test_groups_are_flat() -> None:
 
 def test_lessons_are_found_once_and_cut() -> None:
     """A lesson has more than 10 and at most 200 characters, is found once, and a category has a bound."""
-    patterns, _ = Lessons({"insights": (r"finds (.+?)(?:\n|$)",)}).compiled()
+    patterns, _ = LoopNodeLessons({"insights": (r"finds (.+?)(?:\n|$)",)}).compiled()
     text = "It finds a clear structure\nit finds A CLEAR STRUCTURE\nfinds short\nfinds " + "x" * 201
     assert extract(patterns, {"a": text}, 300)["insights"] == "a clear structure"
     assert extract(patterns, {"a": text}, 5)["insights"] == "a cle..."
@@ -170,11 +174,19 @@ def test_validators_tell_both_scores() -> None:
     assert found["weighted_score"] == 0.58
     assert found["overall_assessment"] == "REJECTED"
     assert found["dimension_scores"] == {
-        "schema_compliance": 0.6667,
-        "constraints": 0.5,
-        "format": 0.0,
+        "schema_compliance": {"score": 0.38, "max_score": 0.53, "percentage": 71.7},
+        "constraints": {"score": 0.2, "max_score": 0.35, "percentage": 57.1},
+        "format": {"score": 0, "max_score": 0.12, "percentage": 0.0},
     }
-    assert criteria.read("{}")["weighted_score"] == 0.0
+
+
+@pytest.mark.parametrize("reply", ["{}", "Sorry, I cannot help", "matches_schema: true"])
+def test_a_validator_that_says_too_little_is_undecided(reply: str) -> None:
+    """A reply with fewer than half of the criteria is no judgement: no score, and nothing has failed."""
+    found = criteria_of("lenient", "validation").read(reply)
+    assert found["overall_assessment"] == "UNDECIDED"
+    assert found["validation_score"] is None
+    assert found["failed_criteria"] == []
 
 
 @given(st.lists(st.text(max_size=40), max_size=5))

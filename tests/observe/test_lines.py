@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from loopwright import Evaluation, Loop, MaxIterations, Passed, run
-from loopwright.models.redaction import Redactor
-from loopwright.observe import LogLines, trace_id
+from loopwright.records.redaction import Redactor
+from loopwright.telemetry import LogLines, trace_id
 from loopwright.testing.clock import run_virtual
 
 

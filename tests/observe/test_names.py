@@ -9,8 +9,8 @@ import pytest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 
-from loopwright.observe import names
-from loopwright.observe.instruments import INSTRUMENTS
+from loopwright.telemetry import attributes as names
+from loopwright.telemetry.attributes import INSTRUMENTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "telemetry.md"
 OURS = {
@@ -36,7 +36,7 @@ def test_names_of_the_conventions_are_spelled_as_there(name: str) -> None:
 def test_the_page_lists_every_name_and_no_other() -> None:
     """docs/telemetry.md names what is told, and nothing that is not."""
     listed = set(re.findall(r"`((?:gen_ai|loopwright)\.[a-z_.]*[a-z_])`", PAGE.read_text("utf-8")))
-    listed -= {"loopwright.observe.trace_id", "gen_ai.evaluation.result"}
+    listed -= {"loopwright.telemetry.trace_id", "gen_ai.evaluation.result"}
     assert listed == OURS
 
 

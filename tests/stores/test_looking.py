@@ -14,11 +14,10 @@ import pytest
 from loopwright import Evaluation, Loop, MaxIterations, retrying, run
 from loopwright.errors import ConfigurationError, JournalDamaged, RunNotFound
 from loopwright.journal import Entry
+from loopwright.journal.sqlite import SqliteJournal
+from loopwright.journal.sqlite.views import KNOWN, ROWS_KNOWN, WINDOW, Wanted
+from loopwright.journal.views import EntriesView
 from loopwright.records import Iteration
-from loopwright.stores.sqlite import SqliteJournal
-from loopwright.stores.sqlite.listing import WINDOW, Wanted
-from loopwright.stores.sqlite.pages import KNOWN, ROWS_KNOWN
-from loopwright.stores.views import EntriesView
 
 from .recording import info, record, recorded, rounds
 
@@ -216,9 +215,10 @@ async def test_a_list_is_another_once_a_run_came_or_ended(journal: SqliteJournal
 
 
 async def test_an_emptied_file_is_seen_by_who_watches(tmp_path: Path) -> None:
-    """A journal whose file was emptied is damage to who watches, not a list without runs."""
+    """Rule: an empty file holds no runs; one whose log is left of it is lost, also to who watches."""
     (tmp_path / "runs.db").touch()
+    (tmp_path / "runs.db-wal").write_bytes(b"some log")
     watch = SqliteJournal(tmp_path / "runs.db").watch()
-    with pytest.raises(JournalDamaged, match="it is empty"):
+    with pytest.raises(JournalDamaged, match="it is lost"):
         watch.version()
     watch.close()

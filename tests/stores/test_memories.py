@@ -15,10 +15,10 @@ import pytest
 
 from loopwright.errors import ConfigurationError, JournalDamaged, JournalUnavailable
 from loopwright.journal import MemoryJournal
+from loopwright.journal.open import open_journal, open_memory
+from loopwright.journal.sqlite import SqliteJournal
+from loopwright.journal.sqlite.files import SideLock
 from loopwright.memory import InMemory, Memory, Space, entry
-from loopwright.stores import open_journal, open_memory
-from loopwright.stores.sqlite import SqliteJournal
-from loopwright.stores.sqlite.files import SideLock
 
 from .memory_contract import MemoryContract, Store, note, values
 

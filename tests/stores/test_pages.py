@@ -14,12 +14,11 @@ import pytest
 
 from loopwright import Evaluation, Loop, MaxIterations, ScoreAtLeast, run
 from loopwright.errors import JournalDamaged, JournalUnavailable, RunNotFound
-from loopwright.stores.sqlite import SqliteJournal
-from loopwright.stores.sqlite.listing import Wanted, page_query
-from loopwright.stores.sqlite.pages import PAGE_STATEMENTS
-from loopwright.stores.sqlite.schema import connect_reader
-from loopwright.stores.sqlite.watching import LIST_COLUMNS, WATCH_STATEMENT
-from loopwright.stores.views import EntriesView, RunView, enclosing, outermost
+from loopwright.journal.sqlite import SqliteJournal
+from loopwright.journal.sqlite.changes import LIST_COLUMNS, WATCH_STATEMENT
+from loopwright.journal.sqlite.schema import connect_reader
+from loopwright.journal.sqlite.views import PAGE_STATEMENTS, Wanted, page_query
+from loopwright.journal.views import EntriesView, RunView, enclosing, outermost
 
 
 async def write(value: Any, ctx: Any) -> str:
@@ -193,7 +192,7 @@ def test_paths_say_which_loops_are_around() -> None:
 _OTHER = """
 import asyncio, sys
 from loopwright import Loop, MaxIterations, run
-from loopwright.stores import open_journal
+from loopwright.journal.open import open_journal
 async def main():
     store = open_journal(sys.argv[1])
     if sys.argv[2] == "run":

@@ -11,8 +11,8 @@ import pytest
 
 from loopwright.errors import JournalUnavailable
 from loopwright.journal import Entry
-from loopwright.stores.sqlite import SqliteJournal, schema
-from loopwright.stores.sqlite.writer import Order
+from loopwright.journal.sqlite import SqliteJournal, schema
+from loopwright.journal.sqlite.writer import Transaction
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import ended, query
@@ -136,7 +136,7 @@ async def test_work_after_the_end_is_refused(tmp_path: Path) -> None:
     writer.stop_soon()
     for _ in range(3):
         with pytest.raises(JournalUnavailable, match=r"the journal was closed; open it again$"):
-            await writer.perform(Order(lambda _: None))
+            await writer.perform(Transaction(lambda _: None))
     log.append(Entry("started", "a", 1.0))
     with pytest.raises(JournalUnavailable, match=r"was closed while this run was open$"):
         await settle(log)

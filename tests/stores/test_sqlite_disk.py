@@ -15,11 +15,11 @@ import pytest
 
 from loopwright.errors import JournalDamaged, JournalUnavailable
 from loopwright.journal import Entry
+from loopwright.journal.sqlite import SqliteJournal
+from loopwright.journal.sqlite.encoding import FILE
+from loopwright.journal.sqlite.errors import journal_error
+from loopwright.journal.sqlite.files import refuse_network
 from loopwright.records import Iteration
-from loopwright.stores.sqlite import SqliteJournal
-from loopwright.stores.sqlite.encoding import FILE
-from loopwright.stores.sqlite.faults import journal_error
-from loopwright.stores.sqlite.files import refuse_network
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import child, filled
@@ -65,8 +65,8 @@ async def test_a_journal_grows_by_what_is_produced(tmp_path: Path, count: int) -
             log.append(Entry("iteration", "refine", i, Iteration(i, "an input", output)))
         await settle(log)
         await log.close(log.info)
-    beside = [p.name for p in tmp_path.iterdir() if p.stat().st_size and p.is_file()]
-    assert beside == ["runs.db"]
+    module_path_of = [p.name for p in tmp_path.iterdir() if p.stat().st_size and p.is_file()]
+    assert module_path_of == ["runs.db"]
     assert path.stat().st_size - empty <= 1.3 * 4096 * count
 
 
@@ -113,7 +113,7 @@ FULL = """
 import asyncio, resource, sys
 from loopwright.errors import JournalUnavailable
 from loopwright.journal import Entry, RunInfo
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.journal.sqlite import SqliteJournal
 
 async def main():
     journal = SqliteJournal(sys.argv[1])
@@ -202,7 +202,7 @@ DENIED = """
 import asyncio, concurrent.futures.thread, os, sys
 from loopwright.errors import JournalUnavailable
 from loopwright.journal import RunInfo
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.journal.sqlite import SqliteJournal
 
 async def main():
     journal = SqliteJournal(sys.argv[1])

@@ -13,8 +13,8 @@ import pytest
 
 from loopwright.errors import JournalDamaged, JournalError, JournalUnavailable, RunNotFound
 from loopwright.journal import RunInfo
-from loopwright.stores.sqlite import SqliteJournal, schema
-from loopwright.stores.sqlite.schema import VERSION
+from loopwright.journal.sqlite import SqliteJournal, schema
+from loopwright.journal.sqlite.schema import VERSION
 
 from .recording import info, recorded, rounds
 from .sqlite_files import filled, query
@@ -23,7 +23,6 @@ from .sqlite_files import filled, query
 @pytest.mark.parametrize(
     ("contents", "kind", "message"),
     [
-        (b"", JournalDamaged, "it is empty, so there are no runs; restore it from a backup"),
         (
             b"a text that somebody wrote, long enough to be taken for a database" * 9,
             JournalDamaged,
@@ -34,7 +33,7 @@ from .sqlite_files import filled, query
 async def test_a_file_that_is_no_journal_is_refused(
     tmp_path: Path, contents: bytes, kind: type[JournalError], message: str
 ) -> None:
-    """An empty file where runs are expected, or a file of another kind, is an error."""
+    """A file of another kind where runs are expected is an error."""
     path = tmp_path / "runs.db"
     path.write_bytes(contents)
     made = SqliteJournal(path)

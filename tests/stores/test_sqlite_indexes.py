@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from loopwright.stores.sqlite import schema
-from loopwright.stores.sqlite.reader import STATEMENTS, runs_query
+from loopwright.journal.sqlite import schema
+from loopwright.journal.sqlite.reader import STATEMENTS, runs_query
 
 
 def plans(statement: str, values: list[Any]) -> list[str]:

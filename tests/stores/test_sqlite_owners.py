@@ -8,6 +8,7 @@ import os
 import signal
 import sqlite3
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +16,11 @@ import pytest
 
 from loopwright.errors import JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry
-from loopwright.stores.sqlite import Clocks, SqliteJournal, schema
-from loopwright.stores.sqlite.files import SideLock
-from loopwright.stores.sqlite.owners import Owner, place, register, started
-from loopwright.stores.sqlite.ownership import rewind_row
-from loopwright.stores.sqlite.writer import Order
+from loopwright.journal.sqlite import Clocks, SqliteJournal, schema
+from loopwright.journal.sqlite.files import SideLock
+from loopwright.journal.sqlite.leases import Owner, place, register, started
+from loopwright.journal.sqlite.run_ownership import rewind_row
+from loopwright.journal.sqlite.writer import Transaction
 
 from .recording import LONG, info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import child, query
@@ -42,7 +43,7 @@ async def test_a_locked_run_names_its_owner(journal: SqliteJournal) -> None:
 KILLED = """
 import asyncio, os, signal, sys
 from loopwright.journal import Entry, RunInfo
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.journal.sqlite import SqliteJournal
 
 position, number = sys.argv[2], int(sys.argv[3])
 
@@ -100,13 +101,15 @@ async def test_a_process_that_is_gone_owns_nothing(tmp_path: Path) -> None:
         await other.close(other.info)
 
 
-def test_an_owner_lives_while_its_lease_and_process_do() -> None:
-    """A lease ends with its time, or with its process if that can be seen from here."""
+def test_an_owner_lives_while_its_process_does() -> None:
+    """It ends with its process where that can be seen from here, else with its lease."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         schema.bring_forward(db, 0)
         me = register(db, 100.0)
     assert me.alive(109.0)
-    assert not me.alive(110.0)
+    assert me.alive(4000.0)  # by a clock that is an hour ahead
+    assert not replace(me, until=0.0).alive(1.0)  # its store was closed
+    assert not replace(me, place="elsewhere").alive(110.0)
     assert not replace(me, started="1").alive(101.0)  # another process got the number
     assert not replace(me, pid=2**22 + 1).alive(101.0)
     assert replace(me, pid=2**22 + 1, place="elsewhere").alive(101.0)
@@ -116,11 +119,27 @@ def test_an_owner_lives_while_its_lease_and_process_do() -> None:
 
 def test_a_system_without_proc_is_asked_for_signals(tmp_path: Path) -> None:
     """Where the system does not list processes, one lives while it could be signalled."""
-    assert started(os.getpid(), tmp_path) == "alive"
-    assert started(1, tmp_path) == "alive"
+    assert started(os.getpid(), tmp_path) == started(os.getpid(), tmp_path) != ""
+    assert started(1, tmp_path) != ""
     assert started(2**22 + 1, tmp_path) == ""
     assert started(2**22 + 1) == ""
     assert place(tmp_path) == os.uname().nodename
+
+
+async def test_a_clock_that_is_ahead_takes_no_live_run(journal: SqliteJournal) -> None:
+    """A live owner on this machine keeps its run, is seen as running and hears that it should end."""
+    log = await journal.open(info())
+    heard = asyncio.Event()
+    log.on_cancel = heard.set
+    clocks = Clocks(wall=lambda: time.time() + 3600.0)
+    async with SqliteJournal(journal.path, clocks=clocks) as ahead:
+        with pytest.raises(RunLocked):
+            await ahead.open(info())
+        await ahead.open(info("run-2"))  # which drops the rows of stores that are gone
+        assert [row.status for row in await ahead.runs()] == ["running", "running"]
+        assert await ahead.cancel("run-1") is True
+        await asyncio.wait_for(heard.wait(), 10)
+    await record(log, rounds(1))
 
 
 async def test_the_active_time_of_a_lost_run_counts_to_its_last_beat(tmp_path: Path) -> None:
@@ -233,7 +252,7 @@ async def test_a_rewind_gives_way_to_who_wrote_meanwhile(journal: SqliteJournal)
     """A rewind that was planned on entries that are no longer the last is refused."""
     await recorded(journal, info(), rounds(1))
     row = await journal._read(lambda reader: reader.row("run-1"))
-    stale = Order(lambda db: rewind_row(journal._database, db, row, "refine", (3, b"old"), 1))
+    stale = Transaction(lambda db: rewind_row(journal._database, db, row, "refine", (3, b"old"), 1))
     with pytest.raises(RunLocked, match=r"^run-1: it is running; cancel it before you rewind it$"):
         await journal._writer.perform(stale)
     assert len(await journal.entries("run-1")) == 3

@@ -10,10 +10,10 @@ import pytest
 
 from loopwright.errors import JournalDamaged, JournalUnavailable, RunNotFound
 from loopwright.journal import Entry
+from loopwright.journal.sqlite import SqliteJournal
+from loopwright.journal.sqlite.encoding import FILE, content_digest
+from loopwright.journal.sqlite.files import write_content
 from loopwright.records import Evaluation, Iteration
-from loopwright.stores.sqlite import SqliteJournal
-from loopwright.stores.sqlite.encoding import FILE, content_digest
-from loopwright.stores.sqlite.files import write_content
 
 from .recording import LONG, info, record, recorded, rounds, rounds_seen, shown
 from .sqlite_files import query

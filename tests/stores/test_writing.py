@@ -17,9 +17,9 @@ import pytest
 
 from loopwright.errors import JournalError, JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry
-from loopwright.stores.sqlite import SqliteJournal
-from loopwright.stores.sqlite.files import SideLock
-from loopwright.stores.sqlite.schema import connect_reader
+from loopwright.journal.sqlite import SqliteJournal
+from loopwright.journal.sqlite.files import SideLock
+from loopwright.journal.sqlite.schema import connect_reader
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import ended
@@ -226,6 +226,7 @@ async def test_an_older_journal_is_brought_forward_whole_or_not_at_all(tmp_path:
         await asyncio.gather(*(log.close(replace(row, run_id=log.info.run_id)) for log in logs))
     with closing(sqlite3.connect(path)) as db, db:
         for statement in (
+            "DROP TABLE inbox",
             "DROP INDEX runs_by_end",
             "CREATE INDEX runs_by_status ON runs(status)",
             "CREATE INDEX runs_by_reason ON runs(reason)",

@@ -6,7 +6,7 @@ NESTED = "{% set x = [] %}" + "{% set x = [x, x] %}" * 60
 PAIRED = "{% set x = (1, 2) %}" + "{% set x = (x, x) %}" * 60
 TWIN = NESTED + NESTED.replace(" x ", " y ").replace("[x, x]", "[y, y]")
 
-# Rounds without end.
+# ScoreIndex without end.
 LOOPS = {
     "two ranges": "{% for a in range(9999) %}{% for b in range(9999) %}x" + "{% endfor %}" * 2,
     "four ranges": "{% for a in range(99) %}" * 4 + "{% endfor %}" * 4,

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from templating import Key, refusal, render
 
-from loopwright.templates import TemplateError, TemplateValue, compile_expression, compile_template
+from loopwright.templates import (
+    TemplateError,
+    TemplateValue,
+    compile_expression,
+    compile_template,
+)
 
 
 class Sink(StrEnum):

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import Entry, MemoryJournal, Result, run
-from loopwright.agents.calling import tools_of
-from loopwright.codec import Json
-from loopwright.context import Context
+from loopwright.engine.context import Context
 from loopwright.journal import RunInfo
+from loopwright.prompts.tool_calls import tools_of
 from loopwright.records import Reason, Status
+from loopwright.records.codec import Json
 from loopwright.tools import McpServer, call_tool, mcp_server
 
 HERE = Path(__file__).parent

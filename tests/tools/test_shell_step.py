@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from processes import caught, done, gone
 
-from loopwright import Iteration, Loop, MemoryJournal, Reason, Status, Timeout, run, run_sync
+from loopwright import (
+    Iteration,
+    Loop,
+    MemoryJournal,
+    Reason,
+    Status,
+    Timeout,
+    run,
+    run_sync,
+)
 from loopwright.errors import ConfigurationError
 from loopwright.tools import CommandResult, ShellStep, shell
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,13 +16,14 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from loopwright import Context, MemoryJournal, Status, run
-from loopwright.agents.calling import tools_of
-from loopwright.agents.steps import tool_prompt, tool_step
 from loopwright.errors import ConfigurationError
+from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Models, ScriptedModel
-from loopwright.stores.sqlite import SqliteJournal
+from loopwright.prompts.tool_calls import tools_of
+from loopwright.prompts.tool_prompt import tool_prompt, tool_step
+from loopwright.records.excerpts import PROMPT_CHARS, shown
 from loopwright.tools import FunctionTool, Tool, call_tool, command_tool, tool
-from loopwright.tools.results import INLINE_BYTES, PROMPT_CHARS, kept, shown
+from loopwright.tools.base import INLINE_BYTES, kept
 
 
 class Color(enum.Enum):
@@ -131,30 +133,62 @@ def test_a_signature_that_no_model_can_call_is_refused(function: Any, says: str)
         tool(function)
 
 
+ALLOWED = [
+    ["git", "status"],
+    ["git", "log", "--oneline", "-n", "{count}", "{paths...}"],
+    ["git", "log", "--since={date}"],
+    ["find", "{folder}", "-name", "{pattern}"],
+    ["grep", "-r", "--", "{pattern:any}", "."],
+    ["cp", "{files...}", "backup/"],
+    ["ls", "{options...:any}"],
+]
+
+
 @pytest.mark.parametrize(
-    ("argv", "exact", "fine"),
+    ("argv", "fine"),
     [
-        (["echo"], False, True),
-        (["echo", "hi; rm -rf /"], False, True),
-        (["echo", "hi"], True, False),
-        (["git", "status", "-s"], False, True),
-        (["git", "push"], False, False),
-        (["sh", "-c", "echo"], False, False),
-        (["/bin/echo"], False, False),
-        ([], False, False),
-        ("echo", False, False),
-        ([["echo"]], False, False),
+        (["git", "status"], True),
+        (["git", "status", "-s"], False),
+        (["git"], False),
+        (["git", "push"], False),
+        (["git", "log", "--oneline", "-n", "3"], True),
+        (["git", "log", "--oneline", "-n", "3", "a", "b c; rm -rf /"], True),
+        (["git", "log", "--oneline", "-n", "3", "--output=FILE"], False),
+        (["git", "log", "--oneline", "-n", "-3"], False),
+        (["git", "log", "--output=FILE"], False),
+        (["git", "log", "--since=yesterday"], True),
+        (["git", "log", "--since=yesterday", "--output=FILE"], False),
+        (["find", ".", "-name", "*.py"], True),
+        (["find", ".", "-name", "*.py", "-exec", "rm", "{}", "+"], False),
+        (["find", "-delete", "-name", "x"], False),
+        (["grep", "-r", "--", "-x", "."], True),
+        (["cp", "a", "b", "backup/"], True),
+        (["cp", "backup/"], True),
+        (["cp", "--target-directory=/", "backup/"], False),
+        (["cp", "a", "elsewhere/"], False),
+        (["ls"], True),
+        (["ls", "-la", "x"], True),
+        (["sh", "-c", "echo"], False),
+        (["/bin/ls"], False),
+        ([], False),
+        ("git status", False),
+        ([["git", "status"]], False),
     ],
 )
-def test_only_commands_of_the_list_are_called(argv: Any, exact: bool, fine: bool) -> None:
-    """A command begins with the words of the list, or is one of it; there is no shell."""
-    made = command_tool("run", [["echo"], ["git", "status"]], exact=exact)
-    assert (made.problem_with({"argv": argv}) == "") is fine
+def test_only_whole_commands_of_the_list_are_called(argv: Any, fine: bool) -> None:
+    """A beginning is no permission: each word is of the list, or stands at one of its free places."""
+    assert (command_tool("run", ALLOWED).problem_with({"argv": argv}) == "") is fine
+
+
+def test_the_refusal_names_what_is_allowed() -> None:
+    """A model is told the commands, with their places."""
+    said = command_tool("git", [["git", "log", "{path}"]]).problem_with({"argv": ["git", "log"]})
+    assert said == "'git log' is not allowed; only these are: git log {path}"
 
 
 def test_a_command_returns_its_exit_code_and_both_streams() -> None:
     """A failing command is no error: the model sees how it ended; words are not parsed again."""
-    made = command_tool("run", [[sys.executable, "-c"]])
+    made = command_tool("run", [[sys.executable, "-c", "{code}", "{word}"]])
     code = "import sys; print(sys.argv[1]); print(sys.stdin.read(), file=sys.stderr); sys.exit(3)"
     given = {"argv": [sys.executable, "-c", code, "$(id) ; *"], "stdin": "in"}
     assert called(made, given).output == {
@@ -164,11 +198,44 @@ def test_a_command_returns_its_exit_code_and_both_streams() -> None:
     }
 
 
-@pytest.mark.parametrize("wrong", [[], ["echo"], [[]], [["a"], []]])
-def test_a_list_that_allows_nothing_is_refused(wrong: Any) -> None:
-    """Each allowed command is a list of words."""
-    with pytest.raises(ConfigurationError, match="give the commands that are allowed"):
+def test_a_command_is_given_the_variables_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its environment is without keys, but for those of `pass_env`."""
+    monkeypatch.setenv("A_KEY", "k1")
+    monkeypatch.setenv("ANOTHER_KEY", "k2")
+    made = command_tool("env", [["env"]], pass_env=["A_KEY", "NOT_SET"])
+    said = called(made, {"argv": ["env"]}).output["stdout"]
+    assert "A_KEY=k1\n" in said
+    assert "ANOTHER_KEY" not in said
+    assert "NOT_SET" not in said
+    assert (
+        "ANOTHER_KEY=k2"
+        in called(made.passing(["ANOTHER_KEY"]), {"argv": ["env"]}).output["stdout"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ([], "give the commands that are allowed"),
+        (["echo"], "give the commands that are allowed"),
+        ([[]], "is no command; give a list of words"),
+        ([["a"], []], "is no command; give a list of words"),
+        ([["{program}"]], "{program} leaves the program free; name it"),
+        ([["a", "{b...}", "{c...}"]], "a {b...} {c...} has two places for any number of words"),
+        ([["a", "--b={c...}"]], "'--b={c...}': a place for any number of words stands alone"),
+    ],
+)
+def test_a_list_that_allows_nothing_is_refused(wrong: Any, says: str) -> None:
+    """Each allowed command is a list of words, of which the first names the program."""
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
         command_tool("run", wrong)
+
+
+@pytest.mark.parametrize("wrong", ["A_KEY", ["A KEY"], ["A=B"], [""]])
+def test_what_cannot_be_a_variable_is_refused(wrong: Any) -> None:
+    """`pass_env` is a list of names."""
+    with pytest.raises(ConfigurationError, match="is no list of names of variables"):
+        command_tool("run", [["env"]], pass_env=wrong)
 
 
 @settings(max_examples=60, deadline=None)

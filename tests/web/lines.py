@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loopwright.cli import texts
+from loopwright.ui import formatting as texts
 
 from .conftest import Server, environ
 

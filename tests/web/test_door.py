@@ -10,9 +10,9 @@ import pytest
 from starlette.routing import Mount, Route
 
 from loopwright.journal import MemoryJournal
-from loopwright.web.app import create_app
-from loopwright.web.rendering import static_path
-from loopwright.web.safety import HEADERS, is_loop, is_run_id
+from loopwright.ui.web.access import HEADERS, is_loop, is_run_id
+from loopwright.ui.web.app import create_app
+from loopwright.ui.web.render import static_path
 
 PORT, TOKEN = 8123, "t" * 43
 HOST = f"127.0.0.1:{PORT}"

@@ -2,16 +2,15 @@
 itself until it says that it is done), and the conversation with tools that both are made of.
 """
 
-from .calling import call_with_tools
-from .capability import AgentState, Capability
-from .executions import Execution, execution_of, executions
-from .following import Follower, lifecycle_of
-from .lifecycle import Lifecycle
-from .markers import completion
-from .phased import PhasedAgent
-from .presets import COMPLEXITIES, ROLES
-from .reasoning import ReasoningAgent
-from .sanitising import sanitised
+from ..prompts.tool_calls import call_with_tools
+from ..records.sanitize import sanitised
+from .lifecycle import Lifecycle, LifecycleListener, lifecycle_of
+from .phased.agent import PhasedAgent
+from .phased.capabilities import AgentState, Capability
+from .phased.presets import COMPLEXITIES, ROLES
+from .reasoning.agent import ReasoningAgent
+from .reasoning.completion import completion
+from .reasoning.executions import Execution, execution_of, executions
 
 __all__ = [
     "COMPLEXITIES",
@@ -19,8 +18,8 @@ __all__ = [
     "AgentState",
     "Capability",
     "Execution",
-    "Follower",
     "Lifecycle",
+    "LifecycleListener",
     "PhasedAgent",
     "ReasoningAgent",
     "call_with_tools",

@@ -10,14 +10,37 @@ Rules:
 3. A condition goes to JSON and back unchanged; its tag is the snake case of its class.
 """
 
-from .base import AllOf, AnyOf, Condition, condition, from_json, prefer, tag_of
-from .limits import CEILING, Budget, Deadline, MaxIterations, PhaseLimit, Timeout
-from .plateaus import Degrading, NoImprovement, RepeatedOutput
-from .raised import raised, raised_budget
+from .base import (
+    AllOf,
+    AnyOf,
+    Condition,
+    asked,
+    condition,
+    from_json,
+    has_goal,
+    named,
+    prefer,
+    tag_of,
+)
+from .limits import (
+    CEILING,
+    UNITS,
+    Budget,
+    Deadline,
+    MaxIterations,
+    PhaseLimit,
+    Timeout,
+    amount,
+    raised,
+    raised_budget,
+    unit_of,
+)
+from .progress import Degrading, NoImprovement, RepeatedOutput
 from .success import AllCriteriaMet, OutputMatches, Passed, ScoreAtLeast
 
 __all__ = [
     "CEILING",
+    "UNITS",
     "AllCriteriaMet",
     "AllOf",
     "AnyOf",
@@ -33,10 +56,15 @@ __all__ = [
     "RepeatedOutput",
     "ScoreAtLeast",
     "Timeout",
+    "amount",
+    "asked",
     "condition",
     "from_json",
+    "has_goal",
+    "named",
     "prefer",
     "raised",
     "raised_budget",
     "tag_of",
+    "unit_of",
 ]

@@ -1,15 +1,37 @@
-"""Hard limits: iterations, time and money. They act whatever else holds."""
+"""Hard limits: iterations, time and money. They act whatever else holds.
+
+Limits that a person raised while a run was on record: the same conditions with other figures.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import ClassVar
 
-from ..codec import number, whole
 from ..errors import ConfigurationError
 from ..records import History, Reason, Stop
+from ..records.codec import Json, number, whole
 from .base import Condition, condition
+
+__all__ = [
+    "CEILING",
+    "OVERSHOT",
+    "UNITS",
+    "Budget",
+    "Deadline",
+    "MaxIterations",
+    "PhaseLimit",
+    "Timeout",
+    "amount",
+    "raised",
+    "raised_budget",
+    "unit_of",
+]
+
 
 CEILING = 1000  # no loop runs longer, whatever it says
 
@@ -112,34 +134,100 @@ class Deadline(Condition):
 @condition
 @dataclass(frozen=True, slots=True)
 class Budget(Condition):
-    """Stop when the calls, tokens or US dollars of the loop and all inside it are spent.
+    """Stop when the calls, tokens, US dollars or effects of the loop and all inside it are used up.
 
-    A call that would not fit is refused before it is made.
+    A call of a model that would not fit is refused before it is made. `effects` counts all that acts
+    and is on record: functions, commands, calls of tools and attempts of model calls.
     """
 
     calls: int | None = None
     tokens: int | None = None
     usd: float | None = None
+    effects: int | None = None
     hard: ClassVar[bool] = True
     early: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.calls is None and self.tokens is None and self.usd is None:
-            raise ConfigurationError("budget: needs calls, tokens or usd")
-        if self.calls is not None:
-            whole("budget: calls", self.calls, least=1)
-        if self.tokens is not None:
-            whole("budget: tokens", self.tokens, least=1)
+        counts = (("calls", self.calls), ("tokens", self.tokens), ("effects", self.effects))
+        if self.usd is None and all(cap is None for _, cap in counts):
+            raise ConfigurationError("budget: needs calls, tokens, usd or effects")
+        for name, cap in counts:
+            if cap is not None:
+                whole(f"budget: {name}", cap, least=1)
         if self.usd is not None:
             number("budget: usd", self.usd, least=0, above=True)
 
     def check(self, history: History) -> Stop | None:
         spent = history.usage
+        if self.effects is not None and history.effects >= self.effects:
+            used_up = f"{history.effects} of {self.effects} effects used"
+            return Stop(Reason.BUDGET, used_up)
         for name, cap, used in (
             ("calls", self.calls, spent.calls),
             ("tokens", self.tokens, spent.tokens),
             ("usd", self.usd, spent.usd),
         ):
             if cap is not None and used >= cap:
-                return Stop(Reason.BUDGET, f"{used:g} of {cap:g} {name} spent")
+                over = OVERSHOT if used > cap * (1 + 1e-9) else ""
+                return Stop(Reason.BUDGET, f"{amount(used)} of {amount(cap)} {name} spent{over}")
         return None
+
+    @property
+    def spending(self) -> bool:
+        """Whether it limits what is spent, and not only how many effects there are."""
+        return self.calls is not None or self.tokens is not None or self.usd is not None
+
+
+OVERSHOT = "; the last call cost more than was left: its step states no reserve, or too small a one"
+_UNIT = re.compile(r"\bof [0-9.e+-]+ (calls|tokens|usd|effects)\b")
+
+
+def amount(figure: float) -> str:
+    """Return a figure of a budget as its sentences show it.
+
+    >>> amount(1234567), amount(0.0083)
+    ('1234567', '0.0083')
+    """
+    return str(figure) if isinstance(figure, int) else f"{figure:g}"
+
+
+def unit_of(detail: str) -> str:
+    """Return which unit of a budget ran out by the sentence that says so, or "".
+
+    >>> unit_of("3 of 3 calls spent")
+    'calls'
+    """
+    found = _UNIT.search(detail)
+    return found[1] if found else ""
+
+
+# The options that raise a budget, and the unit of it that each raises.
+UNITS: Mapping[str, str] = MappingProxyType({
+    "max_calls": "calls",
+    "max_total_tokens": "tokens",
+    "max_usd": "usd",
+    "max_effects": "effects",
+})  # fmt: skip
+
+
+def raised(members: Iterable[Condition], told: Mapping[str, Json]) -> tuple[Condition, ...]:
+    """Return conditions with their limits raised to what was told by `max_iterations` and the names of
+    UNITS, never lowered."""
+    return tuple(_one(member, told) for member in members)
+
+
+def _one(member: Condition, told: Mapping[str, Json]) -> Condition:
+    most = told.get("max_iterations")
+    if most is not None and isinstance(member, MaxIterations | PhaseLimit):
+        return replace(member, limit=max(most, member.limit))
+    return raised_budget(member, told) if isinstance(member, Budget) else member
+
+
+def raised_budget(cap: Budget, told: Mapping[str, Json]) -> Budget:
+    """Return a cap with its figures raised to those told of, where these are more and it has one."""
+    more = {
+        unit: max(told[name], was)
+        for name, unit in UNITS.items()
+        if told.get(name) is not None and (was := getattr(cap, unit)) is not None
+    }
+    return replace(cap, **more) if more else cap

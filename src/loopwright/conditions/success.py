@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..codec import number, text_of, whole
+from .._regex import PatternTimeout, compile_pattern
 from ..errors import ConfigurationError
-from ..records import History, Iteration, Reason, Stop
+from ..records import History, Iteration, Reason, Stop, reaches
+from ..records.codec import number, text_of, whole
 from .base import Condition, condition
 
 
@@ -36,9 +37,9 @@ class ScoreAtLeast(Condition):
         if last is None or last.evaluation is None:
             return None
         score = last.evaluation.score
-        if score is None or score < self.threshold or len(history) < self.min_iterations:
+        if score is None or not reaches(score, self.threshold):
             return None
-        if not last.eligible:
+        if not last.eligible or len(history) < self.min_iterations:
             return None
         return Stop(Reason.CONDITION_MET, f"score {score:g} is at least {self.threshold:g}")
 
@@ -93,11 +94,12 @@ class OutputMatches(Condition):
     """Stop, satisfied, when a regular expression is found in the latest output.
 
     An output that is not text is searched as its JSON. Patterns run with a time limit; one that
-    takes too long counts as not found.
+    takes too long counts as not found. `^` and `$` match at each line unless `multiline` is false.
     """
 
     pattern: str
     ignore_case: bool = False
+    multiline: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.pattern, str):
@@ -106,16 +108,12 @@ class OutputMatches(Condition):
 
     def _compiled(self) -> Any:
         # Here and not at the top: the engine starts without the pattern library.
-        from ..patterns import compile_pattern
-
-        return compile_pattern(self.pattern, ignore_case=self.ignore_case)
+        return compile_pattern(self.pattern, ignore_case=self.ignore_case, multiline=self.multiline)
 
     def check(self, history: History) -> Stop | None:
         last = history.last
         if last is None or not last.eligible:
             return None
-        from ..patterns import PatternTimeout
-
         try:
             found = self._compiled().search(text_of(last.output))
         except PatternTimeout:

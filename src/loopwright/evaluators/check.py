@@ -4,7 +4,8 @@ Rules:
 
 1. A check answers with a verdict: `passed`, and a score of 1.0 or 0.0, so that an output that
    passed outranks one that did not. Each rule is a criterion, and what is missing is its gap.
-2. A check that could not look is an error of kind `check_error`: neither passed nor "not passed".
+2. A check that could not look is an error of kind `check_error`: neither passed nor "not passed". One
+   that cannot look at any output, as its command cannot run, is of kind `evaluator_broken`.
 3. Checks look and do not act, so a resumed run may repeat the one that was in flight.
 """
 
@@ -16,19 +17,26 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import codec
-from ..codec import Json
-from ..context import Context
-from ..errors import ConfigurationError, EvaluationError, StepError, nearest
-from ..records import Criterion, Evaluation, as_evaluation
-from ..step import FunctionStep, as_step, digest_of
-from ..threads import in_thread
+from .._regex import compile_pattern
+from ..engine.context import Context
+from ..engine.reporting import reports
+from ..engine.step import FunctionStep, as_step, digest_of
+from ..engine.threads import in_thread
+from ..errors import (
+    BROKEN_EVALUATOR,
+    ConfigurationError,
+    EvaluationError,
+    StepError,
+    nearest,
+)
+from ..records import Criterion, Evaluation, as_evaluation, codec, reaches
+from ..records.codec import Json
 from ..tools.process import CommandResult, tail
 from ..tools.shell import ShellStep, Value
 from .criteria import verdict
-from .schemas import schema_check
+from .json_schema import schema_check
 
-__all__ = ["check", "command_check", "function_check", "look", "text_check"]
+__all__ = ["broken", "check", "command_check", "function_check", "look", "text_check"]
 
 CANNOT_RUN = (126, 127)  # a shell's codes for "not executable" and "not found"
 Rule = Callable[[str], str]  # what is missing in a text, or nothing
@@ -112,6 +120,7 @@ def function_check(
         reserve=inner.reserve,
         idempotent=inner.idempotent,
         fingerprint=digest_of("check", name, inner.fingerprint, repr(at_least)),
+        reports=reports(inner),
     )
 
 
@@ -127,15 +136,16 @@ def _read(name: str, found: Any, at_least: float | None) -> Evaluation:
     evaluation = as_evaluation(found)
     if at_least is None or evaluation.passed is not None or evaluation.score is None:
         return evaluation
-    passed = evaluation.score >= at_least
+    passed = reaches(evaluation.score, at_least)
     gap = "" if passed else f"scores {evaluation.score:g}, below {at_least:g}"
     return Evaluation(
-        evaluation.score,
-        passed,
-        evaluation.feedback or (gap and f"{name}: {gap}"),
-        evaluation.improvements,
-        (*evaluation.criteria, Criterion(name, passed, gap)),
-        evaluation.votes,
+        score=evaluation.score,
+        passed=passed,
+        feedback=evaluation.feedback or (gap and f"{name}: {gap}"),
+        improvements=evaluation.improvements,
+        criteria=(*evaluation.criteria, Criterion(name, passed, gap)),
+        votes=evaluation.votes,
+        details=evaluation.details,
     )
 
 
@@ -160,15 +170,16 @@ def command_check(
     `shell`.
 
     Raises:
-        EvaluationError: of kind `check_error`, when it cannot be run (exit codes 126 and 127 too),
-            takes longer than `timeout` seconds or prints without end.
+        EvaluationError: of kind `evaluator_broken`, when it cannot be run (exit codes 126 and 127
+            too); of kind `check_error`, when it takes longer than `timeout` seconds or prints without
+            end.
     """
     shell = ShellStep(command, name=name, args=args, env=env, stdin=stdin, cwd=cwd, timeout=timeout)
 
     async def judged(value: Json, ctx: Context) -> Evaluation:
         result = await look(shell, value, ctx)
         passed = result.exit_code == 0
-        said = said_by(result)
+        said = output_of(result)
         if passed:
             return verdict([Criterion(shell.name, True)], feedback=said)
         last = said.rpartition("\n")[2]
@@ -176,22 +187,31 @@ def command_check(
         feedback = "\n".join(text for text in (f"{shell.name} {result.ending}", said) if text)
         return verdict([Criterion(shell.name, False, gap)], feedback=feedback)
 
-    return FunctionStep(judged, name=shell.name, fingerprint=digest_of("check", shell.fingerprint))
+    return FunctionStep(
+        judged, name=shell.name, fingerprint=digest_of("check", shell.fingerprint), reports=False
+    )
 
 
 async def look(shell: ShellStep, value: Json, ctx: Context) -> CommandResult:
-    """Run the command of a check; what keeps it from a verdict is a `check_error`."""
+    """Run the command of a check; what keeps it from a verdict is an error."""
     try:
         result = await shell.look(value, ctx)
     except StepError as error:
+        if error.kind == "cannot_start":
+            raise broken(f"{shell.name}: {error}") from error
         raise _unable(f"{shell.name}: {error}") from error
     if result.exit_code in CANNOT_RUN:
         why = tail(result.stderr) or "its shell could not run it"
-        raise _unable(f"{shell.name} {result.ending}, so nothing was checked: {why}")
+        raise broken(f"{shell.name} {result.ending}, so nothing was checked: {why}")
     return result
 
 
-def said_by(result: CommandResult) -> str:
+def broken(message: str) -> EvaluationError:
+    """Return the error of a check that can look at no output, whatever that is."""
+    return EvaluationError(f"check {message}", kind=BROKEN_EVALUATOR, retryable=False)
+
+
+def output_of(result: CommandResult) -> str:
     """Return the tails of what a command printed, on stdout first."""
     return "\n".join(said for said in (tail(result.stdout), tail(result.stderr)) if said)
 
@@ -277,8 +297,6 @@ def _searches(keyword: str, patterns: str | Sequence[str], ignore_case: bool) ->
 
 
 def _search(pattern: str, ignore_case: bool, *, wanted: bool) -> Rule:
-    from ..patterns import compile_pattern  # who checks no pattern need not load the library
-
     compiled = compile_pattern(pattern, ignore_case=ignore_case)
 
     def rule(text: str) -> str:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .. import codec
-from ..codec import Json
-from ..composites import Composite, attempt
-from ..context import Context
+from ..engine.composites import Composite, attempt
+from ..engine.context import Context
+from ..engine.step import as_step, digest_of
 from ..errors import ConfigurationError, nearest
-from ..records import Result, as_evaluation
-from ..step import as_step, digest_of
+from ..records import Result, as_evaluation, codec
+from ..records.codec import Json
 from .check import check
 from .criteria import grade, segments
 
@@ -36,7 +35,7 @@ class _Checklist(Composite):
         for segment, name, part in self.parts:
             result = await attempt(ctx, segment, part, value)
             found.append((name, as_evaluation(result.output)))
-            ended.append(result)
+            ended.append((segment, part, result))
         return self._end(grade(found, dict(self.weights)), ended, ctx)
 
 

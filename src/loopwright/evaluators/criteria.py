@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..errors import ConfigurationError, EvaluationError
-from ..records import Criterion, Evaluation
+from ..errors import ConfigurationError, EvaluationError, nearest
+from ..records import Criterion, Evaluation, codec
 
-__all__ = ["grade", "segments", "sentences", "verdict"]
+__all__ = ["grade", "segments", "sentences", "shares", "verdict"]
 
 
 def sentences(who: str, criteria: Sequence[str]) -> None:
@@ -42,6 +42,33 @@ def verdict(
     )
 
 
+def shares(
+    who: str, criteria: Sequence[str], given: Mapping[str, float] | None
+) -> dict[str, float]:
+    """Return the share of each criterion: equal unless given, summing to 1; of no criteria none.
+
+    Raises:
+        ConfigurationError: for a criterion that is there twice, an unknown one, or weights that
+            cannot be.
+    """
+    if len(set(criteria)) < len(criteria):
+        raise ConfigurationError(f"{who}: a criterion is there twice; give each once")
+    for name in given or {}:
+        if not criteria:
+            raise ConfigurationError(f"{who}: weights need criteria; give the criteria too")
+        if name not in criteria:
+            raise ConfigurationError(
+                f"{who}: weights: there is no criterion {name!r}{nearest(name, criteria)}"
+            )
+    weights = {name: (given or {}).get(name, 1.0) for name in criteria}
+    for name, weight in weights.items():
+        codec.number(f"{who}: weights: {name}", weight, least=0)
+    total = math.fsum(weights.values())
+    if criteria and not total > 0:
+        raise ConfigurationError(f"{who}: weights: all are 0; give one criterion some weight")
+    return {name: weight / total for name, weight in weights.items()}
+
+
 def grade(
     found: Sequence[tuple[str, Evaluation]], weights: Mapping[str, float] | None = None
 ) -> Evaluation:
@@ -61,20 +88,20 @@ def grade(
     lines = [f"- {item.name}: {item.gap}" for item in failing]
     undecided = [name for name, evaluation in found if evaluation.undecided]
     return Evaluation(
-        None if undecided else met / math.fsum(weight.values()),
-        None if undecided else not failing,
-        "\n".join([f"{len(failing)} of {len(criteria)} items are not met:", *lines])
+        score=None if undecided else met / math.fsum(weight.values()),
+        passed=None if undecided else not failing,
+        feedback="\n".join([f"{len(failing)} of {len(criteria)} items are not met:", *lines])
         if failing
         else "",
-        tuple(
+        improvements=tuple(
             f"{name}: {missing}"
             for name, evaluation in found
             if evaluation.passed is not True
             for missing in (evaluation.improvements or ("not met",))
         ),
-        tuple(criteria),
-        tuple({"item": name, "undecided": True} for name in undecided),
-        bool(undecided),
+        criteria=tuple(criteria),
+        votes=tuple({"item": name, "undecided": True} for name in undecided),
+        undecided=bool(undecided),
     )
 
 

@@ -6,12 +6,12 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from ..codec import Json
-from ..composites import Composite, attempt
-from ..context import Context
+from ..engine.composites import Composite, attempt
+from ..engine.context import Context
+from ..engine.step import digest_of
 from ..errors import ConfigurationError
 from ..records import Evaluation, Result, as_evaluation
-from ..step import digest_of
+from ..records.codec import Json
 from .checklist import as_check
 from .criteria import segments
 
@@ -27,6 +27,11 @@ class _Gates(Composite):
     def fingerprint(self) -> str:
         return digest_of("gates", *(f"{name} {part.fingerprint}" for name, part in self.parts))
 
+    @property
+    def scores_only(self) -> bool:
+        """Whether it never gives a verdict: one part that gives none leaves the whole without."""
+        return any(getattr(part, "scores_only", False) for _, part in self.parts)
+
     async def run(self, value: Json, ctx: Context) -> Result:
         found: list[tuple[str, Evaluation]] = []
         ended = []
@@ -34,7 +39,7 @@ class _Gates(Composite):
             result = await attempt(ctx, name, part, value)
             evaluation = as_evaluation(result.output)
             found.append((name, evaluation))
-            ended.append(result)
+            ended.append((name, part, result))
             if evaluation.passed is False or evaluation.undecided:
                 break
         return self._end(_merged(found, last=len(found) == len(self.parts)), ended, ctx)
@@ -76,11 +81,12 @@ def _merged(found: list[tuple[str, Evaluation]], *, last: bool) -> Evaluation:
     score = final.score if final.score is not None else min(scores, default=None)
     said = [e.feedback for e in evaluations if e is final or e.passed is not True]
     return Evaluation(
-        None if final.undecided else 0.0 if closed else score,
-        False if False in verdicts else None if None in verdicts else True,
-        "\n".join(text for text in said if text),
-        tuple(line for e in evaluations for line in e.improvements),
-        tuple(item for e in evaluations for item in e.criteria),
-        tuple(votes),
-        final.undecided,
+        score=None if final.undecided else 0.0 if closed else score,
+        passed=False if False in verdicts else None if None in verdicts else True,
+        feedback="\n".join(text for text in said if text),
+        improvements=tuple(line for e in evaluations for line in e.improvements),
+        criteria=tuple(item for e in evaluations for item in e.criteria),
+        votes=tuple(votes),
+        undecided=final.undecided,
+        details={key: item for e in evaluations for key, item in e.details.items()},
     )

@@ -5,11 +5,11 @@ Source: the table of presets of the loop-node dialect. A criterion is written `d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ..errors import ConfigurationError, nearest
 
-__all__ = ["CONTEXTS", "LEVELS", "approved_at", "improvable_at", "preset", "weighted"]
+__all__ = ["CONTEXTS", "LEVELS", "approved_at", "context_of", "improvable_at", "preset", "weighted"]
 
 LEVELS = ("strict", "moderate", "lenient")
 
@@ -100,6 +100,12 @@ def preset(level: str, context: str, custom: Mapping[str, float] | None = None) 
             "scoring: custom_weights: weights are numbers of at least 0, not all 0"
         )
     return {name: weight / total for name, weight in weights.items()}
+
+
+def context_of(names: Collection[str], *, default: str) -> str:
+    """Return the context that has most of some criteria; `default` where none has more than it."""
+    order = sorted(CONTEXTS, key=lambda context: context != default)
+    return max(order, key=lambda context: sum(name in _WEIGHTS[context] for name in names))
 
 
 def approved_at(level: str, context: str) -> float:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from .. import codec
-from ..codec import Json
-from ..composites import sequence
+from .._regex import compile_pattern
+from ..engine.composites import Composite, attempt
+from ..engine.context import Context
+from ..engine.step import FunctionStep, as_step, digest_of
+from ..engine.threads import in_thread
 from ..errors import ConfigurationError
-from ..records import Evaluation
-from ..step import FunctionStep, digest_of
-from ..threads import in_thread
+from ..models.replies.own_words import own_words
+from ..prompts.prompt import Prompt
+from ..records import Evaluation, Reason, Result, Status, codec
+from ..records.codec import Json
 from ..tools.process import tail
-from .scores_text import ScoreReading, read_score, read_score_by_pattern
-from .text import normalise_reply, read_json
+from .parsing.objects import objects_of, plain
+from .parsing.scores import ScoreReading, read_score, read_score_by_pattern
+from .parsing.text import normalise_reply
 
-__all__ = ["finder", "score"]
+__all__ = ["ScoreOf", "finder", "score"]
 
 REPLY = 32_000  # characters of a reply that go on as feedback
 
@@ -33,11 +37,13 @@ def score(
     """Make an evaluator that reads a number out of the output, or out of what the step `of` says
     of it.
 
-    In a text the number stands behind `label`, alone to the end of its line: 0.85, 8/10 or 93%;
-    without a label (None) it is the whole text. With `pattern` it is the first group, or the whole
-    match, compared without case. In an object it is the member `label`; a number is itself. `scale`
-    is that of a bare number. With `of`, its reply is the feedback. What cannot be read is undecided
-    and never 0. The last match holds; that others differ is noted as ambiguous in a vote.
+    In a text the number stands behind `label`: 0.85, 8/10, 93 of 100 or 93%; prose without another
+    digit may follow it. Without a label (None) it is the whole text. With `pattern` it is the first
+    group, or the whole match, compared without case, with the unit behind it. In an object, also one
+    inside a text, it is the member `label`, in any case; a number is itself. `scale` is that of a bare
+    number. With `of`, its reply is the feedback, and what the output itself says of a score is not
+    read; a prompt whose reply cannot be read is asked once more. What cannot be read is undecided and
+    never 0. The last match holds; that others differ is noted as ambiguous in a vote.
 
     Raises:
         ConfigurationError: for an empty label, a scale that is not two numbers in order, or a
@@ -46,7 +52,7 @@ def score(
     >>> from loopwright import run_sync
     >>> run_sync(score(scale=(0, 10)), "Nearly there. Score: 7").output.score
     0.7
-    >>> run_sync(score(), "Score: 0,85").output.undecided
+    >>> run_sync(score(), "Score: 0.8-0.9").output.undecided
     True
     """
     if label is not None and not isinstance(label, str):
@@ -56,20 +62,69 @@ def score(
     read_score("", label=label, scale=scale)  # refuses what could not be read by
     find = finder(pattern) if pattern else None
 
-    def judged(value: Json) -> Evaluation:
-        if find is not None:
-            text = normalise_reply(codec.text_of(value))
-            reading = read_score_by_pattern(text, find(text), scale)
-        else:
-            reading = _reading(value, label, scale)
-        return _evaluation(reading, tail(codec.text_of(value), REPLY) if of is not None else "")
+    def reading(value: Json, candidate: str) -> ScoreReading:
+        if find is None:
+            return _reading(value, label, scale, candidate)
+        text = normalise_reply(own_words(codec.text_of(value)))
+        return read_score_by_pattern(text, find(text), scale, candidate=candidate)
 
-    async def read(value: Json) -> Evaluation:
-        return judged(value) if find is None else await in_thread(judged, value)
+    async def read(value: Json, candidate: str = "") -> ScoreReading:
+        # A pattern may take its time.
+        return (
+            reading(value, candidate)
+            if find is None
+            else await in_thread(reading, value, candidate)
+        )
+
+    async def judged(value: Json) -> Evaluation:
+        return _evaluation(await read(value), "")
 
     meaning = digest_of("score", repr((label, tuple(scale))), pattern)
-    reader = FunctionStep(read, name=name if of is None else "read", fingerprint=meaning)
-    return reader if of is None else sequence(of, reader, name=name)
+    if of is None:
+        reader = FunctionStep(judged, name=name, fingerprint=meaning)
+        reader.scores_only = True
+        return reader
+    low, high = scale
+    form = f"Reply with `{label or 'SCORE'}: N`, N a number from {low:g} to {high:g},"
+    return ScoreOf(as_step(of), read, form, name, meaning)
+
+
+class ScoreOf(Composite):
+    """A score that a step's reply gives to the value; `score(of=…)` makes one."""
+
+    scores_only = True  # it never gives a verdict
+
+    def __init__(self, of: Any, read: Any, form: str, name: str, meaning: str) -> None:
+        self.of = of
+        self.read = read
+        self.form = form
+        self.name = name
+        self.fingerprint = digest_of("score of", of.fingerprint, meaning)
+
+    def made_of(self) -> Iterable[Any]:
+        return [self.of]
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Run the step and read its reply; ask a prompt once more for one that cannot be read."""
+        candidate = codec.text_of(value) if _says_things(self.of) else ""
+        said = (await attempt(ctx, self.of.name.replace("/", "-"), self.of, value)).output
+        found = await self.read(said, candidate)
+        if found.score is None and isinstance(self.of, Prompt):
+            complaint = (
+                f"Your score could not be read: {found.detail}. {self.form} and nothing else."
+            )
+            again = ctx.child(ctx.below("again"))
+            said = await self.of.asked_again(value, codec.text_of(said), complaint, again)
+            found = await self.read(said, candidate)
+        evaluation = _evaluation(found, tail(codec.text_of(said), REPLY))
+        return Result(Status.SATISFIED, Reason.COMPLETED, "scored", evaluation, name=self.name)
+
+
+def _says_things(step: Any) -> bool:
+    """Whether a step may have words of its own, rather than only move its input about."""
+    if getattr(step, "effect", False) or hasattr(step, "asking"):
+        return not getattr(step, "wordless", False)
+    return any(_says_things(part) for part in getattr(step, "made_of", tuple)())
 
 
 def _evaluation(reading: ScoreReading, said: str) -> Evaluation:
@@ -81,16 +136,36 @@ def _evaluation(reading: ScoreReading, said: str) -> Evaluation:
     return Evaluation(reading.score, feedback=said, votes=(note,) if reading.ambiguous else ())
 
 
-def _reading(value: Json, label: str | None, scale: tuple[float, float]) -> ScoreReading:
-    if isinstance(value, str):
-        found = read_json(value).value if value.lstrip().startswith(("{", "```")) else None
-        if not isinstance(found, Mapping) or label not in found:
-            return read_score(value, label=label, scale=scale)
-        value = found
+def _reading(
+    value: Json, label: str | None, scale: tuple[float, float], candidate: str
+) -> ScoreReading:
     if isinstance(value, Mapping):
-        if label not in value:
-            return ScoreReading(None, problem="missing", detail=f"the output has no {label!r}")
-        value = value[label]
+        return _member(value, label, scale)
+    if not isinstance(value, str):
+        return _number(value, scale)
+    if label is None:
+        return read_score(value, label=None, scale=scale, candidate=candidate)
+    objects = objects_of(own_words(value), candidate=candidate, mark="", names=(label,)).read
+    read = {_member(one.members, plain(label), scale): None for one in objects}
+    if len(read) > 1:
+        shown = tuple(text for one in read for text in one.found)
+        detail = "the reply has several objects with different scores"
+        return ScoreReading(None, problem="unreadable", detail=detail, found=shown)
+    return next(iter(read), None) or read_score(
+        value, label=label, scale=scale, candidate=candidate
+    )
+
+
+def _member(
+    members: Mapping[str, Json], label: str | None, scale: tuple[float, float]
+) -> ScoreReading:
+    named = {plain(key): value for key, value in members.items()}
+    name = plain(label or "")
+    if len(named) < len(members):
+        named.pop(name, None)  # two keys alike
+    if name not in named:
+        return ScoreReading(None, problem="missing", detail=f"the output has no {label!r}")
+    value = named[name]
     if isinstance(value, str):
         return read_score(value, label=None, scale=scale)
     return _number(value, scale)
@@ -112,8 +187,6 @@ def _number(value: Json, scale: tuple[float, float]) -> ScoreReading:
 
 def finder(pattern: str) -> Any:
     """Return a search that gives start, end and text of a pattern's first group at every match."""
-    from ..patterns import compile_pattern
-
     compile_pattern(pattern)  # as it was written, so that an error shows the place
     group = _first_group(pattern)
     # \K makes the match begin where the group does, which tells where in the text it stands.

@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .. import codec
-from ..codec import Json
-from ..records import History
+from ..records import History, codec, reaches
+from ..records.codec import Json
 
 __all__ = ["Trend", "trend"]
 
@@ -73,7 +72,7 @@ def _kind(deltas: tuple[float, ...], mean: float) -> str:
 
 
 def _predicted(scores: list[float], kind: str, mean: float, threshold: float) -> int | None:
-    if scores and scores[-1] >= threshold:
+    if scores and reaches(scores[-1], threshold):
         return 0
     if kind != "improving":
         return None

@@ -9,9 +9,10 @@ Rules:
 4. Entries are set aside by `rewind`, never deleted.
 """
 
-from .entries import Entry, is_at, set_aside, surviving
-from .memory import MemoryJournal, MemoryLog, NoLog
-from .protocol import Journal, Rewind, RunInfo, RunLog, missing_run
+from .cancel import cancel_suspended
+from .entries import Entry, is_at, is_note, set_aside, surviving
+from .in_memory import MemoryJournal, MemoryLog, NoLog
+from .protocol import Journal, Posted, Rewind, RunInfo, RunLog, missing_run
 
 __all__ = [
     "Entry",
@@ -19,10 +20,13 @@ __all__ = [
     "MemoryJournal",
     "MemoryLog",
     "NoLog",
+    "Posted",
     "Rewind",
     "RunInfo",
     "RunLog",
+    "cancel_suspended",
     "is_at",
+    "is_note",
     "missing_run",
     "set_aside",
     "surviving",

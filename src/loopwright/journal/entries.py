@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..codec import Json
 from ..errors import RunNotFound, nearest
-from ..records import NOTHING, Evaluation, Failure, Iteration, Usage
+from ..records import NOTHING, Evaluation, Failure, Held, Iteration, Usage, read_by_copy
+from ..records.codec import Json
 
 
 class Entry:
@@ -17,7 +17,8 @@ class Entry:
     `expired` (a step ran over its own time), `iteration` (a round's record; its `error` says which
     guard cut it short), `ended` (a loop, or with an empty path the run), `suspended`,
     `interrupted`, `asked` (a question to a person), `answered`, `rewound`, `accepted`, `warned`,
-    `reported` (what an agent says of its end).
+    `reported` (what an agent says of its end), `step` (how a step of the root workflow ended, or that
+    it did not run).
     `at` and `seconds` are active seconds of the run, an iteration's `seconds` those of its loop so
     far; `seq` is its number in the run, from 1.
     """
@@ -49,6 +50,23 @@ class Entry:
         self.reserved = reserved
         self.seconds = seconds
         self.seq = seq
+
+    def view(self) -> Entry:
+        """Return it for one reader, who gets a copy of its value."""
+        made = _View(
+            kind=self.kind,
+            path=self.path,
+            at=self.at,
+            value=None,
+            fingerprint=self.fingerprint,
+            error=self.error,
+            usage=self.usage,
+            reserved=self.reserved,
+            seconds=self.seconds,
+            seq=self.seq,
+        )
+        made.value = Held(self.value)
+        return made
 
     def __repr__(self) -> str:
         return f"Entry({self.seq} {self.kind} {self.path!r} at {self.at:.3f})"
@@ -92,6 +110,13 @@ class Entry:
             seconds=data.get("seconds", 0.0),
             seq=data.get("seq", 0),
         )
+
+
+@read_by_copy("value")
+class _View(Entry):
+    """An entry for one reader: its value is a copy, made when it is first read."""
+
+    __slots__ = ("value",)
 
 
 def surviving(entries: Sequence[Entry]) -> list[Entry]:
@@ -145,3 +170,11 @@ def set_aside(entries: Sequence[Entry], path: str) -> int:
             f"nothing was recorded at {path!r}{nearest(path, {e.path for e in entries})}"
         )
     return len(entries) - len(_before(list(entries), path))
+
+
+def is_note(fingerprint: str) -> bool:
+    """Return whether an effect only records something for a later resume; limits of effects ignore these.
+
+    The fingerprint of such a step begins with `note.`.
+    """
+    return fingerprint.startswith("note.")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from ..codec import Json
 from ..errors import RunNotFound
-from ..records import NOTHING, Iteration, Usage
+from ..records import NOTHING, Held, Iteration, Record, Usage, read_by_copy
+from ..records.codec import Json
 from .entries import Entry
 
 
-@dataclass(slots=True)
-class RunInfo:
+@read_by_copy("input", "source")
+@dataclass(frozen=True, slots=True)
+class RunInfo(Record):
     """The row of a run: what it is and how far it is.
 
     `created` and `updated` are wall-clock seconds since the epoch, `active` the seconds it was
@@ -22,21 +23,25 @@ class RunInfo:
     it) or a Status.
     """
 
-    run_id: Final[str]
-    name: Final[str]
-    input: Final[Json] = None
-    fingerprint: Final[str] = ""
-    source: Final[dict[str, Json]] = field(default_factory=dict)
-    status: Final[str] = "running"
-    reason: Final[str] = ""
-    detail: Final[str] = ""
-    created: Final[float] = 0.0
-    updated: Final[float] = 0.0
-    active: Final[float] = 0.0
-    epoch: Final[int] = 0
-    iterations: Final[int] = 0
-    score: Final[float | None] = None
-    usage: Final[Usage] = NOTHING
+    run_id: str
+    name: str
+    input: Json = None
+    fingerprint: str = ""
+    source: dict[str, Json] = field(default_factory=dict)
+    status: str = "running"
+    reason: str = ""
+    detail: str = ""
+    created: float = 0.0
+    updated: float = 0.0
+    active: float = 0.0
+    epoch: int = 0
+    iterations: int = 0
+    score: float | None = None
+    usage: Usage = NOTHING
+
+    def view(self) -> RunInfo:
+        """Return it for one reader, who gets copies of its input and source."""
+        return self.altered(input=Held(self.input), source=Held(self.source))
 
     def altered(self, **changes: Any) -> RunInfo:
         """Return a copy in which some fields are others, in a third of `dataclasses.replace`'s time."""
@@ -58,7 +63,7 @@ class RunInfo:
             "iterations": self.iterations,
             "score": self.score,
             "usage": self.usage.to_json(),
-            "source": self.source,
+            "source": {k: v for k, v in self.source.items() if k != "documents"},
             "fingerprint": self.fingerprint,
         }
 
@@ -69,6 +74,20 @@ class Rewind:
 
     path: str
     entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """An answer in the inbox of a run: to the question that entry number `asked` asked at `path`.
+
+    `who` gave it and when: `at` are seconds since the epoch.
+    """
+
+    path: str
+    asked: int
+    value: Json
+    who: str = ""
+    at: float = 0.0
 
 
 class RunLog(Protocol):
@@ -132,7 +151,16 @@ class Journal(Protocol):
         given."""
 
     async def cancel(self, run_id: str) -> bool:
-        """Ask the owner of a run to cancel it; False if nobody owns it now."""
+        """Ask the owner of a run to cancel it, or end one that is suspended; False if there is nothing to end."""
+
+    async def post(self, run_id: str, answer: Posted) -> Posted:
+        """Put an answer into the inbox of a run, whoever owns it, and return the one that counts: the first.
+
+        Whoever opens the run next moves it to the entries; see `opening.open_log`.
+        """
+
+    async def inbox(self, run_id: str) -> list[Posted]:
+        """Return the answers that were ever put into the inbox of a run, in the order of their questions."""
 
     async def rewind(self, run_id: str, path: str) -> Rewind:
         """Set aside what was recorded from `path` on, so that a resume does it again."""

@@ -9,12 +9,11 @@ Rules:
 3. Time is a value of each entry; nothing here looks at a clock.
 """
 
-from .entries import MemoryEntry, entry
+from .entries import Memory, MemoryEntry, entry
 from .in_memory import InMemory
 from .lessons import Lessons, lessons_of
-from .protocol import Memory
-from .ranking import ranked
 from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
+from .search import ranked
 from .space import Space
 from .view import View, view_of
 

@@ -1,14 +1,20 @@
-"""One entry of a memory: what was appended, when, by which run."""
+"""One entry of a memory: what was appended, when, by which run.
+
+What every store of memories offers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from .. import codec
-from ..codec import Json
 from ..errors import ConfigurationError, nearest
+from ..records import codec
+from ..records.codec import Json
 
-__all__ = ["KINDS", "LARGEST", "LONGEST_NAME", "MemoryEntry", "entry", "origin"]
+__all__ = ["KINDS", "LARGEST", "LONGEST_NAME", "Memory", "MemoryEntry", "entry", "origin"]
+
 
 LARGEST = 1 << 20  # bytes of an entry as JSON
 LONGEST_NAME = 200  # characters of a space's name
@@ -68,7 +74,7 @@ def entry(
             f"memory: {space}: an entry of {size:,} bytes is larger than {LARGEST:,}; keep a "
             "summary, and the rest in a file"
         )
-    return MemoryEntry(space, kind, kept, float(at), key, run)
+    return MemoryEntry(space=space, kind=kind, value=kept, at=float(at), key=key, run=run)
 
 
 def origin(key: str) -> str:
@@ -78,3 +84,32 @@ def origin(key: str) -> str:
     the later one stands in the earlier one's place.
     """
     return key.partition("~")[0]
+
+
+class Memory(Protocol):
+    """An append-only log of memories; in memory, SQLite and others pass one contract suite."""
+
+    async def append(self, *entries: MemoryEntry) -> list[int]:
+        """Append entries, all or none, and return their numbers once they are durable.
+
+        An entry whose key its space has already is not appended again: its number is that of the
+        first.
+
+        Raises:
+            JournalUnavailable: if it could not be written.
+        """
+
+    async def entries(
+        self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
+    ) -> list[MemoryEntry]:
+        """Return the entries of a space in the order in which they were appended.
+
+        Only those of `kinds`, if any are named, with a number above `after`, and of them the
+        `latest`; 0 is all. A damaged entry comes as one of the kind `unreadable`.
+        """
+
+    async def spaces(self) -> dict[str, int]:
+        """Return the names of the spaces, sorted, with the number of their entries."""
+
+    async def close(self) -> None:
+        """Write what is waiting and let go of the store."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
-from ..codec import copied
+from ..records.codec import copied
 from .entries import MemoryEntry
 
 __all__ = ["InMemory"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .. import codec
-from ..codec import Json
+from ..records import codec
+from ..records.codec import Json
 from .records import Episode
 from .view import View
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..codec import Json
+from ..records.codec import Json
 
 __all__ = ["OUTCOMES", "Episode", "Fact", "Feedback", "Note", "SuccessRate", "fact_id"]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import codec
-from ..codec import Json
 from ..errors import ConfigurationError, nearest
-from .consolidating import consolidation
-from .entries import KINDS, entry
+from ..records import codec
+from ..records.codec import Json
+from .entries import KINDS, Memory, entry
 from .lessons import Lessons, lessons_of
-from .protocol import Memory
-from .ranking import ranked
 from .records import OUTCOMES, Episode, Fact, SuccessRate, fact_id
-from .view import CONTRADICTION, REINFORCEMENT, View, view_of
+from .search import ranked
+from .view import CONTRADICTION, REINFORCEMENT, View, consolidation, view_of
 
 __all__ = ["Space"]
 

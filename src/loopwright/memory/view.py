@@ -6,19 +6,23 @@ Formulas, all of them of this package:
 - contradicted: c becomes c * (1 - strength); below 0.1 a fact is doubted and no longer recalled
 - decayed: relevance r becomes r * 2 ** (-t / half_life), t seconds since it was last touched, which
   is when it was appended, reinforced, contradicted or last decayed
+
+Episodes of one action told as one fact.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..codec import Json
+from ..records.codec import Json
 from .entries import MemoryEntry, origin
 from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
 
-__all__ = ["CONTRADICTION", "REINFORCEMENT", "View", "view_of"]
+__all__ = ["CONTRADICTION", "EXPERIENCE", "REINFORCEMENT", "View", "consolidation", "view_of"]
+
 
 REINFORCEMENT = 0.2
 CONTRADICTION = 0.4  # one contradiction takes back what two or three confirmations gave
@@ -84,16 +88,16 @@ def _cleared(view: View, item: MemoryEntry, _: Any) -> None:
 
 def _episode(view: View, item: MemoryEntry, value: Any) -> None:
     made = Episode(
-        item.seq,
-        str(value["action"]),
-        str(value["outcome"]),
-        item.at,
-        str(value.get("description", "")),
-        value.get("score"),
-        str(value.get("feedback", "")),
-        tuple(value.get("tried", ())),
-        value.get("context"),
-        item.run,
+        id=item.seq,
+        action=str(value["action"]),
+        outcome=str(value["outcome"]),
+        at=item.at,
+        description=str(value.get("description", "")),
+        score=value.get("score"),
+        feedback=str(value.get("feedback", "")),
+        tried=tuple(value.get("tried", ())),
+        context=value.get("context"),
+        run=item.run,
         touched=item.at,
     )
     if item.key:  # what a rewound run did instead stands in the place of what it did at first
@@ -115,9 +119,14 @@ def _fact(view: View, item: MemoryEntry, value: Any) -> None:
         _reinforced(view, item, {"fact": known.id, "strength": REINFORCEMENT})
         return
     made = Fact(
-        fact_id(text, category), text, category, float(value.get("confidence", 0.5)), item.at,
-        item.at, sources=tuple(value.get("sources", ())),
-    )  # fmt: skip
+        id=fact_id(text, category),
+        text=text,
+        category=category,
+        confidence=float(value.get("confidence", 0.5)),
+        at=item.at,
+        touched=item.at,
+        sources=tuple(value.get("sources", ())),
+    )
     view.facts[made.id] = made
 
 
@@ -195,3 +204,44 @@ _FOLDS: Mapping[str, Callable[[View, MemoryEntry, Any], None]] = {
     "contradicted": _contradicted, "superseded": _superseded, "decayed": _decayed,
     "consolidated": _consolidated, "cleaned": _cleaned, "note": _note,
 }  # fmt: skip
+
+EXPERIENCE = "experience"  # the category of facts that were made of episodes
+_SAID = 2  # remarks that such a fact repeats
+
+
+def consolidation(view: View, least: int) -> list[dict[str, Any]]:
+    """Return the values of `consolidated` entries: one for each action with `least` new episodes."""
+    made = []
+    for action in dict.fromkeys(item.action for item in view.live_episodes):
+        episodes = [item for item in view.live_episodes if item.action == action]
+        if sum(not item.consolidated for item in episodes) < least:
+            continue
+        count = len(episodes)
+        fact = {
+            "text": _told(action, episodes, view.success_rate(action)),
+            "category": EXPERIENCE,
+            "confidence": count / (count + 2),
+        }
+        former = next((f.id for f in view.live_facts if _about(f.category, f.text, action)), "")
+        numbers = [item.id for item in episodes]
+        made.append({"action": action, "episodes": numbers, "fact": fact, "supersedes": former})
+    return made
+
+
+def _about(category: str, text: str, action: str) -> bool:
+    return category == EXPERIENCE and text.startswith(f"{action}: ")
+
+
+def _told(action: str, episodes: list[Episode], rate: SuccessRate) -> str:
+    scores = [item.score for item in episodes if item.score is not None]
+    told = f"{action}: {rate.successes} of {rate.total} succeeded"
+    if scores:
+        told += f", mean score {sum(scores) / len(scores):.2f}"
+    said = Counter(
+        text
+        for item in episodes
+        for text in (item.feedback, *(one.text for one in item.said))
+        if text
+    )
+    remarks = "; ".join(" ".join(text.split())[:200] for text, _ in said.most_common(_SAID))
+    return f"{told}; said most often: {remarks}" if remarks else told

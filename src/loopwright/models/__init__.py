@@ -3,31 +3,36 @@
 Importing this package loads no client library; the first real request does.
 """
 
-from .calls import Target, call_model
-from .endpoints import PROVIDERS, Endpoint, Provider, endpoint_of
-from .faults import KINDS, ModelFault
-from .policy import Policy
-from .pool import Models
+from ..records.redaction import Redactor, secrets_in
+from .call import Target, call_model
+from .endpoints import PLACES, PROVIDERS, Endpoint, Provider, endpoint_of
+from .errors import KINDS, ModelError, ModelFault
 from .prices import FREE, Price, cost, price_of, read_prices, worst_case
-from .protocol import Finish, Message, Model, Reply, Request, Timers, Tool, ToolCall
-from .providers import ProviderModel
-from .redaction import Redactor
+from .protocol import Finish, Message, Model, Reply, Request, Timers, ToolCall, ToolDefinition
+from .providers.provider_model import ProviderModel
+from .registry import Models
+from .replies.own_words import own_words
+from .replies.values import Reading, read_value
+from .retry_policy import Policy
 from .scripted import ScriptedModel
 
 __all__ = [
     "FREE",
     "KINDS",
+    "PLACES",
     "PROVIDERS",
     "Endpoint",
     "Finish",
     "Message",
     "Model",
+    "ModelError",
     "ModelFault",
     "Models",
     "Policy",
     "Price",
     "Provider",
     "ProviderModel",
+    "Reading",
     "Redactor",
     "Reply",
     "Request",
@@ -36,10 +41,16 @@ __all__ = [
     "Timers",
     "Tool",
     "ToolCall",
+    "ToolDefinition",
     "call_model",
     "cost",
     "endpoint_of",
+    "own_words",
     "price_of",
     "read_prices",
+    "read_value",
+    "secrets_in",
     "worst_case",
 ]
+
+Tool = ToolDefinition  # the name of version 0.1, kept for one release

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..codec import Json
-from ..context import Context
+from ..engine.context import Context
+from ..engine.step import digest_of
 from ..errors import StepError
-from ..records import NOTHING, Usage
-from ..step import digest_of
-from .faults import ModelFault, fault_of
-from .pool import Models
-from .protocol import Request
+from ..records import NOTHING, Usage, codec
+from ..records.codec import Json
+from .errors import ModelError, error_from_json, fault_of, too_many_calls
+from .prices import input_at_most, tokens_at_most
+from .protocol import Reply, Request
+from .registry import Models
+from .replies.received import received
+from .scripted import ScriptedModel
 
-__all__ = ["Attempt", "Recorded", "attempt_name", "recorded_fault", "recorded_target"]
+__all__ = ["ModelAttempt", "RecordedFault", "attempt_name", "recorded_fault", "recorded_target"]
 
 _ATTEMPT = digest_of("model call", "1")
-_FAULT = digest_of("model fault", "1")
+_FAULT = "note.model_fault/1"
 
 
 class _Facts:
@@ -46,7 +49,7 @@ class _Facts:
         return self.facts
 
 
-class Attempt:
+class ModelAttempt:
     """A leaf that makes one request; `fault` is how it failed, if it was made and did."""
 
     effect = True
@@ -75,7 +78,7 @@ class Attempt:
         self.target = target
         self.waited = waited
         self.on_text = on_text
-        self.fault: Recorded | None = None
+        self.fault: RecordedFault | None = None
         self._reserved: Usage | None = None  # found once: it reads the whole conversation
 
     def reserve(self, value: Json) -> Usage:
@@ -104,46 +107,74 @@ class Attempt:
         """Make the request, settle what it cost and write the transcript."""
         reserved = self.reserve(value)
         try:
-            reply = await self.models.model.complete(self.request, on_text=self.on_text)
+            given = await self.models.model.complete(self.request, on_text=self.on_text)
+            reply = received(given, self.request)
         except asyncio.CancelledError:
-            cut = ModelFault("cut off by a deadline or a cancel", kind="cancelled")
-            self._tell(ctx, reserved, fault=cut)
+            cut = ModelError("cut off by a deadline or a cancel", kind="cancelled")
+            self._tell(ctx, reserved.at_most(), fault=cut)
             raise
         except Exception as error:  # what a model of the user's own raises is its own choice
             fault = fault_of(error) if isinstance(error, StepError) else None
-            ctx.spend(reserved if fault is None else self._spent(fault, reserved))
+            ctx.spend(reserved.at_most() if fault is None else self._spent(fault, reserved))
             if fault is None:
                 raise
             self._tell(ctx, ctx.spent, fault=fault)
             self.fault = await self._keep(fault, ctx)
             raise fault from None
-        spent = self.models.charged(self.request, reply.usage)
+        spent = self.models.charged(self.request, self._reported(reply, ctx))
         ctx.spend(spent)
+        if (
+            len(reply.tool_calls) > self.request.max_tool_calls
+        ):  # of a script, or a model of one's own
+            fault = too_many_calls(self.request, len(reply.tool_calls))
+            fault.usage, fault.parts = spent, reply.parts
+            self._tell(ctx, spent, fault=fault)
+            self.fault = await self._keep(fault, ctx)
+            raise fault
         data = {**reply.to_json(), "usage": spent.to_json(), "request": self._asked()}
         if self.target:
             data["target"] = self.target
         self._tell(ctx, spent, reply=data)
         return data
 
+    def _reported(self, reply: Reply, ctx: Context) -> Usage:
+        """Return what a reply says that it cost: one call at least, and where it says nothing of its
+        tokens the most that they can be, so that every budget can bind."""
+        usage = reply.usage
+        if usage.tokens or usage.usd or isinstance(self.models.model, ScriptedModel):
+            return usage if usage.calls else replace(usage, calls=1)
+        if ctx.account.capped:
+            ctx.warn(
+                "unreported_usage: the model reports no tokens; each call counts at the most that it "
+                "can have used"
+            )
+        written = codec.encode(
+            [reply.text, reply.thinking, [call.to_json() for call in reply.tool_calls]]
+        )
+        tokens = (input_at_most(self.request), tokens_at_most(written))
+        return Usage(max(1, usage.calls), *tokens, estimated=1)
+
     def _asked(self) -> Json:
         """Return which model was asked and how, for whoever reads the record; not the question."""
         request = self.request
         told: dict[str, Json] = {"provider": request.provider, "model": request.model}
         names = ("temperature", "max_tokens")
-        return told | {n: value for n in names if (value := getattr(request, n)) is not None}
+        told |= {n: value for n in names if (value := getattr(request, n)) is not None}
+        return told | ({"extra": dict(request.extra)} if request.extra else {})
 
-    def _spent(self, fault: ModelFault, reserved: Usage) -> Usage:
+    def _spent(self, fault: ModelError, reserved: Usage) -> Usage:
         """Return what a failed request cost: all that was promised, where nobody knows."""
-        seen = self.models.charged(self.request, fault.usage)
+        seen = self.models.charged(self.request, fault.usage or NOTHING)
         if fault.billed == "maybe":
-            return seen.most(reserved)
+            return seen.settled_at(reserved)
         if fault.billed == "yes":
-            return seen or reserved
+            return seen or reserved.at_most()
         return NOTHING
 
-    async def _keep(self, fault: ModelFault, ctx: Context) -> Recorded:
+    async def _keep(self, fault: ModelError, ctx: Context) -> RecordedFault:
         """Record what the next decision needs, before the attempt itself is recorded."""
         facts = {**fault.to_json(), "request": self._asked()}
+        facts["message"] = ctx.run.error_text(str(facts.get("message", "")))
         policy = self.models.policy
         if self.target:
             facts["target"] = self.target
@@ -154,10 +185,10 @@ class Attempt:
         number = len(_facts_of(self.outer, self.name, self.number))
         again = f"-{number + 1}" if number else ""  # a try died before the attempt was recorded
         await self.outer.call(f"{_fault(self.name, self.number)}{again}", _Facts(facts))
-        return Recorded(fault, facts.get("retry_at"), facts.get("too_long", False))
+        return RecordedFault(fault, facts.get("retry_at"), facts.get("too_long", False))
 
     def _tell(
-        self, ctx: Context, spent: Usage, *, reply: Json = None, fault: ModelFault | None = None
+        self, ctx: Context, spent: Usage, *, reply: Json = None, fault: ModelError | None = None
     ) -> None:
         request = self.request
         record = {
@@ -175,26 +206,26 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedFault:
     """A fault as it is on record.
 
     `retry_at` is the wall-clock second before which the endpoint wants no other request, `too_long`
     that this was longer than the call could wait when it failed.
     """
 
-    fault: ModelFault
+    fault: ModelError
     retry_at: float | None = None
     too_long: bool = False
 
 
-def recorded_fault(ctx: Context, name: str, number: int) -> Recorded | None:
+def recorded_fault(ctx: Context, name: str, number: int) -> RecordedFault | None:
     """Return the fault of a call's recorded attempt, if the journal has its facts."""
     found = _facts_of(ctx, name, number)
     if not found:
         return None
     facts = found[-1]
-    fault = ModelFault.from_json(facts, path=ctx.below(name) if name else ctx.path)
-    return Recorded(fault, facts.get("retry_at"), facts.get("too_long", False))
+    fault = error_from_json(facts, path=ctx.below(name) if name else ctx.path)
+    return RecordedFault(fault, facts.get("retry_at"), facts.get("too_long", False))
 
 
 def recorded_target(ctx: Context, name: str, number: int) -> int | None:

@@ -17,23 +17,57 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ..errors import ConfigurationError, nearest
-from .addresses import is_loopback_name
+from .address_policy import is_loopback_name
 from .protocol import Request
 
-__all__ = ["PROVIDERS", "PROVIDER_NAMES", "Endpoint", "Provider", "endpoint_of", "is_own_address"]
+__all__ = [
+    "ALIASES",
+    "PLACES",
+    "PROVIDERS",
+    "PROVIDER_NAMES",
+    "Endpoint",
+    "Provider",
+    "endpoint_of",
+    "is_own_address",
+    "origin_of",
+    "owner_of",
+]
 
-Api = Literal["responses", "chat", "anthropic", "gemini"]
+Api = Literal["responses", "chat", "anthropic", "gemini", "vertex", "bedrock"]
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A kind of endpoint: its own address, what it speaks, and the names its key may have."""
+    """A kind of endpoint: its own address, what it speaks, and the names its key may have.
+
+    In `base_url` stands `{NAME}` for what the environment says under one of `places`, or else `place`;
+    `signed` says that its library signs requests itself where there is no key.
+    """
 
     name: str
     base_url: str = ""
     api: Api = "chat"
     keys: tuple[str, ...] = ()
     path: str = "/v1"
+    places: tuple[str, ...] = ()
+    place: str = ""
+    signed: bool = False
+
+    def address(self, places: Mapping[str, str]) -> str:
+        """Return its own address, "" if it has none.
+
+        Raises:
+            ConfigurationError: if the environment does not say where it is.
+        """
+        if not self.places:
+            return self.base_url
+        found = next((places[n].strip() for n in self.places if places.get(n, "").strip()), "")
+        if not found and not self.place:
+            names = " or ".join(self.places)
+            raise ConfigurationError(
+                f"{self.name}: nothing says where it is; set {names} in the environment, or give model_url"
+            )
+        return self.base_url.replace("{PLACE}", found or self.place).rstrip("/")
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -49,13 +83,54 @@ PROVIDERS: Mapping[str, Provider] = {
             ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
             "",
         ),
+        Provider("openrouter", "https://openrouter.ai/api/v1", keys=("OPENROUTER_API_KEY",)),
+        Provider("groq", "https://api.groq.com/openai/v1", keys=("GROQ_API_KEY",)),
+        Provider("mistral", "https://api.mistral.ai/v1", keys=("MISTRAL_API_KEY",)),
+        Provider("xai", "https://api.x.ai/v1", keys=("XAI_API_KEY",)),
+        Provider("together", "https://api.together.xyz/v1", keys=("TOGETHER_API_KEY",)),
+        Provider(
+            "moonshot",
+            "https://api.moonshot.ai/v1",
+            keys=("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY"),
+        ),
+        Provider(
+            "azure",
+            "{PLACE}",
+            keys=("AZURE_OPENAI_API_KEY",),
+            path="/openai/v1",
+            places=("AZURE_OPENAI_ENDPOINT",),
+        ),
+        Provider(
+            name="bedrock",
+            base_url="https://bedrock-runtime.{PLACE}.amazonaws.com",
+            api="bedrock",
+            keys=("AWS_BEARER_TOKEN_BEDROCK",),
+            path="",
+            places=("AWS_REGION", "AWS_DEFAULT_REGION"),
+            signed=True,
+        ),
+        Provider(
+            name="vertex",
+            base_url="https://{PLACE}-aiplatform.googleapis.com",
+            api="vertex",
+            keys=(),
+            path="",
+            places=("GOOGLE_CLOUD_LOCATION",),
+            place="us-central1",
+            signed=True,
+        ),
         Provider("ollama", "http://localhost:11434/v1"),
         Provider("lm_studio", "http://localhost:1234/v1"),
         Provider("openai_compatible"),
     )
 }
-_ALIASES = {"google": "gemini", "lmstudio": "lm_studio", "openai-compatible": "openai_compatible"}
-PROVIDER_NAMES = (*PROVIDERS, *_ALIASES)
+ALIASES = {
+    "google": "gemini", "lmstudio": "lm_studio", "openai-compatible": "openai_compatible", "moonshotai": "moonshot",
+    "google-vertex": "vertex", "google-cloud": "vertex", "aws-bedrock": "bedrock", "azure-openai": "azure",
+}  # fmt: skip
+PROVIDER_NAMES = (*PROVIDERS, *ALIASES)
+# The names under which the environment says where providers are; they are no secrets.
+PLACES = (*(name for p in PROVIDERS.values() for name in p.places), "GOOGLE_CLOUD_PROJECT")
 _OWNERS = {key: provider for provider in PROVIDERS.values() for key in provider.keys}
 _TAILS = ("/chat/completions", "/completions", "/api/generate", "/api/chat", "/api")
 
@@ -74,6 +149,7 @@ class Endpoint:
     key: str = field(default="", repr=False)
     account: str = ""
     notes: tuple[str, ...] = ()
+    project: str = ""
 
     @property
     def host(self) -> str:
@@ -86,29 +162,45 @@ class Endpoint:
         return _origin(self.base_url)
 
 
-def endpoint_of(request: Request, keys: Mapping[str, str]) -> Endpoint:
+def endpoint_of(
+    request: Request, keys: Mapping[str, str], places: Mapping[str, str] | None = None
+) -> Endpoint:
     """Return where a request goes, and the key from `keys` (by name) that may go with it.
+
+    `places` are what the environment says of where providers are, by name: see `PLACES`.
 
     Raises:
         ConfigurationError: for an unknown provider, an address that cannot be, or a key that is
             missing or belongs elsewhere.
     """
-    name = _ALIASES.get(request.provider, request.provider)
+    name = ALIASES.get(request.provider, request.provider)
     provider = PROVIDERS.get(name)
     if provider is None:
         hint = nearest(name, PROVIDERS) or f"; use one of {', '.join(PROVIDERS)}"
         raise ConfigurationError(f"provider: {request.provider!r} is unknown{hint}")
+    places = places or {}
     if not request.base_url and not provider.base_url:
         raise ConfigurationError(f"model_url: {name} has no address of its own; give model_url")
     notes: list[str] = []
-    base_url = (
-        _address(request.base_url, provider, notes) if request.base_url else provider.base_url
-    )
-    own = bool(provider.base_url) and _origin(base_url) == _origin(provider.base_url)
+    given = request.base_url or provider.address(places)
+    base_url = given
+    if request.base_url or provider.base_url == "{PLACE}":
+        base_url = _address(given, provider, notes if request.base_url else [])
+    own = bool(provider.base_url) and _own_origin(provider, places) == _origin(base_url)
     if name == "openai" and not own:
         provider = PROVIDERS["openai_compatible"]
-    key, account = _key(request, provider, base_url, own, keys)
-    return Endpoint(provider.name, provider.api, base_url, own, key, account, tuple(notes))
+    key, account = _key(request, provider, base_url=base_url, own=own, keys=keys, places=places)
+    project = places.get("GOOGLE_CLOUD_PROJECT", "") if provider.api == "vertex" else ""
+    return Endpoint(
+        provider=provider.name,
+        api=provider.api,
+        base_url=base_url,
+        own=own,
+        key=key,
+        account=account,
+        notes=tuple(notes),
+        project=project,
+    )
 
 
 def _address(given: str, provider: Provider, notes: list[str]) -> str:
@@ -140,19 +232,24 @@ def _address(given: str, provider: Provider, notes: list[str]) -> str:
 
 
 def _key(
-    request: Request, provider: Provider, base_url: str, own: bool, keys: Mapping[str, str]
+    request: Request,
+    provider: Provider,
+    base_url: str,
+    own: bool,
+    keys: Mapping[str, str],
+    places: Mapping[str, str],
 ) -> tuple[str, str]:
     """Return the key that may go to an address, and the name it was found by."""
     named = request.api_key_env
     owner = _OWNERS.get(named)
-    if owner is not None and _origin(owner.base_url) != _origin(base_url):
+    if owner is not None and _own_origin(owner, places) != _origin(base_url):
         raise ConfigurationError(
-            f"api_key_env: {named} belongs to {_origin(owner.base_url)} and is not sent to "
+            f"api_key_env: {named} belongs to {_own_origin(owner, places) or owner.name} and is not sent to "
             f"{_origin(base_url)}; put that endpoint's key under a name of its own"
         )
     names = (named,) if named else provider.keys if own else ()
     found = next((name for name in names if keys.get(name, "").strip()), "")
-    if names and not found:
+    if names and not found and not (provider.signed and not named):
         raise ConfigurationError(
             f"{provider.name}: there is no key; set {' or '.join(names)} in the environment"
         )
@@ -170,19 +267,43 @@ def _key(
     return key, found
 
 
+def _own_origin(provider: Provider, places: Mapping[str, str]) -> str:
+    """Return the origin of a provider's own address, "" if nothing says what it is."""
+    try:
+        found = provider.address(places)
+    except ConfigurationError:
+        return ""
+    return _origin(found) if found else ""
+
+
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return f"{parts.scheme}://{(parts.hostname or '').lower().rstrip('.')}:{port}"
 
 
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of an address as people write them, by which a key's place is known."""
+    try:
+        return _origin(url.strip()).removesuffix(
+            ":443" if url.strip().startswith("https") else ":80"
+        )
+    except ValueError:
+        return url
+
+
+def owner_of(key: str) -> Provider | None:
+    """Return the provider that a key of this name belongs to: it goes nowhere else."""
+    return _OWNERS.get(key)
+
+
 def is_own_address(request: Request) -> bool:
     """Whether a request goes to its provider's own origin, where known prices hold."""
-    name = _ALIASES.get(request.provider, request.provider)
+    name = ALIASES.get(request.provider, request.provider)
     provider = PROVIDERS.get(name)
     if provider is None or not request.base_url:
         return True
     try:
-        return _origin(request.base_url) == _origin(provider.base_url)
+        return _origin(request.base_url) == _own_origin(provider, {})
     except ValueError:
         return False

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .. import codec
-from ..codec import Json
 from ..errors import ConfigurationError
-from ..records import Usage
+from ..records import Usage, codec
+from ..records.codec import Json
 from .protocol import Request
 
 __all__ = [
@@ -46,6 +45,15 @@ _SOURCES = {
     "deepseek": "deepseek",
     "gemini": "google",
     "google": "google",
+    "openrouter": "openrouter",
+    "groq": "groq",
+    "mistral": "mistral",
+    "xai": "x-ai",
+    "together": "together",
+    "moonshot": "moonshotai",
+    "azure": "azure",
+    "bedrock": "aws",
+    "vertex": "google",
 }
 
 
@@ -215,8 +223,20 @@ def cost(usage: Usage, price: Price | None) -> Usage:
     """Return `usage` with its dollars filled in; without a price its calls become unpriced."""
     if price is None:
         return Usage(
-            usage.calls, usage.input_tokens, usage.output_tokens, 0.0, usage.calls, usage.estimated
+            calls=usage.calls,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            usd=0.0,
+            unpriced=usage.calls,
+            estimated=usage.estimated,
         )
     low, high = price.at(usage.input_tokens)
     usd = (usage.input_tokens * low + usage.output_tokens * high) / MILLION
-    return Usage(usage.calls, usage.input_tokens, usage.output_tokens, usd, 0, usage.estimated)
+    return Usage(
+        calls=usage.calls,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        usd=usd,
+        unpriced=0,
+        estimated=usage.estimated,
+    )

@@ -4,7 +4,7 @@ Rules:
 
 1. A `Model` makes at most one request to an endpoint per `complete`. Retries, failover and re-asks
    are calls of their own, made by `call_model`, so that each is journaled and counted.
-2. A reply is whole or it is an error: what was cut off is a `ModelFault` that carries the part.
+2. A reply is whole or it is an error: what was cut off is a `ModelError` that carries the part.
 3. Everything here is plain JSON or a frozen value, and goes to JSON and back unchanged.
 """
 
@@ -14,13 +14,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
-from .. import codec
-from ..codec import Json
 from ..errors import ConfigurationError, nearest
-from ..records import NOTHING, Usage
+from ..records import NOTHING, Usage, codec
+from ..records.codec import Json
+from .settings import checked_cutoff, checked_headers, header_digests
 
-__all__ = ["Finish", "Message", "Model", "Reply", "Request", "Timers", "Tool", "ToolCall"]
+__all__ = [
+    "MAX_TOOL_CALLS",
+    "Finish",
+    "Message",
+    "Model",
+    "Reply",
+    "Request",
+    "Timers",
+    "ToolCall",
+    "ToolDefinition",
+]
 
+MAX_TOOL_CALLS = 128  # of one reply
 Finish = Literal["stop", "length", "refused", "tool_calls"]
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -46,7 +57,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ToolDefinition:
     """A tool that the model may ask for; `schema` is the JSON Schema of its arguments, an object.
 
     Raises:
@@ -121,17 +132,21 @@ class Timers:
     """How long a call may take, in seconds.
 
     `first_byte` until the reply begins, `idle` between two pieces of *content* (keep-alives do not
-    count), `whole` for all of it. The deadline of the run cuts all three.
+    count), `whole` for all of it. The deadline of the run cuts all three. `answer` is for all calls that are tried for
+    one answer, with the waits between them; None leaves that to the policy.
     """
 
     first_byte: float = 60.0
     idle: float = 60.0
     whole: float = 600.0
+    answer: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("first_byte", "idle", "whole"):
             value = codec.number(f"timeouts: {name}", getattr(self, name), least=0, above=True)
             object.__setattr__(self, name, value)
+        if self.answer is not None:
+            codec.number("timeouts: answer", self.answer, least=0, above=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +166,13 @@ class Request:
         timeouts: see Timers.
         base_url: the endpoint, instead of the provider's own.
         api_key_env: the name of the key for `base_url`; without it no key is sent there.
-        allow_truncated: return what was cut off at `max_tokens` instead of failing.
-        extra: further settings of the provider's: top_p, seed, stop, and fields of its own.
+        max_tool_calls: how many tools one reply may call; a reply with more is refused while it is read.
+        on_cutoff: what follows a reply cut off at `max_tokens`: fail, retry with a larger limit, or
+            accept the text; "" is fail where `max_tokens` is given, else retry.
+        strict: read the value of `schema` as strict JSON only.
+        extra: further settings: top_p, seed, stop and others of `ModelSettings`, and fields of the
+            provider's own.
+        headers: headers of its own; what goes to JSON of a value is its digest.
         path, run_id: where in which run the call is made; not sent.
 
     Raises:
@@ -166,17 +186,21 @@ class Request:
     max_tokens: int | None = None
     schema: Mapping[str, Json] | None = None
     schema_name: str = "reply"
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
     timeouts: Timers = Timers()
     base_url: str = ""
     api_key_env: str = ""
-    allow_truncated: bool = False
+    on_cutoff: str = ""
+    strict: bool = False
     extra: Mapping[str, Json] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     path: str = ""
     run_id: str = ""
+    max_tool_calls: int = MAX_TOOL_CALLS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", tuple(self.messages))
+        codec.whole("request: max_tool_calls", self.max_tool_calls, least=1)
         object.__setattr__(self, "tools", tuple(self.tools))
         if not any(message.role in ("user", "tool") for message in self.messages):
             raise ConfigurationError("request: messages: give at least one message of a user")
@@ -189,6 +213,14 @@ class Request:
             codec.whole("request: max_tokens", self.max_tokens, least=1)
         if self.schema is not None and not isinstance(self.schema, Mapping):
             raise ConfigurationError("request: schema: give a JSON Schema, an object")
+        checked_cutoff(self.on_cutoff, schema=self.schema is not None)
+        if self.headers:
+            checked_headers(self.headers)
+
+    @property
+    def cutoff(self) -> str:
+        """What follows a reply that was cut off: fail, retry or accept."""
+        return self.on_cutoff or ("retry" if self.max_tokens is None else "fail")
 
     @property
     def prompt(self) -> str:
@@ -198,7 +230,7 @@ class Request:
     def to_json(self) -> Json:
         """Return what is sent, as a JSON object: not the timeouts, the path or the run."""
         data: dict[str, Json] = {"provider": self.provider, "model": self.model}
-        names = ("temperature", "max_tokens", "base_url", "api_key_env", "allow_truncated")
+        names = ("temperature", "max_tokens", "base_url", "api_key_env", "on_cutoff", "strict")
         data |= {
             name: value for name in names if (value := getattr(self, name)) not in (None, "", False)
         }
@@ -208,6 +240,10 @@ class Request:
             data["tools"] = [tool.to_json() for tool in self.tools]
         if self.extra:
             data["extra"] = dict(self.extra)
+        if self.max_tool_calls != MAX_TOOL_CALLS:
+            data["max_tool_calls"] = self.max_tool_calls
+        if self.headers:
+            data["headers"] = header_digests(self.headers)
         data["messages"] = [message.to_json() for message in self.messages]
         return cast("Json", codec.normalise(data, what="request"))
 
@@ -216,9 +252,11 @@ class Request:
 class Reply:
     """What a model answered.
 
-    `data` is the value that meets the request's schema, `finish` why it ended (`length` only where
-    a cut reply was allowed), `model` what the provider says answered. `parts` is what a next
-    message needs to resume the conversation; see Message. `warnings` are sentences for people.
+    `text` is what the model says itself, `thinking` what it wrote before; `data` is the value that
+    meets the request's schema, `finish` why it ended (`length` only where a cut text is accepted),
+    `model` what the provider says answered. `parts` is what a next message needs to resume the
+    conversation; see Message. `warnings` are sentences for people, `repairs` what was done to the
+    text to read it.
     """
 
     text: str
@@ -230,6 +268,8 @@ class Reply:
     tool_calls: tuple[ToolCall, ...] = ()
     parts: Json = None
     warnings: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
+    thinking: str = ""
 
     def message(self) -> Message:
         """Return it as the assistant's message of the conversation that goes on."""
@@ -246,23 +286,30 @@ class Reply:
         data["usage"] = self.usage.to_json()
         if self.parts is not None:
             data["parts"] = self.parts
-        if self.warnings:
-            data["warnings"] = list(self.warnings)
+        for name in ("warnings", "repairs"):
+            if value := getattr(self, name):
+                data[name] = list(value)
+        if self.thinking:
+            data["thinking"] = self.thinking
+        if self.finish == "length":
+            data["cut_off"] = True
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Reply:
         """Return the reply that `to_json` wrote."""
         return cls(
-            data["text"],
-            data.get("data"),
-            Usage.from_json(data.get("usage")),
-            data.get("finish", "stop"),
-            data.get("model", ""),
-            data.get("provider", ""),
-            tuple(ToolCall.from_json(call) for call in data.get("tool_calls", ())),
-            data.get("parts"),
-            tuple(data.get("warnings", ())),
+            text=data["text"],
+            data=data.get("data"),
+            usage=Usage.from_json(data.get("usage")),
+            finish=data.get("finish", "stop"),
+            model=data.get("model", ""),
+            provider=data.get("provider", ""),
+            tool_calls=tuple(ToolCall.from_json(call) for call in data.get("tool_calls", ())),
+            parts=data.get("parts"),
+            warnings=tuple(data.get("warnings", ())),
+            repairs=tuple(data.get("repairs", ())),
+            thinking=data.get("thinking", ""),
         )
 
 
@@ -277,5 +324,5 @@ class Model(Protocol):
         `on_text` is called with each piece of text as it comes; it may be cut off later.
 
         Raises:
-            ModelFault: whatever went wrong, with a kind of the fault vocabulary.
+            ModelError: whatever went wrong, with a kind of the fault vocabulary.
         """

@@ -18,15 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .. import codec
-from ..codec import Json
 from ..errors import StepError
 from ..journal import Entry
-from ..records import Usage
-from .faults import ModelFault
+from ..records import Usage, codec
+from ..records.codec import Json
+from .errors import ModelError
 from .protocol import Finish, Reply, Request
-from .replies import ERRORS, Rule, Scripted, read_rules
-from .structured import parse
+from .replies.received import received
+from .scripted_rules import ERRORS, Rule, Scripted, read_rules
 
 __all__ = ["ScriptedModel"]
 
@@ -81,7 +80,7 @@ class ScriptedModel:
         """Go forward as if these calls, each a (path, prompt), had been made.
 
         Raises:
-            ModelFault: for a call that no rule matches.
+            ModelError: for a call that no rule matches.
         """
         for path, prompt in calls:
             self._take(self._match(path, prompt), run_id)
@@ -115,9 +114,9 @@ class ScriptedModel:
                     return number
             except StepError as error:  # a search that was given up is neither match nor none
                 detail = f"{path}: rule {number + 1} of the replies: {error}"
-                raise ModelFault(detail, kind="permanent", reason="no_reply") from None
+                raise ModelError(detail, kind="permanent", reason="no_reply") from None
         shown = prompt if len(prompt) <= 80 else prompt[:80] + "…"
-        raise ModelFault(
+        raise ModelError(
             f"no rule of the replies matches the call {path!r} whose prompt begins {shown!r}; "
             "add a rule for it, or a last one without step and prompt",
             kind="permanent",
@@ -146,7 +145,7 @@ async def _stall(seconds: float, request: Request, parts: Json) -> None:
     limit = min(timers.first_byte, timers.whole)
     await asyncio.sleep(min(seconds, limit))
     if seconds >= limit:
-        raise ModelFault(
+        raise ModelError(
             f"{request.provider}/{request.model} did not begin within {limit:g} s",
             kind="unknown_outcome",
             path=request.path,
@@ -155,10 +154,10 @@ async def _stall(seconds: float, request: Request, parts: Json) -> None:
         )
 
 
-def _fault(scripted: Scripted, request: Request, parts: Json) -> ModelFault:
+def _fault(scripted: Scripted, request: Request, parts: Json) -> ModelError:
     kind, reason = ERRORS[scripted.error]
     what = f"{request.provider}/{request.model}"
-    fault = ModelFault(
+    fault = ModelError(
         f"{what}: {scripted.message or 'scripted ' + scripted.error}",
         kind=kind,
         path=request.path,
@@ -186,27 +185,25 @@ def _reply(scripted: Scripted, request: Request, parts: Json) -> Reply:
     """Return a scripted reply as a real one would be taken."""
     usage = _usage(scripted, request)
     what = f"{request.provider}/{request.model}"
-
-    def fault(kind: str, detail: str, problem: str = "", reason: str = "") -> ModelFault:
-        return ModelFault(
-            f"{what} {detail}", kind=kind, path=request.path, usage=usage, reason=reason,
-            partial=scripted.text, problem=problem, parts=parts,
-        )  # fmt: skip
-
     if scripted.finish in _REFUSED:
-        raise fault("refused", "refused to answer", reason="content_filter")
+        raise ModelError(
+            f"{what} refused to answer", kind="refused", path=request.path, usage=usage,
+            reason="content_filter", partial=scripted.text, parts=parts,
+        )  # fmt: skip
     cut = scripted.finish == "length"
-    if cut and not request.allow_truncated:
-        raise fault("truncated", "was cut off at its limit")
-    data = scripted.data
-    if request.schema is not None and not cut and scripted.text.strip():
-        data, problem = parse(scripted.text, request.schema)
-        if problem:
-            raise fault("malformed", f"did not answer in the format: {problem}", problem)
-    if not scripted.text.strip() and not scripted.tool_calls:
-        raise fault("empty_output", "wrote nothing")
     finish: Finish = "length" if cut else "tool_calls" if scripted.tool_calls else "stop"
-    return Reply(
-        scripted.text, data, usage, finish, request.model, request.provider, scripted.tool_calls,
-        parts,
-    )  # fmt: skip
+    reply = Reply(
+        text=scripted.text,
+        data=None if scripted.text.strip() else scripted.data,
+        usage=usage,
+        finish=finish,
+        model=request.model,
+        provider=request.provider,
+        tool_calls=scripted.tool_calls,
+        parts=parts,
+    )
+    try:
+        return received(reply, request)
+    except ModelError as fault:
+        fault.parts = parts
+        raise

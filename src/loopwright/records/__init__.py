@@ -1,12 +1,13 @@
 """What was recorded: usage, evaluations, iterations, histories, reasons and results; frozen values
 all."""
 
-from .evaluation import Criterion, Evaluation, as_evaluation
-from .history import History
+from .evaluation import Criterion, Evaluation, as_evaluation, reaches
+from .history import History, agents_history
+from .isolation import Held, Record, own, read_by_copy
 from .iteration import Failure, Iteration
-from .loops import Loops
-from .reasons import Reason, Status, Stop
-from .result import Result
+from .outcome import Reason, Status, Stop
+from .parts import ItemOutcome, StepOutcome, item_outcomes, item_stop
+from .result import LoopResults, Result, failure_of
 from .usage import NOTHING, Usage, by_purpose, is_judging
 
 __all__ = [
@@ -14,15 +15,26 @@ __all__ = [
     "Criterion",
     "Evaluation",
     "Failure",
+    "Held",
     "History",
+    "ItemOutcome",
     "Iteration",
-    "Loops",
+    "LoopResults",
     "Reason",
+    "Record",
     "Result",
     "Status",
+    "StepOutcome",
     "Stop",
     "Usage",
+    "agents_history",
     "as_evaluation",
     "by_purpose",
+    "failure_of",
     "is_judging",
+    "item_outcomes",
+    "item_stop",
+    "own",
+    "reaches",
+    "read_by_copy",
 ]

@@ -2,33 +2,121 @@
 
 `History` is a window on an append-only list: taking one costs nothing, and an earlier history stays a
 prefix of each later one.
+
+The columns behind histories: a decision looks up, it never recomputes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import FrozenInstanceError, replace
+from typing import Any, overload
 
-from .. import codec
+from . import codec
 from .iteration import Iteration
-from .rounds import Rounds
 from .usage import NOTHING, Usage
 
+_BEGINNING = (-1, 0, 0, 0)
+
+
+class ScoreIndex:
+    """The shared, append-only columns behind histories: a decision looks up, it never recomputes.
+
+    A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided
+    in a row). The columns over scores are made when a condition first asks, and then kept up.
+    """
+
+    __slots__ = ("columns", "items", "labels", "marks", "redact", "top")
+
+    def __init__(self) -> None:
+        self.items: list[Iteration] = []
+        self.marks: list[tuple[int, int, int, int]] = [_BEGINNING]  # one more than items
+        self.top: float | None = None  # the best score
+        self.columns: Columns | None = None
+        self.labels: dict[Any, str] | None = None  # digests, made when a guard first asks
+        self.redact: Callable[[str], str] | None = None  # takes known secrets out of a text
+
+    def append(self, item: Iteration) -> None:
+        items, marks = self.items, self.marks
+        best, scored, failures, undecided = marks[-1]
+        if item.eligible:
+            evaluation = item.evaluation
+            score = None if evaluation is None else evaluation.score
+            top = self.top
+            if score is not None:
+                scored += 1
+                if top is None or score > top:
+                    best, self.top = len(items), score
+            elif top is None:
+                best = len(items)  # nothing is scored so far: the latest whole output stands
+            marks.append((best, scored, 0, 0))
+        else:
+            failures = failures + 1 if item.error is not None else 0
+            marks.append((best, scored, failures, undecided + 1 if item.undecided else 0))
+        items.append(item)
+
+    def over_scores(self) -> Columns:
+        """Return the columns over valid scores, up to the latest."""
+        if self.columns is None:
+            self.columns = Columns()
+        self.columns.extend(self.items)
+        return self.columns
+
+
+class Columns:
+    """What conditions on the course of the scores look up: one entry per valid score."""
+
+    __slots__ = ("crests", "peaks", "scores", "taken")
+
+    def __init__(self) -> None:
+        self.scores: list[float] = []
+        self.peaks: list[float] = []  # the best before each score; -inf before the first
+        self.crests: list[float] = []  # the best mean of two neighbouring scores, so far
+        self.taken = 0
+
+    def extend(self, items: list[Iteration]) -> None:
+        for item in items[self.taken :] if self.taken < len(items) else ():
+            score = item.score
+            if item.eligible and score is not None:
+                self._add(score)
+        self.taken = len(items)
+
+    def _add(self, score: float) -> None:
+        scores, peaks, crests = self.scores, self.peaks, self.crests
+        peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
+        if scores:
+            mean = (scores[-1] + score) / 2
+            crests.append(max(mean, crests[-1]) if crests else mean)
+        scores.append(score)
+
+
 _new = object.__new__
+
+
+def agents_history(phases: Iterable[Iterable[Iteration]]) -> History:
+    """Return the iterations of an agent's phases as those of the agent, numbered in their order.
+
+    One that a capability did not let begin is none.
+    """
+    begun = (
+        item for phase in phases for item in phase if not (item.steps or {}).get("not_started")
+    )
+    return History(replace(item, number=number) for number, item in enumerate(begun, start=1))
 
 
 class History(Sequence[Iteration]):
     """The iterations so far, and all that a condition may see.
 
-    `elapsed` is the loop's active seconds, `usage` what it spent, `now` the wall clock (seconds
-    since the epoch); the three are recorded with each decision.
+    `elapsed` is the loop's active seconds, `usage` what it spent, `effects` how many effects of it
+    began (counted only where a budget limits them), `now` the wall clock (seconds since the epoch).
 
     >>> history = History([Iteration(1, evaluation=Evaluation(0.4)), Iteration(2, evaluation=Evaluation(0.9))])
     >>> len(history), history.best.number, history.scores
     (2, 2, [0.4, 0.9])
     """
 
-    __slots__ = ("_length", "_rounds", "elapsed", "now", "usage")
+    __slots__ = ("_length", "_rounds", "effects", "elapsed", "now", "usage")
 
     def __init__(
         self,
@@ -37,18 +125,35 @@ class History(Sequence[Iteration]):
         elapsed: float = 0.0,
         usage: Usage = NOTHING,
         now: float = 0.0,
+        effects: int = 0,
     ) -> None:
-        self._rounds = Rounds()
+        self._rounds = ScoreIndex()
         for item in iterations:
             self._rounds.append(item)
         self._length = len(self._rounds.items)
-        self.elapsed, self.usage, self.now = elapsed, usage, now
+        self.elapsed, self.usage, self.now, self.effects = elapsed, usage, now, effects
+
+    @property
+    def redact(self) -> Callable[[str], str] | None:
+        """What takes known secrets out of the error of a condition that fails."""
+        return self._rounds.redact
+
+    def redact_with(self, redact: Callable[[str], str]) -> None:
+        """Let `redact` take known secrets out of errors of conditions that see these iterations."""
+        self._rounds.redact = redact
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History:
         window = _new(History)
         window._rounds = self._rounds
         window._length = self._length
         window.elapsed, window.usage, window.now = elapsed, usage, now
+        window.effects = self.effects
+        return window
+
+    def view(self) -> History:
+        """Return the same iterations for one reader, who gets copies of the values in them."""
+        window = _new(_View)
+        _fill(window, self, self.elapsed, self.usage, self.now)
         return window
 
     def seen_at(self, *, elapsed: float, usage: Usage, now: float) -> History:
@@ -64,7 +169,7 @@ class History(Sequence[Iteration]):
         window = _new(History)
         window._rounds = rounds
         window._length = self._length + 1
-        window.elapsed, window.usage, window.now = elapsed, usage, now
+        window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, 0
         return window
 
     def __len__(self) -> int:
@@ -174,3 +279,66 @@ class History(Sequence[Iteration]):
             found = codec.digest(codec.canonical(value, volatile=volatile))
             labels[key] = found
         return found
+
+
+class _View(History):
+    """A history for one reader: its iterations are views, made when they are first read."""
+
+    __slots__ = ("_views",)
+    _views: dict[int, Iteration]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise FrozenInstanceError(f"a history on record cannot be changed: {name!r} stays as it is")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"a history on record cannot be changed: {name!r} stays as it is")
+
+    def _item(self, index: int) -> Iteration:
+        found: Iteration | None = self._views.get(index)
+        if found is None:
+            found = self._views[index] = self._rounds.items[index].view()
+        return found
+
+    def _at(self, elapsed: float, usage: Usage, now: float) -> History:
+        window = _new(_View)
+        _fill(window, self, elapsed, usage, now)
+        return window
+
+    def appended(self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0) -> History:
+        """Return the history that follows this one by `item`; what is on record stays as it is."""
+        return History([*self, item], elapsed=elapsed, usage=usage, now=now)
+
+    @overload
+    def __getitem__(self, index: int) -> Iteration: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Iteration]: ...
+    def __getitem__(self, index: int | slice) -> Iteration | Sequence[Iteration]:
+        if isinstance(index, slice):
+            return [self._item(place) for place in range(self._length)[index]]
+        super().__getitem__(index)  # which refuses what is out of range
+        return self._item(index % self._length)
+
+    def __iter__(self) -> Iterator[Iteration]:
+        return map(self._item, range(self._length))
+
+    @property
+    def last(self) -> Iteration | None:
+        """The latest iteration."""
+        return self._item(self._length - 1) if self._length else None
+
+    @property
+    def best(self) -> Iteration | None:
+        """The best iteration; see History.best."""
+        index = self._rounds.marks[self._length][0] if self._length else -1
+        return self._item(index) if index >= 0 else None
+
+
+def _fill(window: _View, source: History, elapsed: float, usage: Usage, now: float) -> None:
+    put = object.__setattr__
+    put(window, "_rounds", source._rounds)
+    put(window, "_length", source._length)
+    put(window, "effects", source.effects)
+    put(window, "_views", {})
+    put(window, "elapsed", elapsed)
+    put(window, "usage", usage)
+    put(window, "now", now)

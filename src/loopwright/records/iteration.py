@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
-from ..codec import Json
+from ..errors import StepError
+from .codec import ATOMS, Json, error_text
 from .evaluation import Evaluation, as_evaluation
+from .isolation import Held, Record, read_by_copy, slot_of
 from .usage import NOTHING, Usage
 
 
@@ -16,7 +18,8 @@ class Failure:
     """Why an iteration has no verdict: the stage that failed, a kind to act on, a sentence to read.
 
     A worker's failure (stage adapt or execute), a check's and a judge's (stage evaluate) stay three
-    different facts.
+    different facts. `exception` is the qualified name of the user's exception, `traceback` its frames
+    in the user's files, as Python prints them.
     """
 
     stage: str
@@ -25,17 +28,46 @@ class Failure:
     path: str = ""
     retryable: bool = True
     retry_after: float | None = None
+    exception: str = ""
+    traceback: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        stage: str,
+        error: StepError,
+        path: str = "",
+        redact: Callable[[str], str] | None = None,
+    ) -> Failure:
+        """Return what is kept of the error of a step; `path` is where, if it does not say so itself.
+        `redact` takes known secrets out of what it says."""
+        return cls(
+            stage=stage,
+            kind=error.kind,
+            message=error_text(error, redact),
+            path=error.path or path,
+            retryable=error.retryable,
+            retry_after=error.retry_after,
+            exception=error.exception,
+            traceback=error.traceback,
+        )
 
     def to_json(self) -> Json:
-        """Return it as a JSON object; `retry_after` only if it was told."""
-        data = {
+        """Return it as a JSON object, without the optional fields that are not set."""
+        data: dict[str, Json] = {
             "stage": self.stage,
             "kind": self.kind,
             "message": self.message,
             "path": self.path,
             "retryable": self.retryable,
         }
-        return data if self.retry_after is None else data | {"retry_after": self.retry_after}
+        if self.retry_after is not None:
+            data["retry_after"] = self.retry_after
+        if self.exception:
+            data["exception"] = self.exception
+        if self.traceback:
+            data["traceback"] = self.traceback
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json] | None) -> Failure | None:
@@ -43,24 +75,77 @@ class Failure:
         return cls(**data) if data else None
 
 
-@dataclass(slots=True)
-class Iteration:
+@read_by_copy("input", "output", "steps")
+@dataclass(frozen=True, slots=True, init=False)
+class Iteration(Record):
     """One execute and evaluate of a loop's body, numbered from 1, failed or not.
 
     `seconds` is how long the round took, `interrupted` that a guard cut it short, `truncated` that
     its output is not whole, `steps` what those of its steps gave that the loop asked to keep.
     """
 
-    number: Final[int]
-    input: Final[Json] = None
-    output: Final[Json] = None
-    evaluation: Final[Evaluation | None] = None
-    error: Final[Failure | None] = None
-    usage: Final[Usage] = NOTHING
-    seconds: Final[float] = 0.0
-    interrupted: Final[bool] = False
-    truncated: Final[bool] = False
-    steps: Final[Mapping[str, Json] | None] = None
+    number: int
+    input: Json = None
+    output: Json = None
+    evaluation: Evaluation | None = None
+    error: Failure | None = None
+    usage: Usage = NOTHING
+    seconds: float = 0.0
+    interrupted: bool = False
+    truncated: bool = False
+    steps: Mapping[str, Json] | None = None
+
+    def __init__(
+        self,
+        number: int,
+        input: Json = None,
+        output: Json = None,
+        evaluation: Evaluation | None = None,
+        error: Failure | None = None,
+        usage: Usage = NOTHING,
+        seconds: float = 0.0,
+        interrupted: bool = False,
+        truncated: bool = False,
+        steps: Mapping[str, Json] | None = None,
+    ) -> None:
+        # By hand, as it is made in every round: what a frozen dataclass writes takes twice the time.
+        _number(self, number)
+        _input(self, input)
+        _output(self, output)
+        _evaluation(self, evaluation)
+        _error(self, error)
+        _usage(self, usage)
+        _seconds(self, seconds)
+        _interrupted(self, interrupted)
+        _truncated(self, truncated)
+        _steps(self, steps)
+
+    _raw_input: ClassVar[Json]
+    _raw_output: ClassVar[Json]
+    _raw_steps: ClassVar[Json]
+
+    def view(self) -> Iteration:
+        """Return it for one reader, who gets copies of the values in it."""
+        flat = type(self._raw_input) in ATOMS and type(self._raw_output) in ATOMS
+        evaluation = self.evaluation
+        judged = None if evaluation is None else evaluation.view()
+        if flat and judged is evaluation and self._raw_steps is None:
+            return self
+        given: Any = Held(self.input)
+        output: Any = Held(self.output)
+        steps: Any = Held(self.steps)
+        return Iteration(
+            number=self.number,
+            input=given,
+            output=output,
+            evaluation=judged,
+            error=self.error,
+            usage=self.usage,
+            seconds=self.seconds,
+            interrupted=self.interrupted,
+            truncated=self.truncated,
+            steps=steps,
+        )
 
     @property
     def score(self) -> float | None:
@@ -131,3 +216,10 @@ class Iteration:
             truncated=data.get("truncated", False),
             steps=data.get("steps"),
         )
+
+
+(
+    _number, _input, _output, _evaluation, _error, _usage, _seconds, _interrupted, _truncated, _steps,
+) = (
+    slot_of(Iteration, item.name).__set__ for item in fields(Iteration)
+)  # fmt: skip

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import codec
-from ..codec import Json
+from . import codec
+from .codec import Json
 
 _LARGE = 1 << 62  # figures above are looked at closely
 
@@ -18,8 +18,9 @@ class Usage:
     """What was spent: calls, tokens and US dollars.
 
     Dollars are kept to a picodollar, so that sums do not depend on their order. `unpriced` counts
-    calls whose price nobody knows (they add 0 to `usd`), `estimated` calls whose tokens were
-    counted here because the reply did not say.
+    calls whose price nobody knows (they add 0 to `usd`), `estimated` calls that are counted at the
+    most that they can have cost, because they were cut or did not report it: where there are any, the
+    other figures are upper bounds.
     """
 
     calls: int = 0
@@ -56,12 +57,12 @@ class Usage:
         if self is NOTHING or not self:
             return other
         return Usage(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.usd + other.usd,
-            self.unpriced + other.unpriced,
-            self.estimated + other.estimated,
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            usd=self.usd + other.usd,
+            unpriced=self.unpriced + other.unpriced,
+            estimated=self.estimated + other.estimated,
         )
 
     def __bool__(self) -> bool:
@@ -73,6 +74,18 @@ class Usage:
     def most(self, other: Usage) -> Usage:
         """Return the larger of each figure: what a cut call is taken to have cost."""
         return Usage(*(max(a, b) for a, b in zip(self._values(), other._values(), strict=True)))
+
+    def at_most(self) -> Usage:
+        """Return the same figures, marked as upper bounds: every call of it counts as `estimated`."""
+        if not self:
+            return self
+        return replace(self, estimated=max(1, self.calls, self.estimated))
+
+    def settled_at(self, reserved: Usage) -> Usage:
+        """Return what a call cost that was cut after it reported this: the larger of each figure,
+        marked as estimated where the reservation decides one."""
+        found = self.most(reserved)
+        return found if found == self else found.at_most()
 
     def _values(self) -> tuple[Any, ...]:
         return (

@@ -2,6 +2,12 @@
 
 Left out on purpose: what pads (`center`, `format`, ...), because its cost is a number in the
 template; what reaches attributes (`attr`); what is not a function of its input (`random`); HTML.
+
+What filters take: the coercions they share, each with its cost counted.
+
+The tests of templates: what may stand after `is`.
+
+The filters and methods that work on text.
 """
 
 from __future__ import annotations
@@ -11,13 +17,335 @@ from collections.abc import Callable
 from typing import Any
 
 from .limits import ITEM, Meter, TemplateError
-from .operands import HEAVY, at_path, field, items_of, number_of, whole
-from .predicates import PREDICATES, is_number
-from .text import to_text
-from .text_filters import TEXT_FILTERS, TEXT_METHODS
-from .values import Missing, TemplateValue, equal, find, kind, shown, size
+from .values import Missing, TemplateValue, equal, find, kind, shown, size, to_json, to_text
 
-__all__ = ["FILTERS", "METHODS"]
+__all__ = [
+    "COMPARISONS",
+    "FILTERS",
+    "HEAVY",
+    "METHODS",
+    "PREDICATES",
+    "TEXT_FILTERS",
+    "TEXT_METHODS",
+    "at_path",
+    "field",
+    "is_number",
+    "items_of",
+    "made_text",
+    "number_of",
+    "whole",
+]
+
+
+def is_number(value: Any) -> bool:
+    """Tell if a value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _contains(meter: Meter, container: Any, item: Any) -> bool:
+    """Tell if a text, list or mapping holds something."""
+    if isinstance(container, TemplateValue):
+        container = container.text
+    if isinstance(container, str):
+        part = to_text(meter, item)
+        meter.read(len(container) + len(part))
+        return part in container
+    if isinstance(container, list):
+        return any(equal(meter, other, item) for other in container)
+    if isinstance(container, dict):
+        return isinstance(item, str | int | float | None) and item in container
+    raise TemplateError(f"'in' needs text, a list or a mapping on the right, got {kind(container)}")
+
+
+def _ordered(meter: Meter, left: Any, right: Any) -> tuple[Any, Any]:
+    """Return two values that have an order: two numbers, or two texts."""
+    left = left.text if isinstance(left, TemplateValue) else left
+    right = right.text if isinstance(right, TemplateValue) else right
+    numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    if not numbers and not (isinstance(left, str) and isinstance(right, str)):
+        raise TemplateError(
+            f"cannot order {kind(left)} and {kind(right)}; turn text into a number with | float"
+        )
+    meter.read(min(size(left), size(right)))
+    return left, right
+
+
+def _less(meter: Meter, left: Any, right: Any) -> bool:
+    left, right = _ordered(meter, left, right)
+    return bool(left < right)
+
+
+def _greater(meter: Meter, left: Any, right: Any) -> bool:
+    return _less(meter, right, left)
+
+
+def _at_most(meter: Meter, left: Any, right: Any) -> bool:
+    left, right = _ordered(meter, left, right)
+    return bool(left <= right)
+
+
+def _at_least(meter: Meter, left: Any, right: Any) -> bool:
+    return _at_most(meter, right, left)
+
+
+def _differs(meter: Meter, left: Any, right: Any) -> bool:
+    return not equal(meter, left, right)
+
+
+def _is_in(meter: Meter, item: Any, container: Any) -> bool:
+    return _contains(meter, container, item)
+
+
+def _is_not_in(meter: Meter, item: Any, container: Any) -> bool:
+    return not _contains(meter, container, item)
+
+
+def _divisible(_meter: Meter, value: Any, by: Any) -> bool:
+    if not (is_number(value) and is_number(by) and by):
+        raise TemplateError("divisibleby needs two numbers, the second not 0")
+    return bool(value % by == 0)
+
+
+def _in_case(upper: bool) -> Callable[..., bool]:
+    """Make the test for text that is all upper or all lower case."""
+
+    def test(meter: Meter, value: Any) -> bool:
+        text = to_text(meter, value)
+        meter.read(len(text))
+        return text.isupper() if upper else text.islower()
+
+    return test
+
+
+def _of_type(*types: type, bool_too: bool = False) -> Callable[..., bool]:
+    """Make the test for values of some types."""
+
+    def test(_meter: Meter, value: Any) -> bool:
+        return isinstance(value, types) and (bool_too or not isinstance(value, bool))
+
+    return test
+
+
+COMPARISONS: dict[str, Callable[[Meter, Any, Any], bool]] = {
+    "eq": equal, "ne": _differs, "lt": _less, "lteq": _at_most, "gt": _greater, "gteq": _at_least,
+    "in": _is_in, "notin": _is_not_in,
+}  # fmt: skip
+
+PREDICATES: dict[str, Callable[..., bool]] = {
+    "!=": _differs, "<": _less, "<=": _at_most, "==": equal, ">": _greater, ">=": _at_least,
+    "boolean": _of_type(bool, bool_too=True),
+    "defined": lambda _, value: not isinstance(value, Missing),
+    "divisibleby": _divisible,
+    "eq": equal, "equalto": equal,
+    "even": lambda meter, value: _divisible(meter, value, 2),
+    "false": lambda _, value: value is False,
+    "float": _of_type(float),
+    "ge": _at_least, "greaterthan": _greater, "gt": _greater, "in": _is_in,
+    "integer": _of_type(int),
+    "iterable": _of_type(str, list, dict, TemplateValue),
+    "le": _at_most, "lessthan": _less,
+    "lower": _in_case(False),
+    "lt": _less,
+    "mapping": _of_type(dict),
+    "ne": _differs,
+    "none": lambda _, value: value is None,
+    "number": _of_type(int, float),
+    "odd": lambda meter, value: not _divisible(meter, value, 2),
+    "sequence": _of_type(str, list, dict, TemplateValue),
+    "string": _of_type(str, TemplateValue),
+    "true": lambda _, value: value is True,
+    "undefined": lambda _, value: isinstance(value, Missing),
+    "upper": _in_case(True),
+}  # fmt: skip
+
+# Splitting, sorting and folding cost about this many times what reading does.
+HEAVY = 4
+
+
+def made_text(meter: Meter, value: Any) -> str:
+    """Return a value as text of which a changed copy is about to be made."""
+    text = to_text(meter, value)
+    meter.make(len(text))
+    return text
+
+
+def items_of(meter: Meter, value: Any, doing: str) -> list[Any]:
+    """Return the items of a list, the keys of a mapping or the characters of a text."""
+    if isinstance(value, TemplateValue):
+        value = value.text
+    if not isinstance(value, list | dict | str):
+        raise TemplateError(f"{doing} needs a list, got {kind(value)}")
+    meter.make(len(value) * ITEM)
+    return list(value)
+
+
+def number_of(value: Any, doing: str) -> Any:
+    """Return a number, or refuse what is none."""
+    if not is_number(value):
+        raise TemplateError(f"{doing} needs a number, got {kind(value)}")
+    return value
+
+
+def whole(value: Any, doing: str, most: int) -> int:
+    """Return a whole number from 0 to `most`, or refuse."""
+    if not isinstance(value, int) or not 0 <= value <= most:
+        raise TemplateError(f"{doing} needs a whole number from 0 to {most:,}")
+    return int(value)
+
+
+def at_path(meter: Meter, item: Any, path: Any) -> Any:
+    """Return `item.a.b` for the path "a.b", or a Missing."""
+    meter.read(ITEM + (len(path) * HEAVY * 4 if isinstance(path, str) else 0))
+    for step in path.split(".") if isinstance(path, str) else [path]:
+        item = find(item, int(step) if isinstance(step, str) and step.isdecimal() else step)
+    return item
+
+
+def field(meter: Meter, item: Any, path: Any) -> Any:
+    """Return what is at a path; missing is an error, or empty text in lenient mode."""
+    found = at_path(meter, item, path)
+    return to_text(meter, found) if isinstance(found, Missing) else found
+
+
+PIECE = 65_536
+
+
+def _upper(meter: Meter, value: Any) -> str:
+    return made_text(meter, value).upper()
+
+
+def _lower(meter: Meter, value: Any) -> str:
+    return made_text(meter, value).lower()
+
+
+def _title(meter: Meter, value: Any) -> str:
+    return made_text(meter, value).title()
+
+
+def _capitalize(meter: Meter, value: Any) -> str:
+    return made_text(meter, value).capitalize()
+
+
+def _trim(meter: Meter, value: Any, chars: str | None = None) -> str:
+    return made_text(meter, value).strip(_few(chars))
+
+
+def _lstrip(meter: Meter, value: Any, chars: str | None = None) -> str:
+    return made_text(meter, value).lstrip(_few(chars))
+
+
+def _rstrip(meter: Meter, value: Any, chars: str | None = None) -> str:
+    return made_text(meter, value).rstrip(_few(chars))
+
+
+def _few(chars: str | None) -> str | None:
+    """Refuse many characters to strip: each of the text is looked for among all of them."""
+    if chars is not None and (not isinstance(chars, str) or len(chars) > 64):
+        raise TemplateError("strip takes text of at most 64 characters")
+    return chars
+
+
+def _replace(meter: Meter, value: Any, old: Any, new: Any, count: int | None = None) -> str:
+    text, old, new = (to_text(meter, part) for part in (value, old, new))
+    meter.read(len(text) * HEAVY)
+    times = len(text) + 1 if not old else text.count(old)
+    if count is not None and count >= 0:
+        times = min(times, count)
+    meter.make(len(text) + times * len(new))
+    return text.replace(old, new, times)
+
+
+def _truncate(
+    meter: Meter, value: Any, length: int = 255, killwords: bool = False, end: str = "...",
+    leeway: int = 5,
+) -> str:  # fmt: skip
+    text, end = to_text(meter, value), to_text(meter, end)
+    length = whole(length, "truncate", 10**9)
+    if len(text) <= length + whole(leeway, "truncate", 10**9):
+        return text
+    kept = text[: max(length - len(end), 0)]
+    meter.make(len(kept) + len(end))
+    return (kept if killwords else kept.rsplit(" ", 1)[0]) + end
+
+
+def _indent(
+    meter: Meter, value: Any, width: int | str = 4, first: bool = False, blank: bool = False
+) -> str:
+    margin = width if isinstance(width, str) else " " * whole(width, "indent", 100)
+    text = to_text(meter, value)
+    meter.make(len(text) + (text.count("\n") + 1) * (len(margin) + ITEM))
+    lines = text.split("\n")
+    spaced = (margin + line if line.strip() or blank else line for line in lines[1:])
+    return "\n".join([margin + lines[0] if first else lines[0], *spaced])
+
+
+def _wordcount(meter: Meter, value: Any) -> int:
+    text = to_text(meter, value)
+    meter.read(len(text) * HEAVY)
+    count = 0
+    # In pieces, so that the words of a long text need not all exist at once.
+    for start in range(0, len(text), PIECE):
+        count += len(text[start : start + PIECE].split())
+        count -= start > 0 and not (text[start - 1].isspace() or text[start].isspace())
+    return count
+
+
+def _split(meter: Meter, value: Any, separator: str | None = None, most: int = -1) -> list[str]:
+    text = to_text(meter, value)
+    if separator == "":
+        raise TemplateError("split needs a separator that is not empty")
+    pieces = _wordcount(meter, text) if separator is None else text.count(separator) + 1
+    pieces = min(pieces, most + 1) if most >= 0 else pieces
+    meter.make(len(text) + pieces * ITEM)
+    return text.split(separator, most)
+
+
+def _splitlines(meter: Meter, value: Any) -> list[str]:
+    text = to_text(meter, value)
+    meter.make(len(text) * HEAVY)
+    return text.splitlines()
+
+
+def _startswith(meter: Meter, value: Any, start: str) -> bool:
+    return to_text(meter, value).startswith(to_text(meter, start))
+
+
+def _endswith(meter: Meter, value: Any, end: str) -> bool:
+    return to_text(meter, value).endswith(to_text(meter, end))
+
+
+def _as_json(meter: Meter, value: Any, indent: int | None = None) -> str:
+    return to_json(meter, value, whole(indent or 0, "tojson", 16))
+
+
+TEXT_FILTERS: dict[str, Callable[..., Any]] = {
+    "capitalize": _capitalize,
+    "indent": _indent,
+    "lower": _lower,
+    "replace": _replace,
+    "string": to_text,
+    "title": _title,
+    "tojson": _as_json,
+    "trim": _trim,
+    "truncate": _truncate,
+    "upper": _upper,
+    "wordcount": _wordcount,
+}
+
+TEXT_METHODS: dict[str, Callable[..., Any]] = {
+    "capitalize": _capitalize,
+    "endswith": _endswith,
+    "lower": _lower,
+    "lstrip": _lstrip,
+    "replace": _replace,
+    "rstrip": _rstrip,
+    "split": _split,
+    "splitlines": _splitlines,
+    "startswith": _startswith,
+    "strip": _trim,
+    "title": _title,
+    "upper": _upper,
+}
 
 
 def _join(meter: Meter, value: Any, separator: Any = "", attribute: Any = None) -> str:

@@ -31,7 +31,7 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..errors import LoopwrightError
-from .filters import FILTERS, METHODS
+from .filters import COMPARISONS, FILTERS, METHODS, PREDICATES, is_number, items_of
 from .limits import (
     ITEM,
     NUMBER_BITS,
@@ -41,10 +41,7 @@ from .limits import (
     Meter,
     TemplateError,
 )
-from .operands import items_of
-from .predicates import COMPARISONS, PREDICATES, is_number
-from .text import to_text
-from .values import Missing, TemplateValue, find, kind, shown, size, to_data
+from .values import Missing, TemplateValue, find, kind, shown, size, to_data, to_text
 
 __all__ = ["METER", "OPERATIONS", "SANDBOX", "Helper"]
 

@@ -4,31 +4,177 @@
 2. A template sees plain data and the functions it is given, and nothing else (see `values.py`).
 3. Every name a template needs is known before it is rendered (`names`, `check`).
 4. Limits count work, not time (see `limits.py`).
+
+Templates that only fill in names: what they need is plain to see, so Jinja reads them when they first run.
+
+Most prompts of a document are text with `{{ input }}` and `{{ loop.last.feedback }}` in it. Reading one in full takes
+longer than all else that is done with its step before anything runs.
+
+The code of a template: made from its checked tree when it is first run.
+
+Documents are read far more often than all their templates run, and making code is half of what reading one costs. It is
+made at once where only that tells which names are looked up, or whether it can be made at all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from io import StringIO
 from typing import Any
 
 import jinja2
 from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.parser import Parser
 
 from ..errors import LoopwrightError, Problem, nearest
-from .limits import SOURCE_CHARS, Meter, TemplateError
-from .paths import Paths, paths_in, paths_of
-from .program import TOO_COMPLEX, Program, names_of
-from .renaming import rename_loops
-from .rewrite import checked, needs_rewriting, rewrite
+from .limits import SOURCE_CHARS, TOKENS, Meter, TemplateError
 from .sandbox import METER, SANDBOX, Helper, numbers
-from .text import to_text
-from .values import Missing, to_data
+from .syntax import checked, needs_rewriting, rename_loops, rewrite
+from .values import Missing, to_data, to_text
 
-__all__ = ["Expression", "Rendered", "Template", "compile_expression", "compile_template"]
+__all__ = [
+    "TOO_COMPLEX",
+    "Expression",
+    "Paths",
+    "Program",
+    "Rendered",
+    "Template",
+    "compile_expression",
+    "compile_template",
+    "names_of",
+    "paths_in",
+    "paths_of",
+]
+
+
+# Shorter than what Jinja's depth and ours refuse; longer ones are read in full.
+_PATH = re.compile(r"\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*){0,6})\s*", re.ASCII)
+# Words with a meaning of their own where a name may stand, and names that are refused or have a value here.
+_WORDS = frozenset({
+    "and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None",
+    "recursive", "self", "super", "caller", "varargs", "kwargs", "range",
+})  # fmt: skip
+_MOST = TOKENS // 32  # expressions, each of at most 17 parts with the text after it
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The names that a template fills in, and the members of each that it needs."""
+
+    names: frozenset[str]
+    members: dict[str, frozenset[str]]
+
+
+def paths_in(source: str) -> Paths | None:
+    """Return what a template needs if it is text with names in it, dotted or not; else None."""
+    if "{%" in source or "{#" in source:
+        return None
+    pieces = source.split("{{")[1:]
+    found = []
+    for piece in pieces if len(pieces) <= _MOST else ():
+        path = _PATH.match(piece)
+        if path is None or path[1] in _WORDS or not piece.startswith("}}", path.end()):
+            return None
+        found.append(path)
+    return _joined(found) if len(found) == len(pieces) else None
+
+
+def paths_of(source: str) -> Paths | None:
+    """Return what an expression needs if it is a name, dotted or not; else None."""
+    path = _PATH.fullmatch(source)
+    return None if path is None or path[1] in _WORDS else _joined([path])
+
+
+def _joined(found: list[re.Match[str]]) -> Paths:
+    members: dict[str, set[str]] = {}
+    for path in found:
+        first = path[2][1:].partition(".")[0]
+        if first:
+            members.setdefault(path[1], set()).add(first)
+    names = frozenset(path[1] for path in found)
+    return Paths(names, {name: frozenset(of) for name, of in members.items()})
+
+
+TOO_COMPLEX = "nested too deep, or too complex, to compile"
+
+# Of a tree as flat as this, Python compiles the code: its own limits are far beyond.
+_FLAT = 12
+_BRANCHES = 20
+_BINDING = (nodes.For, nodes.Assign, nodes.AssignBlock, nodes.With)
+
+
+class Program:
+    """The code of a template, or what makes the checked tree that it is made of."""
+
+    __slots__ = ("_made", "_tree")
+
+    def __init__(self, tree: Callable[[], nodes.Template]) -> None:
+        self._tree = tree
+        self._made: jinja2.Template | None = None
+
+    @property
+    def code(self) -> jinja2.Template:
+        """The code.
+
+        Raises:
+            TemplateError: Python cannot compile it.
+        """
+        if self._made is None:
+            self.make()
+        assert self._made is not None
+        return self._made
+
+    def make(self) -> frozenset[str]:
+        """Make the code now, and return the names that it looks up."""
+        try:
+            tree = self._tree()
+            tree.set_environment(SANDBOX)
+            generator = _Generator()
+            generator.visit(tree)
+            code = compile(generator.source.getvalue(), "<template>", "exec")
+        except (RecursionError, MemoryError, SyntaxError, ValueError):
+            raise TemplateError(TOO_COMPLEX) from None
+        self._made = jinja2.Template.from_code(SANDBOX, code, {})
+        return frozenset(generator.names)
+
+
+def names_of(
+    program: Program, parts: Sequence[nodes.Node], depth: int, helpers: Collection[str]
+) -> frozenset[str]:
+    """Return the names that a program looks up; `parts` are the nodes of its tree before it was rewritten.
+
+    Where something in the tree binds names, it is the code that tells them apart.
+    """
+    binds = any(isinstance(part, _BINDING) for part in parts)
+    branches = any(isinstance(part, nodes.If) and len(part.elif_) > _BRANCHES for part in parts)
+    if binds or branches or depth > _FLAT:
+        return program.make()
+    found = {part.name for part in parts if isinstance(part, nodes.Name) and part.ctx == "load"}
+    found |= {
+        part.name for part in parts if isinstance(part, nodes.Filter) and part.name in helpers
+    }
+    return frozenset(found)
+
+
+class _Generator(CodeGenerator):
+    """Jinja's code generator, which also notes the names that will be looked up.
+
+    It calculates nothing while compiling, where no meter runs.
+    """
+
+    def __init__(self) -> None:
+        self.source = StringIO()
+        super().__init__(SANDBOX, None, None, stream=self.source, optimized=False)
+        self.names: set[str] = set()
+
+    def enter_frame(self, frame: Frame) -> None:
+        super().enter_frame(frame)
+        self.names |= {name for how, name in frame.symbols.loads.values() if how == "resolve"}
+
 
 Helpers = Mapping[str, Callable[..., Any]]
 RANGE = Helper("range", numbers)
@@ -226,6 +372,7 @@ def _compile(
         notes = rename_loops(tree) if any(isinstance(part, nodes.For) for part in parts) else []
         members = _members(parts)
         optional = frozenset(n.name for n in _asked(parts) if isinstance(n, nodes.Name))
+        optional |= frozenset(_set_by(tree.body))
         rewriting = needs_rewriting(parts)
         program = Program(lambda: rewrite(tree, helpers) if rewriting else tree)
         if parse is _parse_expression:  # which binds nothing but its result
@@ -255,6 +402,18 @@ def _parse_expression(source: str) -> nodes.Template:
 
 
 _ASKING = frozenset({"defined", "undefined", "default", "d"})
+_METHODS = frozenset({"get", "items", "keys", "values"})
+
+
+def _set_by(body: Iterable[nodes.Node]) -> Iterator[str]:
+    """Iterate over the names that a template sets for what follows, if only under a condition."""
+    for node in body:
+        if isinstance(node, nodes.Assign | nodes.AssignBlock):
+            yield from (n.name for n in node.target.find_all(nodes.Name))
+            if isinstance(node.target, nodes.Name):
+                yield node.target.name
+        elif isinstance(node, nodes.If):
+            yield from _set_by([*node.body, *node.elif_, *node.else_])
 
 
 def _asked(parts: list[nodes.Node]) -> Iterator[nodes.Node | None]:
@@ -264,9 +423,17 @@ def _asked(parts: list[nodes.Node]) -> Iterator[nodes.Node | None]:
             yield node.node
 
 
+def _is_method(node: nodes.Node) -> bool:
+    """Whether a called member is a method of a mapping, and so no field of it."""
+    return isinstance(node, nodes.Getattr) and node.attr in _METHODS
+
+
 def _members(parts: list[nodes.Node]) -> dict[str, frozenset[str]]:
     """Find the members of each name that have no default and are not asked about."""
     asked = {id(node) for node in _asked(parts)}
+    asked |= {
+        id(node.node) for node in parts if isinstance(node, nodes.Call) and _is_method(node.node)
+    }
     uses: list[tuple[nodes.Expr, nodes.Node, Any]] = []
     for part in parts:
         if isinstance(part, nodes.Getattr):

@@ -1,9 +1,51 @@
 """What tests of loops need: time that jumps instead of passing, a journal in memory, scripted models.
 
-`models` has the scripted model, `fixtures` is the pytest plugin.
+`fixtures` is the pytest plugin. Tests of prompts and judges use a model that answers from a script.
+
+>>> from loopwright.testing import Models, ScriptedModel
+>>> resources = {"models": Models(ScriptedModel([{"replies": ["a draft", "a better one"]}]))}
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from ..journal import MemoryJournal
 from .clock import Deadlock, VirtualClock, VirtualLoop, run_virtual
 
-__all__ = ["Deadlock", "MemoryJournal", "VirtualClock", "VirtualLoop", "run_virtual"]
+if TYPE_CHECKING:
+    from ..models import (
+        KINDS,
+        Message,
+        ModelError,
+        Models,
+        Policy,
+        Reply,
+        Request,
+        ScriptedModel,
+    )
+
+__all__ = [
+    "KINDS",
+    "Deadlock",
+    "MemoryJournal",
+    "Message",
+    "ModelError",
+    "Models",
+    "Policy",
+    "Reply",
+    "Request",
+    "ScriptedModel",
+    "VirtualClock",
+    "VirtualLoop",
+    "run_virtual",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # pytest loads this package in every project: who uses no model does not load what models need.
+    if name in __all__:
+        from .. import models
+
+        return getattr(models, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

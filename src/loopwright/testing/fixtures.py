@@ -11,20 +11,20 @@ journal in memory, `loopwright_run` runs a step in virtual time on that journal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from ..journal import MemoryJournal
-    from ..records import Result
-
-# Imports wait for the first use: pytest loads this module in every project that has the package.
+from ..engine.run import run
+from ..journal import MemoryJournal
+from ..records import Result
+from .clock import run_virtual
 
 
 @pytest.fixture
 def loopwright_models() -> Callable[..., dict[str, Any]]:
     """Return a function that makes resources from rules of a script; see ScriptedModel."""
+    # pytest loads this plugin in every project: who uses no model does not load what models need.
     from ..models import Models, ScriptedModel
 
     def made(*rules: Any, **options: Any) -> dict[str, Any]:
@@ -36,16 +36,12 @@ def loopwright_models() -> Callable[..., dict[str, Any]]:
 @pytest.fixture
 def loopwright_journal() -> MemoryJournal:
     """Return a journal that lives as long as the test."""
-    from ..journal import MemoryJournal
-
     return MemoryJournal()
 
 
 @pytest.fixture
 def loopwright_run(loopwright_journal: MemoryJournal) -> Callable[..., Result]:
     """Return a function that runs a step as `run` does, in virtual time: no test ever waits."""
-    from .. import run
-    from .clock import run_virtual
 
     def done(step: Any, value: Any = None, **options: Any) -> Result:
         return run_virtual(run(step, value, **{"journal": loopwright_journal, **options}))

@@ -3,7 +3,7 @@
 from .base import Tool, ToolSet, call_tool
 from .command import CommandTool, command_tool
 from .function import FunctionTool, tool
-from .mcp import McpServer, McpTool, mcp_server
+from .mcp.server import McpServer, McpTool, mcp_server
 from .process import CommandResult, run_command
 from .shell import ShellStep, shell
 

@@ -8,6 +8,15 @@ Rules:
 3. A tool that is not idempotent and was in flight when the process died is not called again: the
    run suspends as `needs_attention`.
 4. A tool with `approve` acts only on a person's answer, and never on arguments nobody has seen.
+
+What a tool returned, bounded: what goes on of it and what a model is shown.
+
+Rules:
+
+1. At most 1 MiB goes on to whoever called; of more, its beginning and its end, with a marker between
+   them. The journal keeps the whole, once, as a file named by its digest.
+2. What re-enters a prompt has at most 32,000 characters, with the same marker.
+3. More than 64 MiB is an error, never a value.
 """
 
 from __future__ import annotations
@@ -15,21 +24,80 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .. import codec
-from ..codec import Json
-from ..context import Context
+from ..engine.blocking import watch
+from ..engine.context import Context
+from ..engine.step import digest_of
 from ..errors import ConfigurationError, StepError
-from ..models import structured
-from ..models.protocol import Tool as Described
-from ..step import digest_of
-from .results import HARD_LIMIT, kept, shown
+from ..models import structured_output as structured
+from ..models.protocol import ToolDefinition as Described
+from ..records import codec
+from ..records.codec import Json
+from ..records.excerpts import marker, shown
+from ..records.tracebacks import described
 
-__all__ = ["Tool", "ToolSet", "call_tool", "error_of", "message_of"]
+__all__ = [
+    "HARD_LIMIT",
+    "INLINE_BYTES",
+    "Tool",
+    "ToolSet",
+    "call_tool",
+    "error_of",
+    "kept",
+    "message_of",
+    "too_large",
+]
+
+
+INLINE_BYTES = 1024 * 1024  # of a result that goes on whole
+HARD_LIMIT = 64 * 1024 * 1024  # bytes of a result that are read at all
+_BYTES_OF_CHARACTER = 4  # at most, in UTF-8
+
+
+def kept(output: Json, limit: int = HARD_LIMIT) -> tuple[Json, dict[str, Json]]:
+    """Return an output as it goes on, and what was left out of it.
+
+    A value above 1 MiB becomes a text: its beginning and its end around a marker. The second value
+    is empty, or `{"bytes": of the whole, "sha256": of the whole}`.
+
+    Raises:
+        StepError: `output_too_large` above `limit` bytes.
+    """
+    if isinstance(output, int | float | bool | None):
+        return output, {}
+    if isinstance(output, str) and len(output) * _BYTES_OF_CHARACTER <= INLINE_BYTES:
+        return output, {}
+    text = output if isinstance(output, str) else codec.encode(output)
+    data = text.encode()
+    if len(data) > limit:
+        raise too_large(len(data), limit)
+    if len(data) <= INLINE_BYTES:
+        return output, {}
+    cut = _cut(data, INLINE_BYTES - 100)
+    return cut, {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def too_large(size: int, limit: int) -> StepError:
+    """Return the error of a result that is not read to its end."""
+    return StepError(
+        f"its output has {size:,} bytes or more, at most {limit:,} are read; ask for less of it",
+        kind="output_too_large",
+        retryable=False,
+    )
+
+
+def _cut(data: bytes, room: int) -> str:
+    half = room // 2
+    head = data[:half].decode(errors="ignore")
+    tail = data[-half:].decode(errors="ignore")
+    omitted = len(data) - len(head.encode()) - len(tail.encode())
+    return f"{head}\n{marker(omitted)}\n{tail}"
+
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes as a tool's name
 SHOWN_ARGUMENTS = 2_000  # characters in the question that an approval asks
@@ -57,6 +125,7 @@ class Tool:
     required = False
     reserve = None
     wants_context = True
+    reports = False  # what it costs; a command may, but does not say so
 
     def __init__(
         self,
@@ -127,7 +196,10 @@ class Tool:
             raise StepError(f"{self.name}: {problem}", kind="invalid_arguments", retryable=False)
         found = await outcome(self, value, ctx)
         if (error := found.get("error")) is not None:
-            raise StepError(f"{self.name}: {error['message']}", kind=error["kind"])
+            raise StepError(
+                f"{self.name}: {error['message']}", kind=error["kind"],
+                exception=error.get("exception", ""), traceback=error.get("traceback", ""),
+            )  # fmt: skip
         return found.get(WHOLE, found["output"])
 
 
@@ -200,6 +272,8 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
         return {**told, **error_of(error.kind, str(error))}
     if not isinstance(found, dict) or not found.keys() & {"output", "error"}:
         found = {"output": found}  # a person said what the call in doubt had returned
+    if "error" in found:  # what goes on to a model has no traceback
+        return {**told, **error_of(found["error"]["kind"], found["error"]["message"])}
     return {**told, **{key: part for key, part in found.items() if key != WHOLE}}
 
 
@@ -219,20 +293,30 @@ def _asked(ctx: Context, name: str, tool: Tool, arguments: Json) -> Mapping[str,
 
 async def outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Any]:
     """Make a call and return how it ended; nothing that the tool does is raised."""
+    watched = (
+        watch(ctx.path, tool.timeout) if tool.timeout is not None and ctx is not None else None
+    )
     try:
         async with asyncio.timeout(tool.timeout) as limit:
             output = codec.normalise(await tool.invoke(codec.copied(arguments), ctx), what="output")
+        output = ctx.run.clean(output)  # before it is cut: half a key is not known any more
         inline, omitted = kept(output, tool.limit)
     except StepError as error:
-        return error_of(error.kind, str(error))
+        return error_of(error.kind, ctx.run.error_text(str(error)))
     except TimeoutError as error:
         if limit.expired():
             return error_of("timeout", f"it took longer than {tool.timeout:g} s and was given up")
-        return error_of("TimeoutError", str(error) or "TimeoutError")
+        return error_of("TimeoutError", ctx.run.error_text(str(error)) or "TimeoutError")
     except Exception as error:  # a tool of the user's: whatever it raises is told
-        said = " ".join(str(error).split())[:2000]
+        said = ctx.run.error_text(" ".join(str(error).split()))[:2000]
         name = type(error).__name__
-        return error_of(name, f"{name}: {said}" if said else name)
+        failed = error_of(name, f"{name}: {said}" if said else name)
+        exception, traceback = described(error, whole=ctx.run.debug, redact=ctx.run.redact)
+        failed["error"] |= {"exception": exception, "traceback": codec.normalise(traceback)}
+        return failed
+    finally:
+        if watched is not None and (report := watched.end()):
+            ctx.run.warn(report)
     return {"output": inline, **({"omitted": omitted, WHOLE: output} if omitted else {})}
 
 

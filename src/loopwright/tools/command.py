@@ -1,23 +1,27 @@
-"""Commands of the machine as a tool: a list of words that begins as one of an allow-list does.
+"""Commands of the machine as a tool: lists of words from an allow-list.
 
 Rules:
 
 1. There is no shell: the words are handed to the program as they are, and nothing is parsed again.
-2. What is allowed is the beginning of a command; with `exact` nothing may follow it.
+2. What is allowed is a whole command, with free places where the list says so (`allowing`): the
+   beginning of a command is no permission for what may follow.
 3. How the command ended is the output, also when it failed: the exit code and both streams.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..codec import Json
-from ..context import Context
+from ..engine.context import Context
 from ..errors import ConfigurationError, StepError
+from ..records.codec import Json
+from .allowed_commands import AllowedCommand
 from .base import Tool
-from .process import LIMIT, run_command
+from .process import LIMIT, names_of, passed, run_command
+from .usage_report import reported
 
 __all__ = ["CommandTool", "command_tool"]
 
@@ -30,24 +34,29 @@ class CommandTool(Tool):
         name: str,
         allow: Sequence[Sequence[str]],
         *,
-        exact: bool = False,
         description: str = "",
         env: Mapping[str, str] | None = None,
+        pass_env: Sequence[str] = (),
         cwd: str | Path | None = None,
         idempotent: bool = False,
         approve: bool = False,
         timeout: float | None = 60.0,
         limit: int = LIMIT,
     ) -> None:
-        self.allow = tuple(tuple(words) for words in allow if not isinstance(words, str))
-        if not self.allow or len(self.allow) != len(allow) or not all(self.allow):
+        if isinstance(allow, str) or not allow or any(isinstance(words, str) for words in allow):
             raise ConfigurationError(
                 f"tool {name}: commands: give the commands that are allowed, each a list of words"
             )
-        self.exact, self.env, self.cwd = exact, dict(env or {}), cwd
-        listed = "; ".join(" ".join(words) for words in self.allow)
-        begin = "exactly one of" if exact else "beginning with one of"
-        said = f"{description or 'Run a command.'} The command is {begin}: {listed}"
+        try:
+            self.allow = tuple(AllowedCommand(words) for words in allow)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"tool {name}: commands: {error}") from None
+        self.env, self.cwd = dict(env or {}), cwd
+        self.pass_env = names_of(f"tool {name}: pass_env", pass_env)
+        said = (
+            f"{description or 'Run a command.'} The command is one of: {self._listed()}; {{name}} is "
+            "one word, {name...} any number of words"
+        )
         schema: dict[str, Json] = {
             "type": "object",
             "properties": {
@@ -68,29 +77,41 @@ class CommandTool(Tool):
         )  # fmt: skip
 
     def meaning(self) -> str:
-        return repr((self.allow, self.exact, sorted(self.env)))
+        words = [one.words for one in self.allow]
+        return repr((words, sorted(self.env), self.pass_env))
+
+    def _listed(self) -> str:
+        return "; ".join(str(one) for one in self.allow)
+
+    def passing(self, names: Sequence[str]) -> CommandTool:
+        """Return the same tool with these variables of ours in its environment too.
+
+        Raises:
+            ConfigurationError: for what cannot be names.
+        """
+        made = copy.copy(self)
+        made.pass_env = (*self.pass_env, *names_of(f"tool {self.name}: pass_env", names))
+        made.__dict__.pop("fingerprint", None)
+        return made
 
     def problem_with(self, arguments: Json) -> str:
         if problem := super().problem_with(arguments):
             return problem
-        argv = tuple(arguments["argv"])
-        if any(self._allows(argv, words) for words in self.allow):
+        argv = arguments["argv"]
+        if any(one.allows(argv) for one in self.allow):
             return ""
-        allowed = "; ".join(" ".join(words) for words in self.allow)
-        what = "only these are" if self.exact else "a command begins with one of"
-        return f"{' '.join(argv)[:200]!r} is not allowed; {what}: {allowed}"
-
-    def _allows(self, argv: tuple[str, ...], words: tuple[str, ...]) -> bool:
-        return argv == words if self.exact else argv[: len(words)] == words
+        return f"{' '.join(argv)[:200]!r} is not allowed; only these are: {self._listed()}"
 
     async def invoke(self, arguments: dict[str, Json], ctx: Context) -> Any:
-        result = await run_command(
-            arguments["argv"],
-            stdin=arguments.get("stdin"),
-            env=self.env,
-            cwd=self.cwd,
-            limit=self.limit,
-        )
+        with reported(ctx, None) as report:
+            result = await run_command(
+                arguments["argv"],
+                stdin=arguments.get("stdin"),
+                env={**passed(self.pass_env), **self.env, **report.env},
+                cwd=self.cwd,
+                limit=self.limit,
+                token=ctx.run.token if ctx is not None else "",
+            )
         if result.truncated:
             raise StepError(
                 f"its output passed {self.limit} bytes and it was ended; ask for less of it",
@@ -106,9 +127,9 @@ def command_tool(
     name: str,
     allow: Sequence[Sequence[str]],
     *,
-    exact: bool = False,
     description: str = "",
     env: Mapping[str, str] | None = None,
+    pass_env: Sequence[str] = (),
     cwd: str | Path | None = None,
     idempotent: bool = False,
     approve: bool = False,
@@ -117,19 +138,19 @@ def command_tool(
 ) -> CommandTool:
     """Make commands a tool that takes `{"argv": […], "stdin"?: …}`.
 
-    `allow` lists the beginnings of commands that may be called: `["git", "status"]` allows
-    `git status --short` too, unless `exact`. What follows is the model's: allow only programs whose
-    every option is harmless, or give `approve`. The environment is HOME, PATH and the like, and
-    `env`. Its output is `{"exit_code", "stdout", "stderr"}`, whatever the exit code. See Tool for the
-    rest.
+    `allow` lists the commands that may be called, each a list of words in which `{name}` is free: one
+    word; `{name...}` any number of words. A free word may not begin with a dash, unless it is
+    `{name:any}`. `["git", "status"]` allows `git status` and nothing else. The environment is HOME,
+    PATH and the like, `env`, and the variables of ours that `pass_env` names. The output is
+    `{"exit_code", "stdout", "stderr"}`, whatever the exit code. See Tool for the rest.
 
     Raises:
         ConfigurationError: if nothing is allowed.
 
-    >>> command_tool("sh", [["echo"]]).problem_with({"argv": ["rm", "-rf", "/"]})
-    "'rm -rf /' is not allowed; a command begins with one of: echo"
+    >>> command_tool("sh", [["echo", "{words...}"]]).problem_with({"argv": ["rm", "-rf", "/"]})
+    "'rm -rf /' is not allowed; only these are: echo {words...}"
     """
     return CommandTool(
-        name, allow, exact=exact, description=description, env=env, cwd=cwd,
+        name, allow, description=description, env=env, pass_env=pass_env, cwd=cwd,
         idempotent=idempotent, approve=approve, timeout=timeout, limit=limit,
     )  # fmt: skip

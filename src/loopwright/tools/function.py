@@ -8,14 +8,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
-from .. import codec
-from ..codec import Json
-from ..context import Context
+from ..engine.context import Context
+from ..engine.step import source_digest
+from ..engine.threads import in_thread
 from ..errors import ConfigurationError
-from ..step import source_digest
-from ..threads import in_thread
-from .base import Tool
-from .results import HARD_LIMIT
+from ..records import codec
+from ..records.codec import Json
+from .base import HARD_LIMIT, Tool
 
 __all__ = ["FunctionTool", "as_tool", "tool"]
 

@@ -6,11 +6,12 @@ Rules:
    are no text, output without end. Only a command that cannot be started is an error.
 2. Program text is constant. Values reach it by environment, arguments or standard input, and are
    never written into it: no quoting is needed because nothing is parsed again.
-3. A command ends with all that it started. It runs in a session of its own, and its whole process
-   group is ended with it: SIGTERM, a grace, SIGKILL. What must live on starts a session of its own.
+3. A command ends with all that it started, whatever sessions those have (`supervising`): SIGTERM, a
+   grace, SIGKILL. The same happens when our process is killed.
 4. The environment is made, not inherited: a short list of names is passed on, so that no key of
    ours reaches a command that was not given it.
-5. n bytes of output cost about 2 n of memory for a moment, and n after it.
+5. n bytes of output cost about 2 n of memory for a moment, and n after it; where only the beginning
+   and the end are kept, n is what is kept.
 """
 
 from __future__ import annotations
@@ -20,31 +21,36 @@ import codecs
 import contextlib
 import errno
 import os
+import re
 import signal
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..codec import Json
-from ..errors import StepError
+from ..engine.leftovers import TOKEN
+from ..errors import ConfigurationError, StepError
+from ..records.codec import Json
+from ..records.excerpts import marker
+from .supervised import Supervised
 
-__all__ = ["LIMIT", "CommandResult", "environment", "run_command", "tail", "unstartable"]
+__all__ = [
+    "LIMIT", "CommandResult", "environment", "names_of", "passed", "run_command", "tail", "unstartable",
+]  # fmt: skip
 
 LIMIT = 64 * 1024 * 1024  # bytes of output of both streams together
 STRING_BYTES = 128 * 1024  # of one argument or variable, with its final NUL (Linux MAX_ARG_STRLEN)
 GRACE = 0.5  # seconds between SIGTERM and SIGKILL when a command's own time is up
 CUT_GRACE = 0.2  # the same when the caller is cancelled, who waits half a second in all
 PIPES = 1.0  # seconds that a grandchild may hold the pipes
-DRAIN = 0.2  # seconds for pipes and exit status once everything was killed
+DRAIN = 0.05  # seconds in which the pipes of a tree that is gone are read to their end
 CHUNK = 64 * 1024  # bytes of input written at a time
 READ = 256 * 1024  # bytes of output read at a time
 BLOCK = 1024 * 1024  # bytes of output decoded at a time
 SHOWN = 2000  # characters of output in a message
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
 
 
@@ -54,7 +60,8 @@ class CommandResult:
 
     `exit_code` is below 0 for a signal (-9: SIGKILL). `truncated`: its output passed the limit and
     it was ended; the texts hold the beginning. `timed_out`: it was ended at its time limit.
-    `decoded_with_loss`: bytes that are not UTF-8 became U+FFFD.
+    `decoded_with_loss`: bytes that are not UTF-8 became U+FFFD. `omitted`: bytes that were left out of
+    the texts, where a marker stands.
     """
 
     exit_code: int
@@ -64,6 +71,7 @@ class CommandResult:
     timed_out: bool = False
     decoded_with_loss: bool = False
     seconds: float = 0.0
+    omitted: int = 0
 
     @property
     def ending(self) -> str:
@@ -81,6 +89,7 @@ class CommandResult:
             "stderr": self.stderr,
             "truncated": self.truncated,
             "decoded_with_loss": self.decoded_with_loss,
+            **({"omitted": self.omitted} if self.omitted else {}),
         }
 
 
@@ -101,6 +110,8 @@ async def run_command(
     cwd: str | Path | None = None,
     timeout: float | None = None,
     limit: int = LIMIT,
+    keep: int | None = None,
+    token: str = "",
 ) -> CommandResult:
     """Run a command to its end and return how it ended and what it said.
 
@@ -108,27 +119,30 @@ async def run_command(
     are "$1", "$2" and so on. The environment is HOME and the like, PATH with the folder of this
     interpreter in front, and `env`. Without `stdin` there is nothing to read. After `timeout`
     seconds, or more than `limit` bytes of output, it is ended: SIGTERM, half a second, SIGKILL. If
-    the caller is cancelled, that takes less than half a second in all. For POSIX systems.
+    the caller is cancelled, that takes less than half a second in all. All processes that it started
+    end with it. Of each stream the beginning and the end are kept, `keep` bytes together with a marker
+    between them; default: all of it. `token` names the run in its environment. For POSIX systems.
 
     Raises:
         StepError: `cannot_start` if it cannot be started; `bad_argument` for an argument, variable
             or input that cannot be handed to a process: NUL, lone surrogates, more than 128 KiB.
     """
-    words, variables, began = _words(command, args), environment(env or {}), time.monotonic()
+    words, began = _words(command, args), time.monotonic()
+    variables = environment({**(env or {}), **({TOKEN: token} if token else {})})
     given = _encoded("stdin", stdin) if isinstance(stdin, str) else stdin
+    grace, running = GRACE, None
     try:
-        running = _Command(words, variables, cwd, given, limit)
-    except (OSError, ValueError) as error:
-        raise unstartable(error, words[0], cwd) from error
-    grace = GRACE
-    try:
-        running.begin()
+        running = _Command(words=words, env=variables, cwd=cwd, stdin=given, limit=limit, keep=keep)
+        await running.begin()
         timed_out = not await running.watch(timeout)
     except asyncio.CancelledError:
         grace = CUT_GRACE
         raise
+    except (OSError, ValueError) as error:
+        raise unstartable(error, words[0], cwd) from error
     finally:
-        await running.end(grace)
+        if running is not None:
+            await running.end(grace)
     return running.result(timed_out, time.monotonic() - began)
 
 
@@ -150,6 +164,27 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     beside = str(Path(sys.executable).parent)  # tools of its environment, activated or not
     path = f"{beside}{os.pathsep}{passed.get('PATH', os.defpath)}"
     return {**passed, "PATH": path, **given}
+
+
+def names_of(what: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Return names of variables, or refuse what cannot be names.
+
+    Raises:
+        ConfigurationError: for a text in place of a list, and a name that cannot be one.
+    """
+    names = () if isinstance(given, str) else tuple(given)
+    for name in names or ([given] if given else ()):
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or isinstance(given, str):
+            raise ConfigurationError(
+                f"{what}: {given!r} is no list of names of variables; give one, such as "
+                "['GITHUB_TOKEN']"
+            )
+    return names
+
+
+def passed(names: Sequence[str]) -> dict[str, str]:
+    """Return the variables of ours with these names, as far as they are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _sendable(what: str, text: str) -> None:
@@ -188,18 +223,35 @@ def unstartable(error: Exception, program: str, cwd: str | Path | None) -> StepE
 
 
 class _Text:
-    """One stream, decoded block by block; what is not UTF-8 becomes U+FFFD."""
+    """One stream, of which `keep` bytes stay: its beginning, decoded block by block, and its end.
 
-    def __init__(self) -> None:
+    What is not UTF-8 becomes U+FFFD.
+    """
+
+    def __init__(self, keep: int) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
         self._block = bytearray()
         self._parts: list[str] = []
+        self._end = bytearray()
+        self._ends = keep // 4  # bytes of the end
+        self._room = keep - self._ends
         self.lossy = False
+        self.omitted = 0
 
     def feed(self, data: bytes) -> None:
-        self._block += data
+        head, rest = data[: self._room], data[self._room :]
+        self._room -= len(head)
+        self._block += head
         if len(self._block) >= BLOCK:  # thousands of small parts would cost as much again
             self._decode(final=False)
+        self._end += rest
+        if len(self._end) > 2 * self._ends + READ:
+            self._trim()
+
+    def _trim(self) -> None:
+        over = max(0, len(self._end) - self._ends)
+        self.omitted += over
+        del self._end[:over]
 
     def _decode(self, final: bool) -> None:
         data, self._block = bytes(self._block), bytearray()
@@ -212,52 +264,54 @@ class _Text:
 
     def take(self, whole: bool) -> str:
         """Return the text; of one that is not `whole`, half a character at its end is left out."""
-        self._decode(final=whole)
+        self._trim()
+        if not self.omitted:
+            self._block += self._end
+            self._decode(final=whole)
+        else:
+            self._decode(final=False)
+            end = bytes(self._end)
+            while end and end[0] & 0xC0 == 0x80:  # the rest of a character that was left out
+                end = end[1:]
+            self._parts.append(f"\n{marker(self.omitted)}\n")
+            self._decoder.reset()
+            self._block = bytearray(end)
+            self._decode(final=whole)
         parts, self._parts = self._parts, []
         return "".join(parts)
 
 
 class _Command:
-    """One running command: its output so far, and the way to end it.
-
-    Not asyncio's subprocess: that cannot be cancelled while it starts, and its `wait` may wait for
-    pipes that a grandchild holds.
-    """
+    """One running command: its output so far, and the way to end it."""
 
     def __init__(
-        self, words: list[str], env: dict[str, str], cwd: Any, stdin: bytes | None, limit: int
-    ) -> None:
+        self, words: list[str], env: dict[str, str], cwd: Any, stdin: bytes | None, limit: int,
+        keep: int | None,
+    ) -> None:  # fmt: skip
         self._loop = asyncio.get_running_loop()
-        self._exited, self._closed, self._full = (self._loop.create_future() for _ in range(3))
+        self._closed, self._full = (self._loop.create_future() for _ in range(2))
         self._left = limit
         self._unsent = memoryview(stdin or b"")
-        self._process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=env,
-            cwd=cwd,
-            start_new_session=True,
-        )
-        pipes = (self._process.stdout, self._process.stderr)
-        self._texts = {pipe: _Text() for pipe in pipes if pipe}
+        self._program = Supervised(words, env=env, cwd=cwd, stdin=stdin is not None, grace=GRACE)
+        self._texts = {
+            pipe: _Text(limit if keep is None else keep)
+            for pipe in (self._program.stdout, self._program.stderr)
+        }
 
-    def begin(self) -> None:
-        """Listen to it, feed it and wait for it, from now on."""
+    async def begin(self) -> None:
+        """Listen to it and feed it from now on, and wait until it has started.
+
+        Raises:
+            OSError: if it cannot be started.
+        """
         for output in self._texts:
             os.set_blocking(output.fileno(), False)
             self._loop.add_reader(output.fileno(), self._read, output)
-        if (given := self._process.stdin) is not None:
+        if (given := self._program.stdin) is not None:
             os.set_blocking(given.fileno(), False)
             self._loop.add_writer(given.fileno(), self._write, given)
-        threading.Thread(target=self._reap, name="wait for a command", daemon=True).start()
-
-    def _reap(self) -> None:
-        self._process.wait()
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(_settle, self._exited)
+        await asyncio.wait({self._program.started})
+        self._program.started.result()
 
     def _read(self, pipe: IO[bytes]) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -292,57 +346,42 @@ class _Command:
 
     async def watch(self, timeout: float | None) -> bool:
         """Wait until it ends or is too loud; return False if its time was up first."""
-        ends = {self._exited, self._full}
+        exited = self._program.exited
+        ends = {exited, self._full}
         await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if self._exited.done():
+        if exited.done():
             ends = {self._closed, self._full}
             await asyncio.wait(ends, timeout=PIPES, return_when=asyncio.FIRST_COMPLETED)
-        return self._exited.done() or self._full.done()
+        return exited.done() or self._full.done()
 
     async def end(self, grace: float) -> None:
         """End everything that is left of it and let its pipes go."""
         try:
-            if self._signal(signal.SIGTERM):
-                await self._fade(grace)
+            await self._program.end(grace)
+            await asyncio.wait({self._closed}, timeout=DRAIN)
         finally:
-            self._signal(signal.SIGKILL)
-            try:
-                await asyncio.wait({self._exited, self._closed}, timeout=DRAIN)
-            finally:
-                for pipe in (self._process.stdin, *self._texts):
-                    if pipe is not None:
-                        self._let_go(pipe)
-
-    async def _fade(self, grace: float) -> None:
-        """Wait until its group is gone, or who held its pipes, but no longer than `grace`."""
-        held = not self._closed.done()
-        until = time.monotonic() + grace
-        while time.monotonic() < until and self._signal(0):
-            if held and self._closed.done() and self._exited.done():
-                return  # where nobody reaps orphans, a group of the dead never goes
-            await asyncio.sleep(0.01)
-
-    def _signal(self, number: int) -> bool:
-        """Signal its process group; return whether there still is one.
-
-        A group outlives its leader, and its number is not given away while it has members.
-        """
-        try:
-            os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
+            for pipe in (self._program.stdin, *self._texts):
+                if pipe is not None:
+                    self._let_go(pipe)
 
     def result(self, timed_out: bool, seconds: float) -> CommandResult:
         truncated = self._full.done()
         texts = self._texts.values()
-        code = self._process.returncode
+        code = self._program.returncode
         stdout, stderr = (text.take(whole=not truncated) for text in texts)
         lossy = any(text.lossy for text in texts)
         return CommandResult(
-            -signal.SIGKILL if code is None else code,  # unkillable: it waits inside the system
-            stdout, stderr, truncated, timed_out, lossy, seconds,
-        )  # fmt: skip
+            exit_code=-signal.SIGKILL
+            if code is None
+            else code,  # unkillable: it waits inside the system
+            stdout=stdout,
+            stderr=stderr,
+            truncated=truncated,
+            timed_out=timed_out,
+            decoded_with_loss=lossy,
+            seconds=seconds,
+            omitted=sum(text.omitted for text in texts),
+        )
 
 
 def _settle(future: asyncio.Future[None]) -> None:

@@ -8,18 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from .. import codec
-from ..codec import Json
-from ..context import Context
+from ..engine.context import Context
+from ..engine.step import as_step, digest_of
 from ..errors import ConfigurationError, StepError, StepTimeout, nearest
-from ..step import as_step, digest_of
-from .process import LIMIT, CommandResult, run_command, tail
+from ..records import codec
+from ..records.codec import Json
+from .process import LIMIT, CommandResult, names_of, passed, run_command, tail
+from .usage_report import FILE, VARIABLE, Where, checked_usage, reported
 
 __all__ = ["Output", "ShellStep", "Value", "shell"]
 
 Output = Literal["text", "json", "result"]
 Value = Json | Callable[[Json, Context], Any]  # a constant, or made from the step's input
 _OUTPUTS = ("text", "json", "result")
+MAX_OUTPUT = 8 * 1024 * 1024  # bytes of each stream that go on, but for JSON
+ENDLESS = 1024 * 1024 * 1024  # bytes after which a command is taken to print without end
 
 
 class ShellStep:
@@ -37,17 +40,21 @@ class ShellStep:
         name: str = "",
         args: Sequence[Value] = (),
         env: Mapping[str, Value] | None = None,
+        pass_env: Sequence[str] = (),
         stdin: Value = None,
         cwd: str | Path | None = None,
         timeout: float | None = None,
         idempotent: bool = False,
         output: Output = "text",
         allow_exit: Sequence[int] = (0,),
-        limit: int = LIMIT,
+        max_output: int = MAX_OUTPUT,
+        limit: int | None = None,
+        usage: Where | None = None,
     ) -> None:
         self.command = _constant(command)
         self.name = name or _name_of(self.command)
         self.args, self.env, self.stdin = tuple(args), dict(env or {}), stdin
+        self.pass_env = names_of(f"{self.name}: pass_env", pass_env)
         self.cwd = cwd
         self.timeout = timeout
         if timeout is not None:
@@ -60,13 +67,18 @@ class ShellStep:
             )
         self.output = output
         self.allow_exit = tuple(allow_exit)
-        self.limit = codec.whole(f"{self.name}: limit", limit, least=1)
+        self.max_output = codec.whole(f"{self.name}: max_output", max_output, least=1)
+        usual = LIMIT if output == "json" else ENDLESS  # JSON is of no use in part
+        self.limit = codec.whole(f"{self.name}: limit", usual if limit is None else limit, least=1)
+        self.usage = checked_usage(self.name, usage)
+        self.reports = self.usage is not None or VARIABLE in str(self.command)
         values = (*self.args, *self.env.values(), self.stdin)
         where = "" if cwd is None or Path(cwd).is_absolute() else str(cwd)  # no path of one machine
         self.fingerprint = digest_of(
             "shell",
-            repr((self.command, list(self.env), where, output, self.allow_exit)),
+            repr((self.command, [*self.env, *self.pass_env], where, output, self.allow_exit)),
             *(_meaning(value) for value in values),
+            *([codec.canonical(self.usage)] if self.usage is not None else []),
         )
 
     def __repr__(self) -> str:
@@ -77,6 +89,11 @@ class ShellStep:
         result = await self.look(value, ctx)
         if result.decoded_with_loss and ctx is not None:
             ctx.warn("its output is not all UTF-8; what is not became U+FFFD")
+        if result.omitted and ctx is not None:
+            ctx.warn(
+                f"{result.omitted:,} bytes of its output were left out, as it has more than "
+                f"max_output: {self.max_output:,}"
+            )
         if self.output == "result":
             return result.to_json()
         if result.exit_code not in self.allow_exit:
@@ -94,14 +111,27 @@ class ShellStep:
             StepTimeout: if its own time was up.
             StepError: `output_too_large`, `option_like`, and what `run_command` raises.
         """
+        with reported(ctx, self.usage) as report:
+            result = await self._ran(value, ctx, report.env)
+            report.stdout = result.stdout
+        return result
+
+    async def _ran(self, value: Json, ctx: Context, own: Mapping[str, str]) -> CommandResult:
+        whole = self.output == "json" or self.usage not in (None, FILE)  # what is read as JSON
         result = await run_command(
             self.command,
             args=await self._arguments(value, ctx),
-            env={name: await _text(given, value, ctx) for name, given in self.env.items()},
+            env={
+                **own,
+                **passed(self.pass_env),
+                **{name: await _text(given, value, ctx) for name, given in self.env.items()},
+            },
             stdin=await _text(value if self.stdin is None else self.stdin, value, ctx),
             cwd=self.cwd,
             timeout=self.timeout,
             limit=self.limit,
+            keep=None if whole else self.max_output,
+            token=ctx.run.token if ctx is not None else "",
         )
         said = tail(result.stderr) or tail(result.stdout)
         if result.truncated:
@@ -187,26 +217,34 @@ def shell(
     name: str = "",
     args: Sequence[Value] = (),
     env: Mapping[str, Value] | None = None,
+    pass_env: Sequence[str] = (),
     stdin: Value = None,
     cwd: str | Path | None = None,
     timeout: float | None = None,
     idempotent: bool = False,
     output: Output = "text",
     allow_exit: Sequence[int] = (0,),
-    limit: int = LIMIT,
+    max_output: int = MAX_OUTPUT,
+    limit: int | None = None,
+    usage: Where | None = None,
 ) -> ShellStep:
     """Make a command a step: a list of words, or the constant text of a script for `/bin/sh -e`.
 
     Its input is its stdin: text as it is, anything else as JSON. `args`, `env` and `stdin` take
     constants or functions of (input, context), so a value is never part of the program; in a script
     `args` are "$1", "$2". Write `grep -- "$1"`: a value may begin with a dash. In a list such a
-    value is refused unless "--" comes before it. The environment is PATH, HOME and the like only.
+    value is refused unless "--" comes before it. The environment is PATH, HOME and the like only,
+    with `env`, and the variables of ours that `pass_env` names.
 
     Args: timeout: seconds, after which it and all that it started are ended. idempotent: whether it
     may run twice if the process dies under it; if not, a resumed run asks first. output: `text`
     (stdout without its last newline), `json` (stdout parsed), or `result` (exit code and both
-    streams; any exit code is a value then). allow_exit: the exit codes that are no failure. limit:
-    bytes of output.
+    streams; any exit code is a value then). allow_exit: the exit codes that are no failure. max_output:
+    bytes of each stream that go on, the beginning and the end around a marker; JSON goes on whole.
+    limit: bytes after which it is ended and has failed (1 GiB; JSON: 64 MiB). usage: where it reports
+    what it costs: `file` if it writes JSON with some of calls, input_tokens, output_tokens and usd to
+    the file named in `$LOOPWRIGHT_USAGE` (which is read in any case), a path into its JSON output such
+    as `result.usage`, or a path for each figure.
 
     Raises:
         ConfigurationError: if the command or an option could not mean anything.
@@ -220,6 +258,7 @@ def shell(
     '$(rm -rf x)!'
     """
     return ShellStep(
-        command, name=name, args=args, env=env, stdin=stdin, cwd=cwd, timeout=timeout,
-        idempotent=idempotent, output=output, allow_exit=allow_exit, limit=limit,
+        command, name=name, args=args, env=env, pass_env=pass_env, stdin=stdin, cwd=cwd, timeout=timeout,
+        idempotent=idempotent, output=output, allow_exit=allow_exit, max_output=max_output, limit=limit,
+        usage=usage,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loopwright.documents import Settings, load
-from loopwright.documents.source import read
+from loopwright.documents.yaml.reader import read
 from loopwright.errors import DocumentError
 
 from .support import cases
@@ -80,13 +80,14 @@ def test_a_need_that_is_no_text_is_told_where_it_stands(tmp_path: Path) -> None:
     assert "agents[0].depends_on[1]: expected a text, not {'x': 1}" in said
 
 
-def test_a_model_that_the_caller_names_needs_no_note(tmp_path: Path) -> None:
-    """Agents that name no model ask the caller's, and nothing is told of the one that they would ask."""
+def test_a_model_that_the_caller_names_is_enough(tmp_path: Path) -> None:
+    """Agents that name no model ask the caller's; without one they are an error, of local models too."""
     file = tmp_path / "main.yaml"
-    file.write_text(
-        "orchestrator: {id: host, agents: [a]}\n"
-        'agents: [{id: a, type: openai-answer, prompt: "{{ input }}"}]\n'
-    )
-    told = "no model is named for these agents"
-    assert [told in str(note) for note in load(file).notes] == [True]
-    assert load(file, Settings(model="openai:gpt-4o")).notes == ()
+    for kind in ("openai-answer", "local_llm"):
+        file.write_text(
+            "orchestrator: {id: host, agents: [a]}\n"
+            f'agents: [{{id: a, type: {kind}, prompt: "{{{{ input }}}}"}}]\n'
+        )
+        with pytest.raises(DocumentError, match="names no model; give model"):
+            load(file)
+        assert load(file, Settings(model="openai:gpt-4o")).notes == ()

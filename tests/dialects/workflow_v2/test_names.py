@@ -8,19 +8,23 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loopwright.codec import text_of
-from loopwright.documents.workflow_v2_conditions import condition
-from loopwright.documents.workflow_v2_names import (
-    Names,
+from loopwright.documents.dialects.workflow_v2.conditions import condition
+from loopwright.documents.dialects.workflow_v2.names import (
+    NameTable,
     Place,
     Rewriter,
     UnknownPlaceholder,
     quoted,
     variable,
 )
-from loopwright.interpolation import UnknownName, holds, interpolate
+from loopwright.documents.dialects.workflow_v2.placeholders import (
+    UnknownName,
+    holds,
+    interpolate,
+)
+from loopwright.records.codec import text_of
 from loopwright.templates import compile_expression
-from loopwright.variables import fill
+from loopwright.templates.variables import fill
 
 STEPS = {"a": "one", "my step": "{{a}}", "value": "V", "größe": " G ", "if": "{% x %}"}
 SEEN = {
@@ -37,7 +41,9 @@ LOOKUP = {
     "loop.output": "o", "loop.last.output": "o", "loop.history": "", "loop.last.w": "",
     "max-words": "9",
 }  # fmt: skip
-NAMES = Names("doc", frozenset(STEPS), {"l": "refine"}, {"l_accumulator": "l"}, frozenset({"K-1"}))
+NAMES = NameTable(
+    "doc", frozenset(STEPS), {"l": "refine"}, {"l_accumulator": "l"}, frozenset({"K-1"})
+)
 PLACE = Place("here", "step")
 
 pieces = st.one_of(

@@ -6,14 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.documents.source import read
-from loopwright.documents.workflow_v2_order import Circle, Element, in_order, written_order
+from loopwright.documents.dialects.workflow_v2.order import (
+    DependencyCycle,
+    TranslatedStep,
+    in_order,
+    written_order,
+)
+from loopwright.documents.yaml.reader import read
 
 
-def elements(needs: list[list[int]]) -> list[Element]:
+def elements(needs: list[list[int]]) -> list[TranslatedStep]:
     """Return elements named by their number, each needing others by number."""
     return [
-        Element(str(i), ("steps", i), needs=dict.fromkeys(map(str, of)))
+        TranslatedStep(str(i), ("steps", i), needs=dict.fromkeys(map(str, of)))
         for i, of in enumerate(needs)
     ]
 
@@ -31,7 +36,7 @@ def test_everything_needed_comes_first(needs: list[list[int]]) -> None:
     given_ = elements(needs)
     try:
         order = [int(e.name) for e in in_order(given_)]
-    except Circle as circle:
+    except DependencyCycle as circle:
         names = [int(name) for name in circle.names]
         assert names[0] == names[-1]
         assert all(after in needs[before] for before, after in zip(names, names[1:], strict=False))
@@ -46,7 +51,7 @@ def test_document_order_is_kept_where_it_can_be(needs: list[list[int]]) -> None:
     """What comes before an earlier one in the document is needed, by it or by one that waits."""
     try:
         order = [int(e.name) for e in in_order(elements(needs))]
-    except Circle:
+    except DependencyCycle:
         return
     done: set[int] = set()
     for chosen in order:

@@ -1,0 +1,67 @@
+"""Import paths and names of version 0.1, kept for one release.
+
+`import loopwright.adapters` finds `loopwright.engine.adapters`, and so on for every path in `MODULES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+__all__ = ["MODULES", "install"]
+
+MODULES = {
+    "adapters": "engine.adapters",
+    "approvals": "journal.questions",
+    "budget": "engine.budget",
+    "cli": "ui.cli",
+    "codec": "records.codec",
+    "composites": "engine.composites",
+    "context": "engine.context",
+    "loop": "engine.loop",
+    "observe": "telemetry",
+    "remembering": "engine.loop_memory",
+    "replay": "journal.replay",
+    "run": "engine.run",
+    "step": "engine.step",
+    "stores": "journal.open",
+    "testing.models": "models",
+    "variables": "templates.variables",
+    "web": "ui.web",
+    "workflow": "engine.workflow",
+}
+
+
+class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds a module under its former path."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        package, _, name = fullname.partition(".")
+        if package != __package__ or name not in MODULES:
+            return None
+        return importlib.util.spec_from_loader(fullname, self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        name = spec.name.partition(".")[2]
+        module = importlib.import_module(f"{__package__}.{MODULES[name]}")
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its own spec back: it is loaded, under its new path."""
+        if module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state
+
+
+def install() -> None:
+    """Make the former paths importable; once, when the package is imported."""
+    for name in ("run", "step"):  # also functions of the package, which an import must not replace
+        sys.modules[f"{__package__}.{name}"] = sys.modules[f"{__package__}.{MODULES[name]}"]
+    sys.meta_path.append(_Alias())

@@ -1,0 +1,396 @@
+"""Regular expressions from users and models: a bad one is refused, a slow one is given up in time.
+
+Rules:
+
+1. A pattern is compiled only after its text has been measured. The library unrolls nested `+` and
+   `{n}`: 50 characters can ask for gigabytes, and compiling cannot be interrupted.
+2. The library looks at its own clock only now and then, and not at all while one repeat runs along
+   the text, so its `timeout` alone may come seconds late. A search therefore runs in a thread, with
+   the interpreter lock released, and the caller gives it up once it has worked for the timeout: by
+   the processor time of that thread, so that a busy machine does not decide what matches, and at
+   the latest after PATIENCE times the timeout. The library's own clock counts the whole process:
+   it gets SPARE times the timeout, and a search that it ends before its thread has worked for the
+   timeout starts again. A thread that was given up ends by that clock; rule 1 bounds how late, and
+   until then it stands back behind the searches that come after it.
+3. A time-out is its own outcome, `PatternTimeout`: not a match, and not the absence of one.
+
+A text of up to 200,000 characters is searched whole. Of a longer one only the first and the last
+100,000 characters are searched, in this order, each as a text of its own; a match that touches the
+cut is dropped, because it may be one half of something longer.
+
+The syntax is that of the `regex` library in its `re`-compatible version 0, without calls of groups
+(recursion), and of the inline flags only with `a`, `i`, `m`, `s` and `u`: the rest changes how a
+pattern is read, or what a match may cost.
+
+How large a regular expression would be once compiled, read off its text: too large is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import queue
+import re
+import string
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from .errors import ConfigurationError, EvaluationError
+
+if TYPE_CHECKING:
+    import regex
+
+__all__ = ["Match", "Pattern", "PatternError", "PatternTimeout", "check_size", "compile_pattern"]
+
+
+PATTERN_CHARS = 2_000
+GROUP_DEPTH = 50
+UNROLLED_ITEMS = 20_000
+SET_WEIGHT = 400
+PROPERTY_WEIGHT = 20
+RANGE_WEIGHT = 10
+INLINE_FLAGS = frozenset("aimsu")
+POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 &_.-]*(?:[:=][A-Za-z0-9 &_./-]*)?:\]")
+GROUP_CALL = re.compile(r"\?(?:[+-]?[0-9]|R|&|P>)")
+
+Quantifier = tuple[int, int]
+
+
+class PatternError(ConfigurationError):
+    """A pattern is not a usable regular expression; `position` counts characters from 0."""
+
+    def __init__(self, pattern: str, reason: str, position: int) -> None:
+        shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
+        super().__init__(f"pattern {shown!r}: {reason} at position {position}")
+        self.pattern = pattern
+        self.reason = reason
+        self.position = position
+
+
+def check_size(text: str) -> None:
+    """Bound what compiling a pattern costs.
+
+    Raises:
+        PatternError: if it is too long, nests too deep, repeats too much, or uses what is not read here.
+    """
+    _Measure(text).check()
+
+
+class _Measure:
+    """Reads the structure of a pattern without compiling it.
+
+    A repeat that must match at least once is unrolled by the library: n copies of its body for
+    `{n}`, and one more when it may go on. So a body of weight w weighs w * (n + 1). Mistakes of
+    syntax are not judged here; the library reports them better.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def check(self) -> None:
+        if len(self.text) > PATTERN_CHARS:
+            reason = f"longer than {PATTERN_CHARS:,} characters (it has {len(self.text):,})"
+            raise PatternError(self.text, reason, PATTERN_CHARS)
+        groups: list[list[int]] = [[0, 0]]  # of each open group: its weight, that of its last item
+        while self.at < len(self.text):
+            self._item(groups)
+            if groups[-1][0] > UNROLLED_ITEMS:
+                self._refuse("repeats too much: nested or large repeat counts multiply")
+
+    def _item(self, groups: list[list[int]]) -> None:
+        """Read one item and add its weight to the innermost open group."""
+        start, character = self.at, self.text[self.at]
+        self.at += 1
+        repeat = self._repeat(start)
+        if repeat is not None:
+            group = groups[-1]
+            group[0] += group[1] * repeat
+            group[1] = 0
+        elif character == "(":
+            self._open(groups)
+        elif character == ")" and len(groups) > 1:
+            weight = groups.pop()[0] + 2
+            groups[-1][0] += weight
+            groups[-1][1] = weight
+        else:
+            weight = self._set(start) if character == "[" else 1
+            if character == "\\":
+                self.at += 1
+            groups[-1][0] += weight
+            groups[-1][1] = weight
+
+    def _repeat(self, start: int) -> int | None:
+        """Return how many further copies a quantifier at `start` makes; None if it is none."""
+        character = self.text[start]
+        if character in "*?":
+            copies = 0
+        elif character == "+":
+            copies = 1
+        elif character == "{" and (counts := self._counts(start)) is not None:
+            low, high = counts
+            copies = 0 if low == 0 or low == high == 1 else low
+        else:
+            return None
+        if self.text[self.at : self.at + 1] in ("?", "+"):
+            self.at += 1
+        return copies
+
+    def _counts(self, start: int) -> Quantifier | None:
+        """Read `{2}`, `{2,}`, `{,3}` or `{2,3}`; anything else in braces is literal text."""
+        end = self.text.find("}", start)
+        low, comma, high = self.text[start + 1 : max(end, start)].partition(",")
+        digits = set(low + high) <= set(string.digits)
+        if end < 0 or not digits or not (low or comma):
+            return None
+        if len(low) > 6 or len(high) > 9:
+            self._refuse("repeat count too big", start)
+        self.at = end + 1
+        return int(low or 0), int(high or (-1 if comma else low))
+
+    def _open(self, groups: list[list[int]]) -> None:
+        if self.text.startswith("?#", self.at):
+            self._skip_comment()
+            return
+        if GROUP_CALL.match(self.text, self.at):
+            self._refuse("a call of a group is not accepted: write its pattern out", self.at)
+        if self.text.startswith("?", self.at):
+            self._check_flags()
+        groups.append([0, 0])
+        if len(groups) > GROUP_DEPTH:
+            self._refuse(f"groups nested more than {GROUP_DEPTH - 1} deep")
+
+    def _skip_comment(self) -> None:
+        while self.at < len(self.text) and self.text[self.at] != ")":
+            self.at += 2 if self.text[self.at] == "\\" else 1
+        self.at += 1
+
+    def _check_flags(self) -> None:
+        """Refuse the inline flags that change how the rest of the pattern must be read."""
+        end = self.at + 1
+        while self.text[end : end + 1].isalnum() or self.text[end : end + 1] == "-":
+            end += 1
+        letters = self.text[self.at + 1 : end]
+        unknown = set(letters) - INLINE_FLAGS - {"-"}
+        if unknown and self.text[end : end + 1] in (")", ":"):
+            self._refuse(
+                f"inline flags {letters!r} are not accepted, only those of 'aimsu'", self.at
+            )
+
+    def _set(self, start: int) -> int:
+        """Read a set like `[a-z]` and return its weight, which is its number of characters."""
+        text = self.text
+        if text.startswith("^", self.at):
+            self.at += 1
+        weight, first = 0, True
+        while self.at < len(text) and (first or text[self.at] != "]"):
+            first = False
+            weight += self._set_member()
+        self.at += 1
+        if weight > SET_WEIGHT:
+            self._refuse("character set too large; use fewer ranges and properties", start)
+        return self.at - start
+
+    def _set_member(self) -> int:
+        text, at = self.text, self.at
+        if text[at] == "\\":
+            self.at += 2
+            return PROPERTY_WEIGHT if text[at + 1 : at + 2] in tuple("pPwWdDsShH") else 1
+        named = POSIX_CLASS.match(text, at)
+        if named:
+            self.at = named.end()
+            return PROPERTY_WEIGHT
+        self.at += 1
+        return RANGE_WEIGHT if text[at] == "-" else 1
+
+    def _refuse(self, reason: str, position: int | None = None) -> None:
+        raise PatternError(self.text, reason, self.at if position is None else position)
+
+
+DEFAULT_TIMEOUT = 0.05
+PATIENCE = 40
+SPARE = 4
+TEXT_CHARS = 200_000
+
+Found = TypeVar("Found")
+
+
+class PatternTimeout(EvaluationError):
+    """A search was given up; whether the text matches is not known."""
+
+    def __init__(self, pattern: str, seconds: float) -> None:
+        shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
+        super().__init__(
+            f"pattern {shown!r} was given up after {seconds:g} s; "
+            "avoid a repeat inside a repeat, or search a shorter text",
+            kind="pattern_timeout",
+            retryable=False,
+        )
+        self.pattern = pattern
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One occurrence: `text[start:end]` of what was searched, and its groups (None: took no part).
+
+    `groups` holds group 1 and up; `names` maps the named ones.
+    """
+
+    text: str
+    start: int
+    end: int
+    groups: tuple[str | None, ...] = ()
+    names: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A compiled pattern; get one from `compile_pattern`. `timeout` is in seconds of work, per search."""
+
+    text: str
+    ignore_case: bool
+    timeout: float
+    _compiled: regex.Pattern[str] = field(repr=False, compare=False)
+
+    def search(self, text: str) -> Match | None:
+        """Return the first match in `text`, or None.
+
+        Raises:
+            PatternTimeout: the search took longer than `timeout`.
+        """
+        return self._within_time(lambda deadline: next(self._matches(text, deadline), None))
+
+    def findall(self, text: str) -> list[Match]:
+        """Return every match in `text`, in order and without overlap; one timeout covers them all.
+
+        Raises:
+            PatternTimeout: the search took longer than `timeout`.
+        """
+        return self._within_time(lambda deadline: list(self._matches(text, deadline)))
+
+    def finditer(self, text: str) -> Iterator[Match]:
+        """Iterate over what `findall` returns; all of them are found before the first is given."""
+        return iter(self.findall(text))
+
+    def _within_time(self, find: Callable[[float], Found]) -> Found:
+        """Run a search in a thread and wait for it until it has had its time."""
+        outcome: queue.SimpleQueue[tuple[Found | None, Exception | None]] = queue.SimpleQueue()
+        clocks: list[int] = []
+
+        def run() -> None:
+            clocks.append(_own_clock())
+            deadline = time.thread_time() + self.timeout
+            while True:
+                try:
+                    outcome.put((find(deadline), None))
+                except TimeoutError as error:
+                    if time.thread_time() < deadline and time.monotonic() < latest:
+                        continue  # the rest of the process used the time
+                    outcome.put((None, error))
+                except Exception as error:
+                    outcome.put((None, error))
+                return
+
+        thread = threading.Thread(target=run, name="pattern", daemon=True)
+        left, latest = self.timeout, time.monotonic() + self.timeout * PATIENCE
+        thread.start()
+        while left > 0:
+            try:
+                found, error = outcome.get(timeout=left)
+            except queue.Empty:
+                left = min(self.timeout - _worked(clocks), latest - time.monotonic())
+                continue
+            if error is None:
+                return cast("Found", found)
+            # Out of time, out of memory, or an error of the library's own: the text is unjudged.
+            raise PatternTimeout(self.text, self.timeout) from error
+        _hold_back(thread)
+        raise PatternTimeout(self.text, self.timeout)
+
+    def _matches(self, text: str, deadline: float) -> Iterator[Match]:
+        for first, last in _windows(len(text)):
+            found = self._compiled.finditer(
+                text, first, last, concurrent=True, timeout=self.timeout * SPARE
+            )
+            for match in found:
+                if time.thread_time() > deadline:
+                    raise TimeoutError
+                begins_at_cut = first > 0 and match.start() == first
+                ends_at_cut = last < len(text) and match.end() == last
+                if not begins_at_cut and not ends_at_cut:
+                    yield Match(
+                        match[0], match.start(), match.end(), match.groups(), match.groupdict()
+                    )
+
+
+def _own_clock() -> int:
+    """Return the clock of the calling thread's processor time; -1 where there is none.
+
+    A thread asks for its own: with the identity of one that has ended the call is undefined.
+    """
+    ask = getattr(time, "pthread_getcpuclockid", None)
+    return ask(threading.get_ident()) if ask is not None else -1
+
+
+def _hold_back(thread: threading.Thread) -> None:
+    """Let a thread that was given up work only where nothing else wants to: its end may take a while.
+
+    On Linux alone a thread has a priority of its own.
+    """
+    if sys.platform == "linux" and thread.is_alive() and thread.native_id:
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread.native_id, 19)
+
+
+def _worked(clocks: list[int]) -> float:
+    """Return the seconds that a thread has worked; infinity where nobody can tell."""
+    if not clocks:  # it has not even begun
+        return 0.0
+    try:
+        return time.clock_gettime(clocks[0]) if clocks[0] != -1 else math.inf
+    except OSError:  # it has just ended
+        return 0.0
+
+
+def compile_pattern(
+    text: str,
+    *,
+    ignore_case: bool = False,
+    multiline: bool = False,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Pattern:
+    """Compile a regular expression; `timeout` bounds the work of each search, in seconds.
+
+    With `multiline`, `^` and `$` match at each line.
+
+    Raises:
+        PatternError: the text is not a regular expression, or one too large to compile safely.
+    """
+    if not timeout > 0:
+        raise ConfigurationError(f"pattern timeout must be above 0 seconds, got {timeout!r}")
+    check_size(text)
+    import regex  # it takes longer to load than all of this package, and few runs search
+
+    flags = regex.VERSION0 | (regex.IGNORECASE if ignore_case else 0)
+    flags |= regex.MULTILINE if multiline else 0
+    try:
+        compiled = regex.compile(text, flags, cache_pattern=False)
+    except regex.error as error:
+        reason, position = getattr(error, "msg", str(error)), getattr(error, "pos", 0)
+        raise PatternError(text, reason, position or 0) from None
+    except (RecursionError, MemoryError, OverflowError, ValueError, KeyError, IndexError):
+        raise PatternError(text, "too complex to compile", 0) from None
+    return Pattern(text, ignore_case, timeout, compiled)
+
+
+def _windows(length: int) -> list[tuple[int, int]]:
+    if length <= TEXT_CHARS:
+        return [(0, length)]
+    half = TEXT_CHARS // 2
+    return [(0, half), (length - half, length)]

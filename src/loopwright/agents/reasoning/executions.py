@@ -1,0 +1,146 @@
+"""Executions of reasoning agents, as the journal has them: there is no second store.
+
+An execution begins with the effect `begin` at the agent's path (what it was asked, with which
+settings, when), its calls are the attempts of models below that path, and it ends with the agent's
+report, or with the run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...errors import ConfigurationError, nearest
+from ...journal import Entry, Journal, RunInfo, surviving
+from ...records.codec import Json
+from ...records.sanitize import sanitised
+from .completion import completion
+
+__all__ = ["STATUSES", "Execution", "execution_of", "executions"]
+
+STATUSES = ("pending", "running", "completed", "failed")
+_ATTEMPT = re.compile(r"(?:.*/)?attempt-[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of a reasoning agent.
+
+    `status` is pending (nothing was asked yet, or the run waits or was interrupted), running,
+    completed or failed; `error` is sanitised. Times are seconds since the epoch, and `completed_at`
+    is never before `started_at`. `input_params` is a snapshot of the agent's parameters.
+    """
+
+    run_id: str
+    path: str
+    agent: str
+    status: str
+    prompt: str
+    result: Json = None
+    error: str = ""
+    interaction_count: int = 0
+    last_interaction_at: float | None = None
+    started_at: float | None = None
+    completed_at: float | None = None
+    iterations: int = 0
+    limit_reached: bool = False
+    input_params: Mapping[str, Json] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return it as a JSON object."""
+        return {name: getattr(self, name) for name in self.__slots__} | {
+            "input_params": dict(self.input_params)
+        }
+
+
+async def executions(
+    journal: Journal, *, run_id: str = "", status: str = "", limit: int = 50
+) -> list[Execution]:
+    """Return the executions of the latest `limit` runs, newest run first, or those of one run.
+
+    Raises:
+        RunNotFound: if there is no run `run_id`.
+        ConfigurationError: for a status that no execution has.
+    """
+    if status and status not in STATUSES:
+        hint = nearest(str(status), STATUSES)
+        raise ConfigurationError(
+            f"executions: status: {status!r} is none of {', '.join(STATUSES)}{hint}"
+        )
+    rows = [await journal.find(run_id)] if run_id else await journal.runs(limit=limit)
+    found: list[Execution] = []
+    for row in rows:
+        found += execution_of(row, await journal.entries(row.run_id))
+    return [one for one in found if not status or one.status == status]
+
+
+def execution_of(info: RunInfo, entries: Sequence[Entry]) -> list[Execution]:
+    """Return the executions in one run, in the order in which they began."""
+    kept = surviving(entries)
+    ended = next((e for e in kept if e.kind == "ended" and not e.path), None)
+    return [_execution(info, e, kept, ended) for e in kept if _begins(e)]
+
+
+def _begins(entry: Entry) -> bool:
+    value = entry.value
+    return (
+        entry.kind == "finished"
+        and entry.path.endswith("/begin")
+        and isinstance(value, dict)
+        and value.get("kind") == "reasoning"
+    )
+
+
+def _execution(
+    info: RunInfo, begun: Entry, entries: Sequence[Entry], ended: Entry | None
+) -> Execution:
+    path = begun.path.removesuffix("/begin")
+    inside = [e for e in entries if e.path == path or e.path.startswith(f"{path}/")]
+    calls = [e.at for e in inside if e.kind == "started" and _ATTEMPT.fullmatch(e.path)]
+    told = next((e.value for e in reversed(inside) if e.kind == "reported"), None)
+    value = begun.value
+    started = float(value["started_at"])
+    common = {
+        "run_id": info.run_id,
+        "path": path,
+        "agent": value["agent"],
+        "prompt": value["prompt"],
+        "started_at": started,
+        "input_params": value["input_params"],
+    }
+    if told is not None:
+        names = ("interaction_count", "last_interaction_at", "iterations", "limit_reached")
+        return Execution(
+            **common, **{name: told[name] for name in names}, status=told["status"],
+            result=told.get("result"), error=told.get("error", ""),
+            completed_at=told["completed_at"],
+        )  # fmt: skip
+    rounds = [e for e in inside if e.kind == "iteration"]
+    last = started + max(0.0, max(calls, default=0.0) - begun.at) if calls else None
+    status, error = _open_status(info, ended, bool(calls))
+    return Execution(
+        **common, status=status, error=error, interaction_count=len(calls),
+        last_interaction_at=_latest(rounds, last), iterations=len(rounds),
+        completed_at=max(started, info.updated) if ended is not None else None,
+        result=_so_far(rounds) if ended is not None else None,
+    )  # fmt: skip
+
+
+def _so_far(rounds: Sequence[Entry]) -> Json:
+    """Return what an execution that a limit ended had: the latest text, without a marker in it."""
+    texts = [e.value.output for e in rounds if isinstance(e.value.output, str)]
+    return (completion(texts[-1], lenient=True) or texts[-1].strip()) if texts else None
+
+
+def _latest(rounds: Sequence[Entry], last: float | None) -> float | None:
+    """Return the later of the last recorded round's call and the last one that was begun."""
+    known = [float((e.value.steps or {}).get("at") or 0.0) for e in rounds]
+    return max([last, *known]) if last is not None else None
+
+
+def _open_status(info: RunInfo, ended: Entry | None, called: bool) -> tuple[str, str]:
+    """Return status and error of an execution that did not come to its own end."""
+    if ended is not None:
+        return "failed", sanitised(f"{info.reason}: {info.detail}")
+    return ("running" if called and info.status == "running" else "pending"), ""

@@ -1,0 +1,112 @@
+"""Native documents as YAML that people would write: block style, long text as blocks.
+
+What is printed reads back as the same document.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any
+
+import yaml
+
+from ..schema.document import ACTIONS, Document
+from ..yaml.scalars import resolve
+
+__all__ = ["to_native_yaml"]
+
+# The order in which people write the fields of a step; the others follow as they are.
+_FIRST = ("name", "description", "needs", "if", *ACTIONS)
+_HEAD = ("schema", "name", "description", "version", "templates", "input", "env")
+_LAST = ("otherwise",)
+_TEXT = "tag:yaml.org,2002:str"
+_SHORT = 72  # characters of a list of names that stays on one line
+# Control characters, and what only looks like the end of a line.
+_ODD = re.compile(
+    "[^\t\n -~\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
+)
+
+
+class _Printer(yaml.SafeDumper):
+    """Prints values by the YAML 1.2 core schema, as they are read."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Indent the items of a list below their key."""
+        del indentless
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write a value out wherever it stands."""
+        del data
+        return True
+
+
+def _text(printer: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Return a text as a block if it has lines, quoted if it would be read as something else."""
+    return printer.represent_scalar(_TEXT, text, style=_style(text))
+
+
+def _style(text: str) -> str | None:
+    if _ODD.search(text):
+        return '"'
+    if "\n" in text:
+        # A block that keeps several last line breaks would take up the empty line after it.
+        return "|" if text.strip("\n") and not text.endswith("\n\n") else '"'
+    return None if _is_text(text) else '"'
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return resolve(text) == text
+    except ValueError:
+        return False
+
+
+def _list(printer: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    """Return a list of a few names on one line."""
+    names = all(isinstance(item, str) and "\n" not in item for item in items)
+    short = names and sum(len(item) + 2 for item in items) <= _SHORT
+    return printer.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
+
+
+_Printer.add_representer(str, _text)
+_Printer.add_representer(list, _list)
+
+
+def to_native_yaml(document: Document) -> str:
+    """Return a document as YAML that reads back as the same document."""
+    dumped = document.model_dump(by_alias=True, exclude_unset=True)
+    data = {key: dumped[key] for key in (*_HEAD, *dumped) if key in dumped}
+    steps = [_printed([_step(step)]) for step in data.pop("steps")]
+    output = {"output": data.pop("output")} if "output" in data else {}
+    whole = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
+    end = f"\n{_printed(output)}" if output else ""
+    return f"{_printed(data)}\nsteps:\n{whole}{end}"
+
+
+def _has_more(line: str) -> bool:
+    return line != "\n"
+
+
+def _printed(data: Any) -> str:
+    printed: str = yaml.dump(
+        data, Dumper=_Printer, sort_keys=False, allow_unicode=True, width=1_000_000,
+        default_flow_style=False,
+    )  # fmt: skip
+    return printed
+
+
+def _step(action: dict[str, Any]) -> dict[str, Any]:
+    """Return a step with its fields, and those of the steps in it, in the order people write."""
+    inner: dict[str, Any] = {
+        key: [_step(step) for step in action[key]]
+        for key in ("steps", "parallel", "fallback")
+        if action.get(key)
+    }
+    for key in ("loop", "each"):
+        if action.get(key):
+            inner[key] = {**action[key], "execute": _step(action[key]["execute"])}
+    whole = {**action, **inner}
+    middle = [key for key in whole if key not in (*_FIRST, *_LAST)]
+    return {key: whole[key] for key in (*_FIRST, *middle, *_LAST) if key in whole}

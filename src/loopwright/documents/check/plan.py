@@ -1,0 +1,222 @@
+"""What a document would run, told before it does: the answer of `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...conditions import CEILING
+from ...engine.loop import DEFAULT_LIMIT
+from ...evaluators.judge.judge import KNOWN_BAD
+from ...evaluators.judge.votes import votes_of
+from ...models.endpoints import PROVIDERS, Provider
+from ...prompts.tool_calls import MAX_ROUNDS
+from ...records.codec import Json
+from ..project import LoadedDocument
+from ..schema.document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
+from ..schema.evaluators import JudgeSpec
+from ..schema.traverse import (
+    commands_in,
+    condition_limit,
+    evaluators,
+    functions_in,
+    inner_actions,
+    parts,
+    phase_limits,
+    phases_of,
+    variables_of,
+)
+from ..steps.for_each import MOST_ITEMS
+
+__all__ = ["plan"]
+
+_ASKED = 2  # times that a judge is asked for a vote, if the first answer cannot be read
+
+
+def plan(loaded: LoadedDocument) -> dict[str, Json]:
+    """Return steps in order, models, commands, Python functions, hosts, environment names, which of these
+    go where, bounds and calls."""
+    documents = list(loaded.documents.values())
+    root = documents[0]
+    by_name = {d.name: d for d in documents}
+    found: dict[str, list[str]] = {
+        k: [] for k in ("models", "commands", "python", "hosts", "environment")
+    }
+    for document in documents:
+        _collect(document, found)
+    return {
+        "name": loaded.name,
+        "steps": [_described(step) for step in root.steps],
+        **{key: list(dict.fromkeys(values)) for key, values in found.items()},
+        "keys": list(loaded.keys),
+        "documents": [str(name) for name in by_name],
+        "bounds": _bounds(loaded, root),
+        "worst_case_calls": sum(
+            _calls(step, loaded, next(iter(loaded.documents))) for step in root.steps
+        ),
+        "notes": [str(note) for note in loaded.notes],
+    }
+
+
+def _collect(document: Document, found: dict[str, list[str]]) -> None:
+    found["commands"] += [_command(command) for command, _ in commands_in(document)]
+    found["python"] += functions_in(document)
+    for server in document.servers.values():
+        _reached([], server.url, found)
+    for part in parts(document):
+        given = part.__dict__  # most parts have none of these, and a model takes long to say so
+        found["environment"] += variables_of(part)
+        models = [given.get("model"), *(given.get("models") or ())]
+        found["models"] += [name for name in models if name]
+        _reached([name for name in models if name], given.get("model_url"), found)
+        if part is not document:
+            found["environment"] += given.get("env", ())
+        found["environment"] += given.get("pass_env") or ()
+
+
+def _reached(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:
+    """Collect the hosts that models are asked at, and the names that their keys may have."""
+    if url:
+        found["hosts"].append(urlsplit(url.strip()).hostname or url)
+    for provider in (PROVIDERS.get(name.partition(":")[0]) for name in models):
+        if provider is not None and not url:
+            found["hosts"] += filter(None, [_host(provider)])
+            found["environment"] += (*provider.keys, *provider.places)
+
+
+def _host(provider: Provider) -> str | None:
+    """Return the host of a provider, with what the environment says of it by name."""
+    place = f"${provider.places[0]}" if provider.places else ""
+    if provider.base_url == "{PLACE}":
+        return place
+    return (
+        urlsplit(provider.base_url.replace("{PLACE}", "place")).hostname
+        if not place
+        else (provider.base_url.removeprefix("https://").replace("{PLACE}", place))
+    )
+
+
+def _command(command: Any) -> str:
+    return command if isinstance(command, str) else " ".join(command)
+
+
+def _all(action: Action) -> Iterator[Action]:
+    yield action
+    for inner in inner_actions(action):
+        yield from _all(inner)
+
+
+def _described(step: StepSpec) -> dict[str, Json]:
+    row: dict[str, Json] = {"name": step.name, "kind": step.kind}
+    if step.needs:
+        row["needs"] = step.needs
+    if step.if_:
+        row["if"] = step.if_
+    if step.loop is not None:
+        row["limit"] = condition_limit(step.loop)
+    if step.each is not None:
+        row["limit"] = step.each.max_items or MOST_ITEMS
+    if step.phased is not None:
+        limits, cap = phase_limits(step.phased)
+        row["limit"] = min(sum(limits.values()), cap)
+    if step.reasoning is not None:
+        row["limit"] = step.reasoning.max_iterations
+    for kind in ("python", "workflow"):
+        if getattr(step, kind):
+            row[kind] = getattr(step, kind)
+    if step.tools or step.tool:
+        row["tools"] = step.tools or [step.tool]
+    if step.shell is not None:
+        row["shell"] = _command(step.shell)
+    return row
+
+
+def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
+    bounds: dict[str, Json] = {"ceiling": CEILING, "default_iterations": DEFAULT_LIMIT}
+    if loaded.budget is not None:
+        bounds["budget"] = loaded.budget.to_json()["budget"]
+    if root.timeout is not None:
+        bounds["timeout"] = root.timeout
+    for document in loaded.documents.values():
+        for step, action in ((s, a) for s in document.steps for a in _all(s)):
+            if action.loop is not None:
+                name = getattr(action, "name", "") or f"{step.name}/execute"
+                bounds.setdefault("loops", {})[name] = condition_limit(action.loop)
+    return bounds
+
+
+def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
+    """Return the most model calls that an action of a file can make, without those that a fault makes again."""
+    tries = action.max_retries + 1 if action.on_failure == "retry" else 1
+    own = len(action.consensus.voters) if action.consensus else 0
+    if action.prompt is not None:  # with tools: every round, and one answer without them
+        own = (action.max_tool_rounds or MAX_ROUNDS) + 1 if action.tools else 1
+    if action.loop is not None:
+        own += _loop_calls(action.loop, loaded, file)
+    elif action.phased is not None:
+        own += _phased_calls(action.phased, loaded, file)
+    elif action.reasoning is not None:
+        agent = action.reasoning
+        once = agent.max_tool_rounds + 1 if agent.tools else 1
+        own += once * (agent.max_iterations if agent.mode == "iterate" else 1)
+    elif action.each is not None:
+        tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
+        own += _calls(action.each.execute, loaded, file) * (action.each.max_items or MOST_ITEMS)
+    elif action.workflow is not None:
+        called = loaded.calls.get((file, action.workflow), "")
+        child = loaded.documents.get(called)
+        own += sum(_calls(step, loaded, called) for step in child.steps) if child else 0
+    else:
+        own += sum(_calls(inner, loaded, file) for inner in inner_actions(action))
+    return own * tries
+
+
+def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
+    once, after = _calls(loop.execute, loaded, file), 0
+    if loop.node is not None and loop.node.score_missing == "re_ask":
+        once += 1
+    for evaluator in evaluators(loop):
+        once += _evaluation_calls(evaluator, loaded, file)
+        if isinstance(judge := evaluator.judge, JudgeSpec):
+            tests = len(KNOWN_BAD) if judge.self_test else 0
+            # The winner is looked at again with all votes, as often as the judge wants.
+            after += judge.rejudge * _judge_calls(judge)
+            after += tests * len(judge.criteria or (1,)) * _ASKED
+        if evaluator.confidence is not None:
+            after += 0 if evaluator.confidence.criteria else 1
+    tries = loop.max_retries + 1 if loop.on_failure == "retry" else 1
+    return once * min(condition_limit(loop), CEILING) * tries + after
+
+
+def _phased_calls(agent: PhasedSpec, loaded: LoadedDocument, file: str) -> int:
+    """Return the most calls of an agent whose phases are entered once each."""
+    limits, cap = phase_limits(agent)
+    judged = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(agent))
+    tries = agent.max_retries + 1 if agent.on_failure == "retry" else 1
+    total, left = 0, cap
+    for phase, action in phases_of(agent):
+        rounds = min(limits[phase], left)
+        left -= rounds
+        once = _calls(action, loaded, file) + (0 if phase == "planning" else judged)
+        total += rounds * once * tries
+    return total
+
+
+def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str) -> int:
+    """Return the most calls of judging once."""
+    found = 0
+    if evaluator.judge is not None:
+        judge = evaluator.judge if isinstance(evaluator.judge, JudgeSpec) else JudgeSpec()
+        found += _judge_calls(judge)
+    if evaluator.confidence is not None:
+        found += _ASKED
+    if evaluator.score is not None and evaluator.score.of is not None:
+        found += _calls(evaluator.score.of, loaded, file)
+    return found
+
+
+def _judge_calls(judge: JudgeSpec) -> int:
+    """Return the most calls of one look of a judge: every vote, and each once more if it cannot be read."""
+    votes = votes_of(judge.max_votes, judge.accept_lead, judge.reject_lead, judge.confirm).most
+    return votes * len(judge.criteria or (1,)) * _ASKED

@@ -1,0 +1,177 @@
+"""What a document does on this machine by commands, Python and keys, and what a person has agreed to.
+
+Rules:
+
+1. A document is code: its commands and functions run as the person who runs it, and variables of the
+   environment go where it sends them. Prompts do neither, so a document of prompts alone, asked with
+   the providers' own keys, is never asked about.
+2. Agreement is to contents, not to names: the documents, the Python modules beside them that their
+   functions come from (and what those import from beside them), the files that commands name, and
+   which variable goes where. Each file is read once: what was digested is what is shown and loaded.
+3. It is kept as one empty file per digest: what is in the folder is never read, only that it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..compiler import functions
+from ..project import LoadedDocument
+from ..schema.traverse import commands_in, functions_in
+
+__all__ = ["LocalActions", "TrustStore", "local_actions"]
+
+_LARGEST = 1 << 24  # bytes of a file that a command names; larger ones are data
+
+
+@dataclass(frozen=True)
+class LocalActions:
+    """What would run on this machine: command lines, functions, which variable goes where (`keys`), and
+    a digest of all they are made of; `contents` are the files of that digest."""
+
+    commands: tuple[str, ...]
+    python: tuple[str, ...]
+    keys: tuple[str, ...]
+    digest: str
+    contents: Mapping[Path, bytes] = field(repr=False, default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.commands or self.python or self.keys)
+
+
+@dataclass(frozen=True)
+class TrustStore:
+    """The digests that were agreed to, kept in a folder of the user's."""
+
+    folder: Path
+
+    def has(self, deeds: LocalActions) -> bool:
+        """Say whether these very contents were agreed to."""
+        with suppress(OSError):
+            return (self.folder / deeds.digest).is_file()
+        return False
+
+    def add(self, deeds: LocalActions) -> None:
+        """Keep that these contents are agreed to.
+
+        Raises:
+            OSError: if the folder cannot be written.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.folder / deeds.digest).touch(mode=0o600)
+
+
+def local_actions(loaded: LoadedDocument) -> LocalActions:
+    """Return what a document and those that it calls would run.
+
+    Functions that the caller named himself (`Settings.agents`) are his own and left out.
+    """
+    own = set(loaded.agents.values())
+    commands, references = [], []
+    files = _Files(loaded)
+    for name, document in loaded.documents.items():
+        folder = Path(name).parent
+        files.take(Path(name))
+        for command, cwd in commands_in(document):
+            commands.append(command if isinstance(command, str) else shlex.join(command))
+            for file in _files_named(command, folder, cwd):
+                files.take(file)
+        commands += [f"connect to {s.url}" for s in document.servers.values() if s.url]
+        for reference in functions_in(document):
+            if reference not in own:
+                references.append(reference)
+                _take_modules(reference.partition(":")[0], folder, files)
+    # What a document says beyond its file, such as servers that a file beside it declares.
+    said = [document.model_dump_json(exclude_unset=True) for document in loaded.documents.values()]
+    digest = _digest(files.taken, [*commands, *references, *loaded.keys, *said])
+    return LocalActions(
+        tuple(dict.fromkeys(commands)), tuple(dict.fromkeys(references)), loaded.keys, digest,
+        files.taken,
+    )  # fmt: skip
+
+
+class _Files:
+    """Files by their real paths, each read once: the loaded documents as they were loaded."""
+
+    def __init__(self, loaded: LoadedDocument) -> None:
+        self._known = dict(loaded.contents) if loaded.agreed is None else loaded.agreed
+        self._reads = loaded.agreed is None
+        self.taken: dict[Path, bytes] = {}
+
+    def take(self, file: Path) -> bytes:
+        """Return what a file holds, and keep it."""
+        real = Path(os.path.realpath(file))
+        if real not in self.taken:
+            self.taken[real] = self._content(real)
+        return self.taken[real]
+
+    def _content(self, file: Path) -> bytes:
+        if file in self._known:
+            return self._known[file]
+        with suppress(OSError):
+            if self._reads:
+                return file.read_bytes()
+        return b"\0"  # gone since, or come since: then it is not what was agreed to
+
+
+def _files_named(command: list[str] | str, folder: Path, cwd: str) -> Iterator[Path]:
+    """Iterate over the files of the project that the words of a command name."""
+    try:
+        words = shlex.split(command, comments=True) if isinstance(command, str) else command
+    except ValueError:  # a quote without its end, which the shell will refuse
+        words = str(command).split()
+    for word in words:
+        with suppress(OSError, ValueError):
+            file = folder / cwd / word
+            if file.is_file() and file.stat().st_size <= _LARGEST and not Path(word).is_absolute():
+                yield file
+
+
+def _take_modules(name: str, folder: Path, files: _Files) -> None:
+    """Take the files of a module beside a document, and of those beside it that it imports."""
+    waiting = [name]
+    seen: set[str] = set()
+    found: set[Path] = set()
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        file = functions.module_path_of(module, folder)
+        if file is not None and file not in found:
+            found.add(file)
+            package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+            waiting += [*_imports(files.take(file), package), module.rpartition(".")[0] or module]
+
+
+def _imports(source: bytes, package: str) -> Iterator[str]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join(
+                [*(above if node.level else ()), *([node.module] if node.module else ())]
+            )
+            yield base
+            yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
+
+
+def _digest(files: Mapping[Path, bytes], words: list[str]) -> str:
+    whole = hashlib.sha256()
+    contents = sorted((str(file), content) for file, content in files.items())
+    for name, content in [*contents, *((word, b"") for word in sorted(set(words)))]:
+        for part in (name.encode("utf-8", "surrogatepass"), content):
+            whole.update(len(part).to_bytes(8, "big") + part)
+    return whole.hexdigest()

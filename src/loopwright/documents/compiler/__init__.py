@@ -1,0 +1,1 @@
+"""A native document becomes loops, workflows and steps."""

@@ -1,0 +1,130 @@
+"""What a document's steps need to run: models with their prices, a transcript."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigurationError, DocumentError, Problem
+from ...models import (
+    PLACES,
+    Model,
+    Models,
+    ProviderModel,
+    Redactor,
+    ScriptedModel,
+    price_of,
+    read_prices,
+    secrets_in,
+)
+from ...prompts.prompt import split_model
+from ...records.codec import Json
+from ..project import Project, Settings
+from ..schema.document import Document
+from ..schema.traverse import models_in, variables_in
+from .prompts import SCRIPTED
+
+__all__ = ["models_alone", "resources"]
+
+_KEY_MARKS = ("_API_KEY", "_KEY", "_TOKEN", "_TOKEN_BEDROCK")
+
+
+def resources(document: Document, settings: Settings, project: Project) -> dict[str, Any]:
+    """Return what goes to `run(resources=…)`; what is wrong becomes problems of the project."""
+    prices: dict[str, Any] = {}
+    for item in project.documents.values():
+        prices |= {
+            name: value if isinstance(value, str) else value.model_dump()
+            for name, value in item.prices.items()
+        }
+    named = {name for item in project.documents.values() for name in variables_in(item)}
+    redactor = Redactor(secrets_in(settings.environ, named))
+    try:
+        model = _model(settings, named)
+        if settings.replies is None:
+            _priced(document, settings, project, prices)
+        found = Models(model, prices=prices, transcript=_transcript(settings), redactor=redactor)
+    except ConfigurationError as error:
+        project.problems.append(Problem(settings.replies or "", 0, 0, "", str(error)))
+        return {}
+    except DocumentError as error:
+        project.problems += error.problems
+        return {}
+    scripted = SCRIPTED if settings.replies is not None else ""
+    default = settings.model or document.model or (document.models or [scripted])[0]
+    return {"models": found, "model": default, "redactor": redactor}
+
+
+def models_alone(settings: Settings) -> dict[str, Any]:
+    """Return what goes to `run(resources=…)` for a step of Python, which no document describes.
+
+    Raises:
+        ConfigurationError, DocumentError: for replies that cannot be read.
+    """
+    redactor = Redactor(secrets_in(settings.environ))
+    models = Models(_model(settings), transcript=_transcript(settings), redactor=redactor)
+    scripted = SCRIPTED if settings.replies is not None else ""
+    return {
+        "models": models,
+        "model": settings.model or scripted,
+        "model_url": settings.model_url or "",
+    }
+
+
+def _model(settings: Settings, named: Collection[str] = ()) -> Model:
+    """Return who answers: a real model gets the providers' keys and those that are named."""
+    if settings.replies is not None:
+        try:
+            text = Path(settings.replies).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
+            said = f"cannot be read: {why}; --replies names a file of scripted replies"
+            raise DocumentError([Problem(settings.replies, 0, 0, "", said)]) from error
+        return ScriptedModel(text, file=settings.replies)
+    environ = settings.environ
+    keys = {k: v for k, v in environ.items() if v and (k in named or k.endswith(_KEY_MARKS))}
+    places = {name: environ[name] for name in PLACES if environ.get(name)}
+    secrets = secrets_in(environ, named).values()
+    return ProviderModel(keys, places=places, allowed=settings.allowed_hosts, secrets=secrets)
+
+
+def _priced(
+    document: Document, settings: Settings, project: Project, prices: Mapping[str, Any]
+) -> None:
+    """Refuse a cap in dollars over a model whose price nobody knows."""
+    capped = settings.max_usd is not None or (document.budget and document.budget.usd is not None)
+    if not capped and not any(loop_capped(d) for d in project.documents.values()):
+        return
+    stated = read_prices(prices)
+    names = {name for d in project.documents.values() for name in models_in(d)}
+    if settings.model:
+        names = {settings.model}
+    for name in sorted(names):
+        provider, model = split_model(name)
+        own = document.model_url or settings.model_url or ""
+        if price_of(provider, model, stated, base_url=own) is None:
+            source = next(iter(project.sources.values()))
+            what = (
+                f"a cap in dollars needs the price of {name}, which is unknown; state it as "
+                f"prices: {{{model}: {{input: USD per million tokens, output: …}}}}, or free"
+            )
+            project.problems.append(source.problem(("prices",), what))
+
+
+def loop_capped(document: Document) -> bool:
+    """Whether a loop of a document has a cap in dollars."""
+    return '"usd"' in json.dumps(document.model_dump(mode="json", exclude_unset=True), default=str)
+
+
+def _transcript(settings: Settings) -> Callable[[dict[str, Json]], None] | None:
+    if settings.transcript is None:
+        return None
+    path = Path(settings.transcript)
+
+    def write(record: dict[str, Json]) -> None:
+        with path.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+    return write

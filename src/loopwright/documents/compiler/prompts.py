@@ -1,0 +1,303 @@
+"""Prompts and judges of native documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...engine.step import digest_of
+from ...errors import ConfigurationError, listed, nearest
+from ...evaluators.judge.judge import TOKENS, Judge
+from ...evaluators.judge.questions import JudgeQuestion, YesNo, preset_question
+from ...evaluators.judge.votes import votes_of
+from ...evaluators.parsing.answers import Answer, answer
+from ...evaluators.rubric.criteria_prompt import Validator, criteria_of
+from ...models import Timers
+from ...models.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
+from ...models.protocol import MAX_TOOL_CALLS
+from ...prompts.prompt import Prompt, PromptSettings, Text
+from ...prompts.tool_calls import MAX_ROUNDS
+from ...prompts.tool_prompt import ToolPrompt
+from ..schema.agents import ReasoningSpec
+from ..schema.document import Action
+from ..schema.evaluators import ConfidenceSpec, JudgeSpec
+from ..schema.loop_nodes import PresetSpec
+from ..schema.models import VoterSpec
+from ..schema.settings import SETTINGS
+from ..steps.consensus import Consensus, offered_verdicts
+from .compilation import Compilation, Path_
+from .tools import tools_named
+
+__all__ = ["asked", "compile_consensus", "compile_judge", "compile_prompt", "timers"]
+
+
+def compile_prompt(compilation: Compilation, spec: Action, name: str, at: Path_) -> Prompt | None:
+    """Compile a prompt; None if problems were found."""
+    reading = _reading(compilation, spec, at)
+    if reading is None:
+        return None
+    said = spec.prompt or ""
+    text = compilation.filled(
+        (*at, "prompt"), f"{said.rstrip()}\n\n{reading.said}" if reading.said else said
+    )
+    system = compilation.filled((*at, "system"), spec.system or "")
+    schema = spec.output.get("schema") if isinstance(spec.output, dict) else None
+    if spec.output is not None and not (isinstance(schema, dict) and len(spec.output) == 1):
+        compilation.problem((*at, "output"), "the output of a prompt is {schema: a JSON Schema}")
+        return None
+    asking = asked(compilation, spec, at, schema)
+    if asking is None:
+        return None
+    carried = spec.conversation == "carried"
+    tools = tools_named(compilation, spec.tools or [], (*at, "tools"))
+    for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
+        if getattr(spec, key) is not None and not spec.tools:
+            compilation.problem((*at, key), f"{key} needs tools")
+            return None
+    if carried and spec.tools:
+        compilation.problem((*at, "conversation"), "a prompt with tools is fresh in each round")
+        return None
+    if tools is None:
+        return None
+    read = None if reading.kind == "text" else lambda reply: reading.read(reply.text)
+    if tools:
+        rounds = spec.max_tool_rounds or MAX_ROUNDS
+        made: Prompt = ToolPrompt(
+            text, tools, max_rounds=rounds, name=name, system=system, asking=asking, read=read
+        )
+    else:
+        kind = Prompt if reading.criteria is None else Validator
+        made = kind(text, name=name, system=system, asking=asking, carried=carried, read=read)
+    if isinstance(made, Validator) and reading.criteria is not None:
+        made.criteria = reading.criteria
+    if read is not None:
+        made.fingerprint = digest_of("answer", reading.kind, reading.said, made.fingerprint)
+    return made
+
+
+def _reading(compilation: Compilation, spec: Action, at: Path_) -> Answer | None:
+    """Return how the reply of a prompt is read; None if problems were found."""
+    kind = spec.answer or "text"
+    if spec.output is not None and kind not in ("text", "binary", "classification"):
+        compilation.problem(
+            (*at, "answer"), f"answer: {kind} and output are two ways to read one reply; keep one"
+        )
+        return None
+    for name, owner in (("options", "classification"), ("preset", "criteria")):
+        if getattr(spec, name) is not None and kind != owner:
+            compilation.problem((*at, name), f"{name} belong to answer: {owner}, not to {kind}")
+            return None
+    if kind != "criteria":
+        return answer(kind, spec.options or ())
+    preset = spec.preset or PresetSpec()
+    found = compilation.attempt(
+        (*at, "preset"), lambda: criteria_of(preset.level, preset.context, preset.weights)
+    )
+    return None if found is None else Answer(kind, found.said, found.read, found)
+
+
+def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Path_) -> Judge | None:
+    """Compile a judge; None if problems were found."""
+    given = [n for n in ("criterion", "criteria", "preset") if getattr(spec, n)]
+    if len(given) != 1:
+        found = f"has {' and '.join(given)}" if given else "has none"
+        compilation.problem(at, f"a judge needs one of criterion, criteria and preset, and {found}")
+        return None
+    question: JudgeQuestion | None = YesNo() if spec.style == "yes_no" else None
+    if spec.preset:
+        name, weights = spec.preset, spec.weights
+        question = compilation.attempt((*at, "preset"), lambda: preset_question(name, weights))
+    named = _criteria(compilation, spec, at)
+    votes = compilation.attempt(
+        at, lambda: votes_of(spec.max_votes, spec.accept_lead, spec.reject_lead, spec.confirm)
+    )
+    temperature = 0.0 if spec.temperature is None else spec.temperature
+    asking = asked(compilation, spec, at, None, temperature=temperature, cap=TOKENS)
+    if asking is None or votes is None or (spec.preset and question is None):
+        return None
+    weights = None if spec.preset else spec.weights
+    return compilation.attempt(
+        (*at, "weights"),
+        lambda: Judge(
+            named,
+            asking=asking,
+            goal=spec.goal or "",
+            votes=votes,
+            question=question,
+            self_test=spec.self_test,
+            weights=weights,
+        ),
+    )
+
+
+def _criteria(compilation: Compilation, spec: JudgeSpec, at: Path_) -> dict[str, Text]:
+    """Return the criteria of a judge by name, those compiled that are templates."""
+    if spec.preset:
+        return {spec.preset: ""}
+    if spec.criterion:
+        return {spec.criterion: _criterion(compilation, spec.criterion, (*at, "criterion"))}
+    listed = spec.criteria or []
+    if isinstance(listed, dict):
+        places: list[tuple[str, str, str | int]] = [
+            (name, text, name) for name, text in listed.items()
+        ]
+    else:
+        places = [(text, text, i) for i, text in enumerate(listed)]
+    return {
+        name: _criterion(compilation, text, (*at, "criteria", key)) for name, text, key in places
+    }
+
+
+def _criterion(compilation: Compilation, text: str, at: Path_) -> Text:
+    """Return a criterion, compiled if it is a template."""
+    return compilation.filled(at, text) if "{{" in text or "{%" in text else text
+
+
+def asked(
+    compilation: Compilation,
+    spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
+    at: Path_,
+    schema: Any = None,
+    *,
+    cap: int | None = None,
+    **fixed: Any,
+) -> PromptSettings | None:
+    """Return how a model is asked: the step's own settings, then the document's, then the caller's.
+
+    `cap` is the limit of tokens where the step gives none, instead of the document's.
+    """
+    defaults = compilation.defaults
+    settings = compilation.project.settings
+    models = _models(compilation, spec, at)
+    if models is None:
+        return None
+    temperature = spec.temperature if spec.temperature is not None else defaults.get("temperature")
+    tokens = spec.max_tokens if spec.max_tokens is not None else defaults.get("max_tokens")
+    url = spec.model_url or defaults.get("model_url") or settings.model_url or ""
+    key = spec.api_key_env or defaults.get("api_key_env") or ""
+    if key and settings.replies is None:
+        place: Path_ = (*at, "api_key_env") if spec.api_key_env else at
+        compilation.attempt(place, lambda: _note_key(compilation, key, url, models))
+    more = {n: v for n in SETTINGS if (v := _own_or(defaults, spec, n)) is not None}
+    if spec.on_cutoff is None and (cap or schema) and more.get("on_cutoff") == "accept":
+        del more["on_cutoff"]  # what a document says of texts says nothing of values and judges
+    made = compilation.attempt(
+        at,
+        lambda: PromptSettings(
+            tuple(models),
+            fixed.get("temperature", temperature),
+            spec.max_tokens if cap else tokens,
+            schema,
+            url,
+            key,
+            timeouts=timers(
+                spec.call_timeout or defaults.get("call_timeout"),
+                spec.answer_timeout or defaults.get("answer_timeout"),
+            ),
+            headers=more.pop("extra_headers", {}),
+            on_cutoff=more.pop("on_cutoff", ""),
+            sampling=more,
+            cap=cap,
+            max_tool_calls_per_reply=getattr(spec, "max_tool_calls_per_reply", None)
+            or MAX_TOOL_CALLS,
+        ),
+    )
+    if made is not None:
+        compilation.project.asks.append((compilation.source.problem(at, ""), made))
+    return made
+
+
+def _own_or(defaults: Mapping[str, Any], spec: Any, name: str) -> Any:
+    own = getattr(spec, name)
+    return own if own is not None else defaults.get(name)
+
+
+def _note_key(compilation: Compilation, key: str, url: str, models: list[str]) -> None:
+    """Take note of where a key goes: whoever runs the document is asked about it.
+
+    A provider's own key goes to its provider as it does without being named.
+
+    Raises:
+        ConfigurationError: for a provider's own key and another place.
+    """
+    for name in models:
+        provider = PROVIDERS.get(ALIASES.get(name.partition(":")[0], name.partition(":")[0]))
+        address = url or (provider.base_url if provider is not None else "")
+        if not address:
+            continue  # it cannot be asked at all, which is said elsewhere
+        place, owner = origin_of(address), owner_of(key)
+        if owner is None:
+            compilation.project.keys.append(f"{key} to {place}")
+        elif place != origin_of(owner.base_url):
+            raise ConfigurationError(
+                f"{key} belongs to {origin_of(owner.base_url)} and is not sent to {place}; put that "
+                "endpoint's key under a name of its own"
+            )
+
+
+def _models(
+    compilation: Compilation,
+    spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
+    at: Path_,
+) -> list[str] | None:
+    """Return the models to ask, in order: those of the caller, the step or the document; None with a problem."""
+    defaults, settings = compilation.defaults, compilation.project.settings
+    models = getattr(spec, "models", None) or ([spec.model] if spec.model else None)
+    models = (
+        models or defaults.get("models") or ([defaults["model"]] if defaults.get("model") else [])
+    )
+    if settings.model:
+        models = [settings.model]
+    if not models and settings.replies is not None:
+        models = [SCRIPTED]
+    if not models and compilation.gaps.head:
+        return [SCRIPTED]  # what is wrong in the head may have named one
+    if not models:
+        compilation.problem(
+            at,
+            "no model is named; give model: provider:model here, in the document, or with --model",
+        )
+        return None
+    for name in models:
+        if ":" not in name:
+            compilation.problem(
+                (*at, "model"), f"{name!r} is not a model; write provider:model, like openai:gpt-4o"
+            )
+            return None
+        provider = name.partition(":")[0]
+        if settings.providers and provider not in settings.providers:
+            hint = nearest(provider, settings.providers)
+            hint = hint or listed(provider, settings.providers, lead="there are")
+            compilation.problem((*at, "model"), f"there is no provider {provider!r}{hint}")
+            return None
+    return list(models)
+
+
+def timers(call: float | None, answer: float | None = None) -> Timers:
+    """Return the timers of calls of `call` seconds, of which an answer may take `answer`; None leaves the usual ones."""
+    if answer is not None:
+        call = min(answer, call or answer)
+    return _USUAL if call is None else Timers(call, call, call, answer)
+
+
+def compile_consensus(
+    compilation: Compilation, action: Action, name: str, at: Path_
+) -> Consensus | None:
+    """Compile a consensus; None if problems were found."""
+    assert action.consensus is not None
+    spec, path = action.consensus, (*at, "consensus")
+    text = compilation.filled((*path, "prompt"), spec.prompt)
+    system = compilation.filled((*path, "system"), spec.system or "")
+    voters = []
+    for i, voter in enumerate(spec.voters):
+        asking = asked(compilation, voter, (*path, "voters", i))
+        if asking is not None:
+            voters.append(Prompt(text, name=f"voter-{i + 1}", system=system, asking=asking))
+    if len(voters) < len(spec.voters):
+        return None
+    offered = offered_verdicts(spec.prompt)
+    return Consensus(name, tuple(voters), spec.require, spec.allow_failures, offered)
+
+
+_USUAL = Timers()
+SCRIPTED = "scripted:replies"  # the model of a document that names none, where replies are scripted

@@ -1,0 +1,1 @@
+"""Foreign dialects: each becomes a native document."""

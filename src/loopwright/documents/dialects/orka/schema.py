@@ -1,0 +1,234 @@
+"""The fields of loop-node documents, as that dialect's own project has them.
+
+A field of a prompt's agent may stand in `params` too. Beyond that project's own fields: `score_scale`, and `timeout`,
+`fallback_score` and `timeout_score` of loops, which its documents have and its program does not.
+
+The types of agents that loop-node documents may name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from ...schema.fields import Identifier, Names, Part, Pause, Seconds
+
+__all__ = [
+    "IGNORED",
+    "KNOWN",
+    "MISSING",
+    "TYPES",
+    "AgentSpec",
+    "CognitiveSpec",
+    "ExtractionSpec",
+    "LoopNodeDocument",
+    "LoopNodeSpec",
+    "OrchestratorSpec",
+    "SchemaSpec",
+    "ScoringSpec",
+    "StrategyFields",
+    "StructuredSpec",
+]
+
+
+class Open(Part):
+    """A model that takes unknown keys, which are then noted."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+
+def _targets(value: Any) -> Any:
+    """Return the targets of a fork as branches: lists of names."""
+    if isinstance(value, list):
+        return [[item] if isinstance(item, str) else item for item in value]
+    return value
+
+
+Branches = Annotated[list[list[str]], BeforeValidator(_targets)]
+
+
+class SchemaSpec(Open):
+    """The fields of a structured answer: names, and their types in `types` or beside the name."""
+
+    required: Names = Field([])
+    optional: dict[str, str] | Names = Field({})
+    types: dict[str, str] = Field({})
+
+
+class StructuredSpec(Open):
+    """How an agent answers as data; which way its model understands is found out by asking it."""
+
+    enabled: bool | None = None
+    mode: str = "auto"
+    json_schema: dict[str, Any] | None = Field(None, alias="schema")
+    strict: bool = False
+    coerce_types: bool = True
+    require_code_block: bool = False
+
+
+class OrchestratorSpec(Open):
+    """What runs: the names of agents in order."""
+
+    id: Identifier = "workflow"
+    strategy: str = ""
+    agents: list[str] | None = None
+    queue: list[str] | str | None = None  # a text is a label
+    model: str | None = None
+    provider: str | None = None
+    structured_output_defaults: StructuredSpec | None = None
+
+
+class LoopNodeDocument(Open):
+    """A document: an orchestrator and its agents."""
+
+    orchestrator: OrchestratorSpec
+    agents: list[dict[str, Any]] = Field(min_length=1)
+
+
+class AgentSpec(Open):
+    """An agent of any type but loop."""
+
+    id: Identifier
+    type: str
+    prompt: str | None = None
+    system_prompt: str | None = None
+    model: str | None = None
+    llm_model: str | None = None
+    provider: str | None = None
+    llm_provider: str | None = None
+    model_url: str | None = None
+    url: str | None = None
+    llm_url: str | None = None
+    base_url: str | None = None
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    timeout: Seconds | None = None
+    depends_on: Names = Field([])
+    options: list[str] | None = None
+    categories: list[str] | None = None
+    targets: Branches | None = None
+    group: str | None = None
+    mode: str | None = None
+    max_retries: int | None = Field(None, ge=0)
+    retry_delay: Pause | None = None
+    decision_key: str | None = None
+    routing_map: dict[Any, Names] | None = None
+    children: list[Any] | None = None
+    scoring_preset: Literal["strict", "moderate", "lenient"] | None = None
+    scoring_context: Literal["loop_convergence", "quality", "graphscout", "validation"] | None = (
+        None
+    )
+    evaluation_target: str | None = None
+    custom_prompt: str | None = None
+    store_structure: Any = None
+    structured_output: StructuredSpec | None = None
+    custom_weights: dict[str, float] = Field({})
+    namespace: str | None = None
+    operation: Literal["read", "write"] | None = None
+    limit: int | None = Field(None, ge=1, le=100)
+    metadata: dict[str, Any] | None = None
+    config: dict[str, Any] | None = None
+
+
+class StrategyFields(Open):
+    """One way to find a score."""
+
+    type: str
+    patterns: list[str] = Field([])
+    key: str = ""
+    agents: list[str] = Field([])
+
+
+class ExtractionSpec(Open):
+    """How a score is found."""
+
+    strategies: list[StrategyFields] | None = None
+    agreement_fallback: bool = False
+
+
+class CognitiveSpec(Open):
+    """What is learnt from what agents write."""
+
+    enabled: bool | None = None
+    max_length_per_category: int = Field(300, ge=1)
+    extract_patterns: dict[str, Names] = Field({})
+    agent_priorities: Any = None
+
+
+class ScoringSpec(Open):
+    """A scoring preset."""
+
+    preset: Literal["strict", "moderate", "lenient"] | None = None
+    context: Literal["loop_convergence", "quality", "graphscout", "validation"] | None = None
+    custom_weights: dict[str, float] = Field({})
+
+
+class LoopNodeSpec(Open):
+    """A loop over an internal workflow."""
+
+    id: Identifier
+    type: Literal["loop"]
+    prompt: str | None = None
+    depends_on: Names = Field([])
+    max_loops: int = Field(5, ge=1, le=1000)
+    score_threshold: float = Field(0.8, allow_inf_nan=False)
+    score_scale: list[float] | None = Field(None, min_length=2, max_length=2)
+    score_extraction_pattern: str | None = None
+    score_extraction_key: str | None = None
+    score_extraction_config: ExtractionSpec | None = None
+    high_priority_agents: Names = Field([])
+    scoring: ScoringSpec | None = None
+    cognitive_extraction: CognitiveSpec | None = None
+    past_loops_metadata: dict[str, Any] | None = None
+    persist_across_runs: bool = False
+    internal_workflow: dict[str, Any] = Field({})
+    timeout: Seconds = 300.0
+    fallback_score: float | None = Field(None, ge=0, le=1)
+    timeout_score: float | None = Field(None, ge=0, le=1)
+    score_missing: Literal["count", "re_ask"] = "count"
+    parity: bool = (
+        False  # the score that comes first, and the last round: as that dialect's program has it
+    )
+
+    @model_validator(mode="after")
+    def _on_scale(self) -> LoopNodeSpec:
+        low, high = self.score_scale or (0.0, 1.0)
+        if not low <= self.score_threshold <= high:
+            raise PydanticCustomError(
+                "threshold",
+                "score_threshold: {given} is not between {low} and {high}; write it as a share such as 0.85, "
+                "or name the scale that scores have: score_scale: [0, 100]",
+                {"given": f"{self.score_threshold:g}", "low": f"{low:g}", "high": f"{high:g}"},
+            )
+        return self
+
+
+# What has no effect here and needs no note: labels, and the settings of backends that are not used.
+IGNORED = frozenset({
+    "orchestrator", "agents", "name", "description", "meta", "metadata", "version", "llm",
+    "memory", "memory_config", "memory_preset", "debug", "structured_output_defaults", "params", "depends_on",
+    "queue", "strategy",
+})  # fmt: skip
+
+KNOWN = frozenset(AgentSpec.model_fields)
+# type -> which of the translations it has
+TYPES: Mapping[str, str] = {
+    "openai-answer": "answer", "openai-binary": "binary", "openai-classification": "classification",
+    "local_llm": "answer", "binary": "rule", "classification": "rule",
+    "fork": "fork", "join": "join", "router": "router", "failover": "failover",
+    "loop_validator": "validator", "plan_validator": "planned", "validate_and_structure": "structured",
+    "memory": "memory", "memory-reader": "memory", "memory-writer": "memory",
+}  # fmt: skip
+MISSING: Mapping[str, str] = {
+    "duckduckgo": "no search engine is connected", "google-search": "no search engine is connected",
+    "web_search": "no search engine is connected", "rag": "there is no vector store to search",
+    "brain": "its memory of skills is a backend of its own",
+    "graph-scout": "finding a path through agents at run time would leave nothing to check before",
+    "graph_scout": "finding a path through agents at run time would leave nothing to check before",
+    "path_executor": "it runs what graph-scout proposes, and there is none",
+    "invariant_validator": "it checks the execution engine of another program",
+    "failing": "it only ever fails", "tool": "no tools are connected",
+}  # fmt: skip

@@ -1,0 +1,165 @@
+"""The loops of `workflow/v2.0` as native ones: until a condition holds, or over a list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....conditions import CEILING
+from ...yaml.reader import Path
+from .names import Place
+from .order import TranslatedStep
+from .schema import LoopV2
+from .steps import Translator, asking
+
+__all__ = ["WORKERS", "native_loop"]
+
+WORKERS = 3  # at once, where parallel: true says no number
+
+
+def native_loop(translator: Translator, spec: LoopV2, element: TranslatedStep, at: Path) -> None:
+    """Fill in a native loop, or walk over a list."""
+    element.places |= {("loop",): at, ("each",): at}
+    for kind in ("loop", "each"):
+        element.places[kind, "execute", "with"] = (*at, "with")
+        element.places[kind, "execute", "workflow"] = (*at, "workflow")
+    _unfit(translator, spec, at)
+    if spec.mode == "iterate":
+        element.native["each"] = _each(translator, spec, element, at)
+    else:
+        element.native["loop"] = _refine(translator, spec, element, at)
+    element.native |= {"otherwise": ""}
+    if spec.required:
+        element.native["required"] = True
+    if spec.accept:
+        element.native["accept"] = spec.accept
+        element.places[("accept",)] = (*at, "accept")
+    if spec.on_failure == "continue" and not spec.min_success_rate:
+        element.native["on_failure"] = "continue"
+
+
+def _refine(
+    translator: Translator, spec: LoopV2, element: TranslatedStep, at: Path
+) -> dict[str, Any]:
+    until = translator.text(
+        element, (*at, "until"), spec.until or "", Place(element.name, "until", "refine")
+    )
+    judge = {"criterion": until, "style": "yes_no", **_judge(translator, spec, at)}
+    element.places["loop", "evaluate", "judge"] = (*at, "until")
+    element.places["loop", "evaluate", "judge", "model"] = (*at, "judge", "provider")
+    native: dict[str, Any] = {
+        "execute": _child(translator, spec, element, at),
+        "evaluate": {"judge": judge},
+        "until": "passed",
+        "max_iterations": spec.max_iterations,
+        "keep": "last",
+        **_failing(spec),
+    }
+    if spec.total_timeout is not None:
+        native["guards"] = {"timeout": spec.total_timeout}
+    return native
+
+
+def _judge(translator: Translator, spec: LoopV2, at: Path) -> dict[str, Any]:
+    if spec.judge is None:
+        return {}
+    model = translator.model(spec.judge, [translator.execution], (*at, "judge"))
+    native = asking(spec.judge)
+    return {"model": model, **native} if model is not None else native
+
+
+def _each(
+    translator: Translator, spec: LoopV2, element: TranslatedStep, at: Path
+) -> dict[str, Any]:
+    place = Place(element.name, "items", "iterate")
+    items = translator.value(element, (*at, "items"), spec.items, place)
+    element.places["each", "items"] = (*at, "items")
+    native: dict[str, Any] = {
+        "items": items,
+        "execute": _child(translator, spec, element, at),
+        "keep": "last",
+        **_failing(spec),
+    }
+    if spec.max_iterations is not None:
+        native["max_items"] = spec.max_iterations
+    if spec.parallel:
+        native["at_once"] = spec.max_workers or WORKERS
+    native["min_success_rate"] = spec.min_success_rate or 0.0
+    if spec.min_success_rate is not None:
+        native["unmet"] = "failed"
+    if spec.timeout_per_item is not None:
+        native["item_timeout"] = spec.timeout_per_item
+    if spec.total_timeout is not None:
+        native["timeout"] = spec.total_timeout
+    return native
+
+
+def _child(
+    translator: Translator, spec: LoopV2, element: TranslatedStep, at: Path
+) -> dict[str, Any]:
+    """Return the call of a loop's workflow.
+
+    Without `with` its input is what the round before gave, or the item.
+    """
+    place = Place(element.name, "with", spec.mode)
+    given = translator.variables(element, (*at, "with"), spec.with_ or {}, place)
+    native: dict[str, Any] = {"workflow": spec.workflow}
+    if spec.mode == "iterate":
+        item = "{{ loop.current }}"
+        native["with"] = {**given, "item": item} if given else {"item": item, "input": item}
+    elif given:
+        native["with"] = given
+    else:
+        native["input"] = "{{ loop.output }}"
+    if spec.mode == "refine" and spec.timeout_per_item is not None:
+        native["timeout"] = spec.timeout_per_item
+    return native
+
+
+def _unfit(translator: Translator, spec: LoopV2, at: Path) -> None:
+    """Report what a loop's mode needs, and note what it has no use for."""
+    if spec.mode == "refine":
+        _unfit_rounds(translator, spec, at)
+    else:
+        _unfit_items(translator, spec, at)
+    if spec.max_workers is not None and not spec.parallel:
+        translator.report((*at, "max_workers"), "max_workers needs parallel: true")
+
+
+def _unfit_rounds(translator: Translator, spec: LoopV2, at: Path) -> None:
+    until = spec.until or ""
+    if not until.strip():
+        translator.report(at, "needs 'until': the sentence that a model judges after each round")
+    if spec.items is not None:
+        translator.report((*at, "items"), "items belong to mode: iterate")
+    if spec.max_iterations is not None and spec.max_iterations > CEILING:
+        what = f"{spec.max_iterations} is above the ceiling of {CEILING}"
+        translator.report((*at, "max_iterations"), what)
+    if spec.parallel:
+        what = "rounds need what the round before gave, so they run one after the other"
+        translator.note((*at, "parallel"), what)
+    if spec.min_success_rate is not None:
+        translator.note((*at, "min_success_rate"), "this counts in mode: iterate only")
+    if "{{" in until:
+        what = "a condition that quotes the output shows the judge the answer"
+        translator.note((*at, "until"), what)
+
+
+def _unfit_items(translator: Translator, spec: LoopV2, at: Path) -> None:
+    if spec.items in (None, ""):
+        translator.report(at, "needs 'items': a list, or the text of one, to go over")
+    if spec.until is not None:
+        what = "a loop over items ends with the last one; this is not asked"
+        translator.note((*at, "until"), what)
+
+
+def _failing(spec: LoopV2) -> dict[str, Any]:
+    """Return what a loop does about failures; the default is to halt."""
+    if spec.on_failure in (None, "halt", "fail"):
+        return {}
+    native: dict[str, Any] = {"on_failure": spec.on_failure}
+    if spec.on_failure == "retry":
+        if spec.max_retries is not None:
+            native["max_retries"] = spec.max_retries
+        if spec.retry_delay is not None:
+            native["retry_delay"] = spec.retry_delay
+    return native

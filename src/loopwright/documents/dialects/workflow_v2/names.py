@@ -1,0 +1,251 @@
+"""The placeholders of `workflow/v2.0` as expressions of native templates.
+
+1. A placeholder names one thing by a flat name: `{{loop.last.output}}`. What a document has is
+   known here (its steps, loops and env); any other name is taken as a variable of the caller, and
+   the compiler says if nobody supplies it.
+2. All other text is literal: what a native template would read as its own is put in quotes.
+3. What a name needs is kept: the step or loop that comes first, the step of a child to be exposed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ....errors import listed, nearest
+from .placeholders import placeholders
+
+__all__ = ["NameTable", "Place", "Rewriter", "UnknownPlaceholder", "quoted"]
+
+JOINED = '.outputs | join("\\n---\\n")'
+FIELDS = ("iterations", "exit_reason", "output", "history", "succeeded", "failed", "iteration")
+OF_LISTS = {
+    "index": "loop.index", "count": "loop.count", "total": "loop.count",
+    "current": "loop.current", "item": "loop.current",
+    "stats.succeeded": "loop.stats.succeeded", "stats.failed": "loop.stats.failed",
+}  # fmt: skip
+MOST_CHARS = 200  # of a name
+MOST_NAMES = 500  # among which a nearest one is looked for
+_OWN = frozenset(
+    {"input", "value", "steps", "loops", "loop", "env", "given", "workflow", "strategy"}
+)
+_WORDS = frozenset(
+    {
+        "and", "or", "not", "in", "is", "if", "elif", "else", "for", "true", "false", "none",
+        "True", "False", "None", "self", "super", "caller", "varargs", "kwargs", "range",
+    }
+)  # fmt: skip
+_SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_PLAIN = re.compile(r"[^\W\d][\w .:/-]*")
+# Also a brace before what is written as an expression itself: together they would begin another.
+_ESCAPED = re.compile(r"\{[{%#]+|\{(?=\r)|\r\n?")
+_ESCAPED_BEFORE = re.compile(r"\{[{%#]+|\{(?=\r)|\{\Z|\r\n?")
+
+
+class UnknownPlaceholder(Exception):
+    """A placeholder cannot mean anything; the text says why and what could be meant."""
+
+
+def quoted(text: str) -> str:
+    """Return a text as a string of an expression."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def member(of: str, name: str) -> str:
+    """Return the expression of a member: `loops.draft`, or `loops["first draft"]`."""
+    return f"{of}.{name}" if _SIMPLE.fullmatch(name) else f"{of}[{quoted(name)}]"
+
+
+def variable(of: str, name: str) -> str:
+    """Return the shortest expression of a step's output or a caller's variable."""
+    if _SIMPLE.fullmatch(name) and name not in _OWN and name not in _WORDS:
+        return name
+    return member(of, name)
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """What the placeholders of one document may name: `loops` with their modes, `accumulated` with
+    the loop that each belongs to."""
+
+    document: str
+    steps: frozenset[str] = frozenset()
+    loops: Mapping[str, str] = field(default_factory=dict)
+    accumulated: Mapping[str, str] = field(default_factory=dict)
+    env: frozenset[str] = frozenset()
+    lenient: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a text stands: in `owner`, inside its loop (`with`, `until`) or not."""
+
+    owner: str
+    kind: str = "step"
+    mode: str = ""
+
+
+@dataclass
+class Rewriter:
+    """Rewrites the texts of one step or loop, and keeps what they need.
+
+    `needs` are the steps and loops that come first, `exposed` (loop, step of its child) pairs,
+    where the loop "" is the one that ended last before this step; `uses_last` says that there must
+    be one.
+    """
+
+    names: NameTable
+    note: Callable[[str], None]
+    needs: dict[str, None] = field(default_factory=dict)
+    exposed: dict[tuple[str, str], None] = field(default_factory=dict)
+    uses_last: bool = False
+
+    def text(self, text: str, place: Place) -> str:
+        """Return a text as a native template.
+
+        Raises:
+            UnknownPlaceholder: for a placeholder that cannot mean anything.
+        """
+        if "{" not in text:
+            return text
+        if "{%" in text or "{#" in text:
+            self.note("{% and {# are sent to the model as they are; this dialect has {{NAME}} only")
+        parts, done = [], 0
+        for name, start in placeholders(text):
+            parts.append(_literal(text[done:start], _ESCAPED_BEFORE))
+            parts.append(f"{{{{ {self.expression(name, place)} }}}}")
+            done = text.index("}}", start) + 2
+        return "".join([*parts, _literal(text[done:], _ESCAPED)])
+
+    def expression(self, name: str, place: Place) -> str:
+        """Return what a placeholder names as an expression.
+
+        Raises:
+            UnknownPlaceholder: if it cannot name anything.
+        """
+        if len(name) > MOST_CHARS:
+            raise UnknownPlaceholder(_no_name(name))
+        written = "{{" + name + "}}"
+        try:
+            found = self.own(name, place)
+            if found is None and name.startswith("step."):
+                found = self.own(name.removeprefix("step."), place)
+            if found is not None:
+                return found
+            self._refuse(name)
+        except UnknownPlaceholder:
+            if not self.names.lenient:
+                raise
+            self.note(f"nothing supplies {written}, which stays as it is")
+            return quoted(written)
+        given = variable("given", name)
+        return f"{given} | default({quoted(written)})" if self.names.lenient else given
+
+    def own(self, name: str, place: Place) -> str | None:
+        """Return the expression of what the document itself has under a name, or None."""
+        names = self.names
+        if name == "input":
+            return "input"
+        if name in names.steps or name in names.loops:
+            return self._output(name, place)
+        if name in names.accumulated:
+            return self._of_loop(names.accumulated[name], "history", place)
+        if name.startswith("env.") and name[4:] in names.env:
+            return member("env", name[4:])
+        if name.startswith("loop."):
+            return self._loop(name[5:], place)
+        if name == "workflow.name":
+            return quoted(names.document)
+        if place.mode == "iterate" and place.kind == "with" and name in ("item", "index"):
+            return OF_LISTS[name]
+        return self._dotted(name, place)
+
+    def _output(self, name: str, place: Place) -> str:
+        if name == place.owner:
+            instead = "; what it gave last is {{loop.last.output}}" if place.mode else ""
+            raise UnknownPlaceholder(f"{name!r} cannot use what it will give itself{instead}")
+        self.needs[name] = None
+        return variable("steps", name)
+
+    def _dotted(self, name: str, place: Place) -> str | None:
+        """Return `<loop>.iterations`, `<loop>.<step of its child>`, `<step>.result`."""
+        for end in range(min(len(name), MOST_CHARS) - 1, 0, -1):
+            base, rest = name[:end], name[end + 1 :]
+            if name[end] != "." or not rest:
+                continue
+            if base in self.names.loops:
+                return self._of_loop(base, rest, place)
+            if base in self.names.steps:
+                if rest in ("output", "result"):
+                    return self._output(base, place)
+                raise UnknownPlaceholder(f"{name!r}: a step has one output, {{{{{base}}}}}")
+        return None
+
+    def _of_loop(self, loop: str, part: str, place: Place) -> str:
+        self._output(loop, place)  # it comes first, and is not this one
+        of = member("loops", loop)
+        if part == "history":
+            return of + JOINED
+        if part in FIELDS:
+            return f"{of}.{part}"
+        if self.names.loops[loop] == "iterate":
+            raise UnknownPlaceholder(_no_field(f"the loop {loop!r}", part, FIELDS))
+        self.exposed[loop, part] = None
+        return f'{member(f"{of}.steps", part)} | default("")'
+
+    def _loop(self, part: str, place: Place) -> str:
+        """Return a field of `loop`: inside a loop its own, else that of the one that ended last."""
+        inside = place.kind in ("with", "until")
+        self.uses_last = self.uses_last or not inside
+        if part in ("output", "last.output"):
+            return "value" if place.kind == "until" and part == "output" else "loop.output"
+        if part == "history":
+            return "loop" + JOINED
+        if part in ("iteration", "iterations"):
+            return "loop.iteration"
+        if part in ("succeeded", "failed") or (part == "exit_reason" and not inside):
+            return f"loop.{part}"
+        if part in OF_LISTS and (place.mode == "iterate" or not inside):
+            return OF_LISTS[part]
+        if part.startswith("last.") and place.mode != "iterate" and "." not in part[5:]:
+            self.exposed[place.owner if inside else "", part[5:]] = None
+            return f'{member("loop.steps", part[5:])} | default("")'
+        known = ["iteration", "output", "last.output", "history", "succeeded", "failed"]
+        known += OF_LISTS if place.mode == "iterate" else []
+        raise UnknownPlaceholder(_no_field("loop", part, known))
+
+    def _refuse(self, name: str) -> None:
+        """Refuse what cannot be a variable of the caller's either."""
+        base, _, rest = name.partition(".")
+        if not _PLAIN.fullmatch(name):
+            raise UnknownPlaceholder(_no_name(name))
+        if base == "env" and rest:
+            raise UnknownPlaceholder(_no_field("env", rest, sorted(self.names.env)))
+        if rest and base in ("input", "loop", "step", "workflow", "execution"):
+            whole = " {{input}} is the whole input;" if base == "input" else ""
+            known = sorted({*self.names.steps, *self.names.loops, "input"})
+            raise UnknownPlaceholder(
+                f"nothing supplies {name!r};{whole}{listed(name, known).removeprefix(';')}"
+            )
+
+
+def _no_name(name: str) -> str:
+    shown = name if len(name) <= 60 else name[:57] + "..."
+    return (
+        f"{shown!r} is not a name; placeholders of this dialect are plain names, "
+        "without filters or calls"
+    )
+
+
+def _no_field(of: str, part: str, known: Iterable[str]) -> str:
+    some = list(islice(known, MOST_NAMES))
+    told = listed(part, some, lead="it has") or "; it has none"
+    return f"{of} has no {part!r}{nearest(part, some) or told}"
+
+
+def _literal(text: str, pattern: re.Pattern[str]) -> str:
+    """Return text that a native template gives as it is."""
+    return pattern.sub(lambda found: f"{{{{ {quoted(found[0])} }}}}", text)

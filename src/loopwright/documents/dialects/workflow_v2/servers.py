@@ -1,0 +1,125 @@
+"""The servers of `workflow/v2.0`: a document names them, a file beside it says how they are started.
+
+That file is the one that clients of the Model Context Protocol share: `server_config.json`,
+`mcp.json`, `.mcp.json` or `config.yaml`, with `mcpServers` (or `servers`) by name:
+`{"command": "npx", "args": […], "env": {…}}` or `{"url": "https://…", "headers": {…}}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ....errors import nearest
+from .schema import ExecutionSettings, StepV2
+
+__all__ = ["FILES", "Servers", "rounds_of"]
+
+FILES = ("server_config.json", "mcp.json", ".mcp.json", "config.yaml")
+ROUNDS = 10  # of tools in one step, where nothing is said
+_LARGEST = 1 << 20  # bytes
+Report = Callable[[tuple[str | int, ...], str], None]
+
+
+class Servers:
+    """The servers that steps name, each found in the file beside the document or in the project's root.
+
+    `native` are those that were found, as fields of native documents, by name.
+    """
+
+    def __init__(self, folders: list[Path], report: Report) -> None:
+        self.native: dict[str, dict[str, Any]] = {}
+        self._report = report
+        self._folders = folders
+        self._known: dict[str, Any] | None = None
+        self._file = ""
+
+    def tools(self, names: list[str], at: tuple[str | int, ...]) -> list[str]:
+        """Return those of the named servers that are known; the others are problems."""
+        found = []
+        for i, name in enumerate(dict.fromkeys(names)):
+            problem = self._find(name)
+            if problem:
+                self._report((*at, i), problem)
+            else:
+                found.append(name)
+        return found
+
+    def _find(self, name: str) -> str:
+        """Take a server up by its name; return what is wrong, or ""."""
+        if name in self.native:
+            return ""
+        if self._known is None:
+            self._known = self._read()
+        if name not in self._known:
+            if not self._file:
+                return (
+                    f"nothing says how the server {name!r} is started; write {FILES[0]} beside "
+                    f'the document: {{"mcpServers": {{"{name}": {{"command": …, "args": […]}}}}}}'
+                )
+            listed = ", ".join(list(self._known)[:12]) or "none"
+            hint = nearest(name, self._known) or f"; it has: {listed}"
+            return f"{self._file} has no server {name!r}{hint}"
+        try:
+            self.native[name] = _native(self._known[name])
+        except ValueError as error:
+            return f"{self._file}: {name}: {error}"
+        return ""
+
+    def _read(self) -> dict[str, Any]:
+        for folder in self._folders:
+            for file in (folder / name for name in FILES):
+                if file.is_file() and file.stat().st_size <= _LARGEST:
+                    found = _servers_in(file)
+                    if found is not None:
+                        self._file = file.name
+                        return found
+        return {}
+
+
+def _servers_in(file: Path) -> dict[str, Any] | None:
+    try:
+        value = yaml.safe_load(file.read_bytes())  # which reads JSON too
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(value, Mapping):
+        return None
+    for key in ("mcpServers", "servers"):
+        if isinstance(value.get(key), Mapping):
+            return {str(name): one for name, one in value[key].items()}
+    return None
+
+
+def _native(given: Any) -> dict[str, Any]:
+    """Return a server as native documents write it.
+
+    Raises:
+        ValueError: saying what is wrong.
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError("expected a mapping with command or url")
+    url = given.get("url")
+    if isinstance(url, str):
+        headers = _texts(given, "headers")
+        return {"url": url, **({"headers": headers} if headers else {})}
+    command, args = given.get("command"), given.get("args") or []
+    words = command if isinstance(command, list) else [command]
+    if not all(isinstance(word, str) and word for word in words) or not isinstance(args, list):
+        raise ValueError('expected "command", a program, and "args", a list; or "url"')
+    env = _texts(given, "env")
+    return {"command": [*words, *map(str, args)], **({"env": env} if env else {})}
+
+
+def _texts(given: Mapping[str, Any], key: str) -> dict[str, str]:
+    found = given.get(key) or {}
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{key}: expected a mapping of texts")
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def rounds_of(step: StepV2, execution: ExecutionSettings) -> int:
+    """Return how many replies of a step may call tools."""
+    return step.max_iterations or execution.max_iterations or ROUNDS

@@ -1,0 +1,254 @@
+"""The steps and loops of `workflow/v2.0` as native steps, each for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from ....errors import nearest
+from ...yaml.reader import Path, Source
+from .conditions import condition
+from .names import MOST_NAMES, NameTable, Place, Rewriter, UnknownPlaceholder
+from .order import TranslatedStep
+from .schema import Asked, ConsensusV2, ExecutionSettings, LoopV2, StepV2
+from .servers import Servers, rounds_of
+
+__all__ = ["CALL_TIMEOUT", "Translator"]
+
+CALL_TIMEOUT = 60.0  # seconds of one model call, where nothing else is said
+MISSING = {
+    "embeddings": "embedding models are not connected",
+    "rag": "there is no vector store to search",
+}
+NO_EFFECT = {
+    "input": "what a step is asked is its run:, with {{input}} and other names in it",
+    "execution_order": "steps run in document order, moved later by needs",
+    "max_iterations": "it bounds the use of tools, and there are none",
+}
+Report = Callable[[Path, str], None]
+
+
+@dataclass
+class Translator:
+    """Translates one document's steps and loops; what is wrong is reported at its place."""
+
+    source: Source
+    names: NameTable
+    execution: ExecutionSettings
+    report: Report
+    note: Report
+    servers: Servers
+    inherited: list[str]
+    native_loop: Callable[[Translator, LoopV2, TranslatedStep, Path], None]
+
+    def step(self, spec: StepV2, at: Path) -> TranslatedStep:
+        """Return a step as a native one."""
+        element = self._element(spec.name, at, loops=spec.loop is not None)
+        kind = spec.kind
+        if kind in MISSING:
+            self.report((*at, kind), f"{kind} steps cannot run: {MISSING[kind]}")
+            return element
+        if kind == "loop":
+            assert spec.loop is not None
+            self.native_loop(self, spec.loop, element, (*at, "loop"))
+            if spec.timeout is not None:
+                element.native["timeout"] = spec.timeout
+        else:
+            getattr(self, f"_{kind}")(spec, element, at)
+        self._needs(element, spec.needs, at)
+        if spec.if_ is not None:
+            native = self._said(element, (*at, "if"), spec.if_, Place(spec.name), condition)
+            element.native["if"] = native
+            element.native.setdefault("otherwise", "")
+        self._unused(spec, kind, at, element.native)
+        return element
+
+    def loop(self, spec: LoopV2, at: Path) -> TranslatedStep:
+        """Return a loop of `loops:` as a native step."""
+        element = self._element(str(spec.name), at, loops=True)
+        self.native_loop(self, spec, element, at)
+        self._needs(element, spec.needs, at)
+        return element
+
+    def _element(self, name: str, at: Path, *, loops: bool) -> TranslatedStep:
+        return TranslatedStep(name, at, loops, {"name": name}, {(): at})
+
+    def _needs(self, element: TranslatedStep, needs: list[str], at: Path) -> None:
+        for i, name in enumerate(needs):
+            if name == element.name:
+                self.report((*at, "needs", i), f"{name!r} cannot need itself")
+            elif name not in self.names.steps and name not in self.names.loops:
+                others = islice((*self.names.steps, *self.names.loops), MOST_NAMES)
+                hint = nearest(name, sorted(set(others) - {element.name}))
+                self.report((*at, "needs", i), f"there is no step or loop {name!r}{hint}")
+        written = (name for name in needs if name != element.name)
+        element.needs = {**dict.fromkeys(written), **element.needs}
+
+    # Texts.
+
+    def _said(
+        self,
+        element: TranslatedStep,
+        at: Path,
+        text: str,
+        place: Place,
+        rewrite: Callable[[str, Rewriter, Place], str],
+    ) -> str:
+        """Return a text rewritten, and add what it needs to its step; report what is wrong."""
+        rewriter = Rewriter(self.names, lambda sentence: self.note(at, sentence))
+        try:
+            native = rewrite(text, rewriter, place)
+        except UnknownPlaceholder as problem:
+            self.report(at, str(problem))
+            return ""
+        element.needs |= rewriter.needs
+        element.exposed |= {key: at for key in rewriter.exposed if key not in element.exposed}
+        element.uses_last = element.uses_last or rewriter.uses_last
+        return native
+
+    def text(self, element: TranslatedStep, at: Path, text: str, place: Place) -> str:
+        """Return a text as a native template."""
+        return self._said(element, at, text, place, lambda t, rewriter, p: rewriter.text(t, p))
+
+    def variables(
+        self, element: TranslatedStep, at: Path, given: Mapping[str, Any], place: Place
+    ) -> dict[str, Any]:
+        """Return variables for a child; a scalar is the text that was written."""
+        return {key: self.value(element, (*at, key), item, place) for key, item in given.items()}
+
+    def value(self, element: TranslatedStep, at: Path, value: Any, place: Place) -> Any:
+        if isinstance(value, dict):
+            return self.variables(element, at, value, place)
+        if isinstance(value, list):
+            return [self.value(element, (*at, i), item, place) for i, item in enumerate(value)]
+        written = "" if value is None else self.source.text(at)
+        return self.text(element, at, written if written is not None else str(value), place)
+
+    # Kinds of steps.
+
+    def _run(self, spec: StepV2, element: TranslatedStep, at: Path) -> None:
+        native = element.native
+        native["prompt"] = self.text(element, (*at, "run"), spec.run or "", Place(spec.name))
+        element.places |= {
+            ("prompt",): (*at, "run"),
+            ("model",): (*at, "provider"),
+            ("models",): (*at, "providers"),
+        }
+        native |= self._asked(spec, at)
+        tools = self.inherited
+        if "servers" in spec.model_fields_set:
+            tools = self.servers.tools(spec.servers, (*at, "servers"))
+            element.places[("tools",)] = (*at, "servers")
+        if tools:
+            native |= {"tools": tools, "max_tool_rounds": rounds_of(spec, self.execution)}
+        self._failure(spec, native)
+
+    def _failure(self, spec: StepV2, native: dict[str, Any]) -> None:
+        inherited = "continue" if self.execution.on_error == "continue" else "halt"
+        wanted = "halt" if spec.on_failure == "fail" else spec.on_failure or inherited
+        if wanted == "halt":
+            return
+        native["on_failure"] = wanted
+        if wanted == "continue":
+            native["otherwise"] = ""
+        elif spec.max_retries is not None:
+            native["max_retries"] = spec.max_retries
+
+    def _template(self, spec: StepV2, element: TranslatedStep, at: Path) -> None:
+        assert spec.template is not None
+        native = element.native
+        native["workflow"] = spec.template.name
+        element.places[("workflow",)] = (*at, "template", "name")
+        element.places[("with",)] = (*at, "template", "with")
+        if spec.template.with_:
+            place = Place(spec.name)
+            native["with"] = self.variables(
+                element, (*at, "template", "with"), spec.template.with_, place
+            )
+        else:
+            native["input"] = ""
+        if spec.timeout is not None:
+            native["timeout"] = spec.timeout
+        self._failure(spec, native)
+
+    def _consensus(self, spec: StepV2, element: TranslatedStep, at: Path) -> None:
+        assert spec.consensus is not None
+        found: ConsensusV2 = spec.consensus
+        inside = (*at, "consensus")
+        prompt = self.text(element, (*inside, "prompt"), found.prompt, Place(spec.name))
+        voters = []
+        for i, voter in enumerate(found.executions):
+            place = (*inside, "executions", i)
+            voters.append(self._voter(spec, voter, place))
+            element.places["consensus", "voters", i] = place
+            element.places["consensus", "voters", i, "model"] = (*place, "provider")
+        element.places[("consensus",)] = inside
+        consensus: dict[str, Any] = {"prompt": prompt, "voters": voters, "require": found.require}
+        if found.allow_partial is False:
+            consensus["allow_failures"] = False
+        element.native["consensus"] = consensus
+        if found.timeout is not None:
+            element.native["timeout"] = found.timeout
+        if spec.on_failure not in (None, "halt", "fail"):
+            self.note(
+                (*at, "on_failure"),
+                "a consensus that is not reached ends the workflow all the same",
+            )
+
+    def _voter(self, spec: StepV2, voter: Asked, at: Path) -> dict[str, Any]:
+        """Return a voter: its own fields, then the step's; a model goes with its provider."""
+        native = {**asking(spec), **asking(voter)}
+        model = self.model(voter, [spec, self.execution], at)
+        return {"model": model, **native} if model is not None else native
+
+    # Models.
+
+    def _asked(self, spec: StepV2, at: Path) -> dict[str, Any]:
+        native = asking(spec)
+        if spec.providers:
+            return {"models": [f"{t.provider}:{t.model}" for t in spec.providers], **native}
+        model = self.model(spec, [self.execution], at)
+        return {"model": model, **native} if model is not None else native
+
+    def model(self, spec: Asked, above: list[Any], at: Path) -> str | None:
+        """Return `provider:model` where a spec names either; the other half is inherited."""
+        if spec.provider is None and spec.model is None:
+            return None
+        for outer in above:
+            target = outer.providers[0] if outer.providers else outer
+            provider = spec.provider or target.provider
+            model = spec.model
+            if model is None and target.provider == provider:
+                model = target.model
+            if provider and model:
+                return f"{provider}:{model}"
+        missing, given = ("model", "provider") if spec.model is None else ("provider", "model")
+        self.report((*at, given), f"{given} is given without {missing}; name both")
+        return None
+
+    def _unused(self, spec: StepV2, kind: str, at: Path, native: Mapping[str, Any]) -> None:
+        """Note fields that have no effect here."""
+        given = spec.model_fields_set
+        for name, why in NO_EFFECT.items():
+            if name in given and not (name == "max_iterations" and "tools" in native):
+                self.note((*at, name), f"{name} has no effect: {why}")
+        if kind == "loop" and spec.run is not None:
+            self.note((*at, "run"), "run has no effect beside loop, which calls a workflow")
+        if kind in ("template", "loop"):
+            for name in ("provider", "model", "providers", "temperature", "max_tokens"):
+                if name in given:
+                    self.note(
+                        (*at, name), f"{name} has no effect here; the called workflow has its own"
+                    )
+
+
+def asking(spec: Asked) -> dict[str, Any]:
+    """Return how a model is asked, but for which."""
+    native = {
+        "temperature": spec.temperature,
+        "max_tokens": spec.max_tokens,
+        "answer_timeout": spec.timeout,
+    }
+    return {name: value for name, value in native.items() if value is not None}

@@ -1,0 +1,317 @@
+"""`workflow/v2.0` documents as native ones.
+
+What comes out runs as the document says, and can be printed: the same calls in the same order with
+the same result. Where that dialect's own documents disagree, `dialects.md` section 7.1 decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path as Folder
+from typing import Any
+
+from ....errors import DocumentError, Problem, nearest
+from ...project import Project
+from ...schema.document import Document
+from ...schema.partial import Gaps, Kind, placeholder, readable
+from ...schema.source_map import translated
+from ...schema.validate import validated
+from ...yaml.limits import MAX_PROBLEMS
+from ...yaml.reader import Path, Source
+from . import SCHEMA
+from .loops import WORKERS, native_loop
+from .names import NameTable
+from .order import DependencyCycle, TranslatedStep, in_order, written_order
+from .schema import ExecutionSettings, LoopV2, StepV2, WorkflowV2, hint
+from .servers import Servers
+from .steps import CALL_TIMEOUT, Translator, asking
+
+__all__ = ["translate"]
+
+
+def translate(source: Source, project: Project) -> tuple[Source, Document]:
+    """Return a `workflow/v2.0` document as a native one, and its source as asked by native paths.
+
+    Raises:
+        DocumentError: with every problem found.
+    """
+    project.notes += source.notes
+    lenient = project.settings.lenient
+    value = source.value
+    if lenient:
+        value = {"$schema": SCHEMA, "name": "fragment", **value}
+    if value.get("$schema") != SCHEMA:
+        message = f"{value.get('$schema')!r} is not known; this reads {SCHEMA}"
+        raise DocumentError([source.problem(("$schema",), message)])
+    spec, problems, gaps = readable(_KIND, value, source)
+    if spec is None:
+        raise DocumentError(problems)
+    folders = list(dict.fromkeys([Folder(source.file).resolve().parent, project.root]))
+    translation = _Translation(
+        spec, source, lenient, project.execute, folders, project.notes, problems, gaps
+    )
+    whole, document = translation.run()
+    project.leave_out(source.file, translation.problems, translation.gaps)
+    return whole, document
+
+
+def _stand_in(key: str, name: str, raw: Any) -> dict[str, Any]:
+    """Return what stands for a step or loop that is left out: the same names can be used of it."""
+    given = raw if isinstance(raw, Mapping) else {}
+    loop = given if key == "loops" else given.get("loop")
+    if not isinstance(loop, Mapping):
+        return {"name": name, "run": "-"}
+    made: dict[str, Any] = {"name": name, "workflow": "-", "max_iterations": 1}
+    if loop.get("mode") in ("refine", "iterate"):
+        made["mode"] = loop["mode"]
+    if isinstance(loop.get("accumulate"), str):
+        made["accumulate"] = loop["accumulate"]
+    return made if key == "loops" else {"name": name, "loop": made}
+
+
+_KIND = Kind(
+    WorkflowV2,
+    frozenset({"steps", "loops"}),
+    {"$schema": SCHEMA, "name": "document"},
+    _stand_in,
+    "$schema",
+    hint,
+)
+
+
+@dataclass
+class _Translation:
+    """One document on its way: what was found wrong, and what is only noted."""
+
+    spec: WorkflowV2
+    source: Source
+    lenient: bool
+    runs: bool
+    folders: list[Folder]
+    notes: list[Problem]
+    problems: list[Problem]
+    gaps: Gaps
+    taken: set[Path] = field(default_factory=set)  # where a name is given that is another's
+
+    def report(self, path: Path, message: str) -> None:
+        self.problems.append(self.source.problem(path, message))
+        if len(self.problems) == MAX_PROBLEMS:
+            last = f"looking for problems ends after {MAX_PROBLEMS}"
+            raise DocumentError([*self.problems, Problem(self.source.file, 0, 0, "", last)])
+
+    def note(self, path: Path, message: str) -> None:
+        self.notes.append(self.source.problem(path, message))
+
+    def run(self) -> tuple[Source, Document]:
+        spec = self.spec
+        if not spec.steps and not spec.loops:
+            self.report((), "needs 'steps' or 'loops' with at least one item")
+        names = self._names()
+        self._skills(spec.execution, ("execution",))
+        missing = self.report if self.runs else self.note
+        servers = Servers(self.folders, missing)
+        inherited = servers.tools(spec.execution.servers, ("execution", "servers"))
+        self.gaps = replace(self.gaps, head=self.gaps.head or bool(self.problems))
+        translator = Translator(
+            self.source,
+            names,
+            spec.execution,
+            self.report,
+            self.note,
+            servers,
+            inherited,
+            native_loop,
+        )
+        elements = [self._element(translator, at, item) for at, item in self._items()]
+        found = [e for e in elements if e is not None]
+        order = self._ordered(found)
+        self._settle(order)
+        for element in order:
+            if element.at in self.gaps.steps:
+                element.native = placeholder(element.name)
+                element.places = {(): element.at}
+        native, places = self._document(order, servers)
+        whole = translated(self.source, places)
+        try:
+            document: Document = validated(Document, native, whole)
+        except DocumentError as error:
+            raise DocumentError(self.problems or error.problems) from None
+        return whole, document
+
+    # Names.
+
+    def _items(self) -> Iterator[tuple[Path, StepV2 | LoopV2]]:
+        for key, index in written_order(self.source):
+            items: Sequence[StepV2 | LoopV2] = getattr(self.spec, str(key)) or []
+            yield (key, index), items[int(index)]
+
+    def _names(self) -> NameTable:
+        """Return what placeholders may name; a name that is taken twice is a problem."""
+        seen: dict[str, Path] = {}
+        steps, loops, accumulated = set(), {}, {}
+        for at, item in self._items():
+            if item.name is None:
+                self.report(at, "needs 'name'")
+                self.gaps = replace(self.gaps, names=True)
+                continue
+            if not self._unique(item.name, (*at, "name"), seen):
+                self.taken.add(at)
+            loop = item.loop if isinstance(item, StepV2) else item
+            if loop is None:
+                steps.add(item.name)
+                continue
+            loops[item.name] = loop.mode
+            accumulated[f"{item.name}_accumulator"] = item.name
+            if loop.accumulate is not None:
+                inside = (*at, "loop") if isinstance(item, StepV2) else at
+                if loop.accumulate not in accumulated:
+                    self._unique(loop.accumulate, (*inside, "accumulate"), seen)
+                accumulated[loop.accumulate] = item.name
+        for name in [name for name in accumulated if name in steps or name in loops]:
+            del accumulated[name]
+        env = frozenset(self.spec.env)
+        lenient = self.lenient or self.gaps.names
+        return NameTable(self.spec.name, frozenset(steps), loops, accumulated, env, lenient)
+
+    def _unique(self, name: str, at: Path, seen: dict[str, Path]) -> bool:
+        if name == "input":
+            self.report(at, "'input' is the input of the workflow; choose another name")
+        elif name in seen:
+            line = self.source.position(seen[name])[0]
+            self.report(at, f"{name!r} is already the name of a step or loop, on line {line}")
+        return seen.setdefault(name, at) == at and name != "input"
+
+    # Steps and loops.
+
+    def _element(
+        self, translator: Translator, at: Path, item: StepV2 | LoopV2
+    ) -> TranslatedStep | None:
+        if item.name is None or at in self.taken:
+            return None
+        loops = isinstance(item, LoopV2) or item.loop is not None
+        left_out = TranslatedStep(item.name, at, loops=loops)
+        if at in self.gaps.steps:
+            return left_out
+        before = len(self.problems)
+        if isinstance(item, LoopV2):
+            made = translator.loop(item, at)
+        else:
+            self._skills(item, at)
+            made = translator.step(item, at)
+        if len(self.problems) == before:
+            return made
+        self.gaps = replace(self.gaps, steps=self.gaps.steps | {at})
+        return made or left_out
+
+    def _skills(self, spec: ExecutionSettings | StepV2, at: Path) -> None:
+        """Refuse what would run code of others."""
+        if spec.skills:
+            self.report(
+                (*at, "skills"), "skills cannot be used: nothing is there yet to run their code"
+            )
+
+    def _ordered(self, elements: list[TranslatedStep]) -> list[TranslatedStep]:
+        try:
+            return in_order(elements)
+        except DependencyCycle as circle:
+            at = next(e.at for e in elements if e.name == circle.names[0])
+            self.report(at, str(circle))
+            for element in elements:
+                element.needs = {}
+            self.gaps = replace(self.gaps, names=True)  # no order in which they could be known
+            return elements
+
+    def _settle(self, order: list[TranslatedStep]) -> None:
+        """Give each mention of the loop that ended last its loop, and expose steps of children."""
+        loops = {element.name: element for element in order if element.loops}
+        before = ""
+        for element in order:
+            if element.uses_last and before:
+                element.needs[before] = None
+            for (loop, step), at in element.exposed.items():
+                found = loops.get(loop or before)
+                if found is None:
+                    self.report(at, f"{{{{loop.last.{step}}}}}: no loop has ended before this step")
+                    continue
+                call = found.native.get("loop", {}).get("execute", {})
+                exposed = call.setdefault("expose", [])
+                if step not in exposed:
+                    found.places["loop", "execute", "expose", len(exposed)] = at
+                    exposed.append(step)
+            before = element.name if element.loops else before
+
+    # The document.
+
+    def _document(
+        self, order: list[TranslatedStep], servers: Servers
+    ) -> tuple[dict[str, Any], dict[Path, Path]]:
+        spec = self.spec
+        native: dict[str, Any] = {"schema": "loopwright/1", "name": spec.name}
+        for name in ("description", "version"):
+            if getattr(spec, name):
+                native[name] = getattr(spec, name)
+        native["input"] = ""
+        if spec.env:
+            native["env"] = spec.env
+        native |= self._execution()
+        if servers.native:
+            native["servers"] = servers.native
+        places: dict[Path, Path] = {
+            ("model",): ("execution", "provider"), ("models",): ("execution", "providers"),
+            **{(n,): ("execution", n) for n in ("temperature", "max_tokens", "at_once")},
+        }  # fmt: skip
+        native["steps"] = []
+        rank = {element.name: i for i, element in enumerate(order)}
+        for i, element in enumerate(order):
+            needs = sorted((n for n in element.needs if n in rank), key=lambda name: rank[name])
+            native["steps"].append(_arranged(element.native, needs))
+            places |= {("steps", i, *inner): at for inner, at in element.places.items()}
+        output = self._output(order)
+        if order and output != order[-1].name and output in rank:
+            native["output"] = output
+        return native, places
+
+    def _execution(self) -> dict[str, Any]:
+        execution = self.spec.execution
+        native: dict[str, Any] = {}
+        if execution.providers:
+            native["models"] = [f"{t.provider}:{t.model}" for t in execution.providers]
+        elif execution.provider and execution.model:
+            native["model"] = f"{execution.provider}:{execution.model}"
+        elif execution.provider or execution.model:
+            given, missing = ("provider", "model") if execution.provider else ("model", "provider")
+            self.report(("execution", given), f"{given} is given without {missing}; name both")
+            self.gaps = replace(self.gaps, head=True)
+        native |= asking(execution)
+        if native and "answer_timeout" not in native:
+            native["call_timeout"] = CALL_TIMEOUT
+        if execution.parallel:
+            native["at_once"] = execution.max_workers or WORKERS
+        elif execution.max_workers is not None:
+            self.report(("execution", "max_workers"), "max_workers needs parallel: true")
+        if execution.on_error == "complete_running" and execution.parallel:
+            what = "steps that run when another one fails are cancelled, as with cancel_all"
+            self.note(("execution", "on_error"), what)
+        return native
+
+    def _output(self, order: list[TranslatedStep]) -> str:
+        """Return whose output is the document's: the last listed step, or a loop that ends it."""
+        wanted = self.spec.output
+        names = [element.name for element in order]
+        if wanted is not None:
+            if wanted not in names:
+                what = f"there is no step or loop {wanted!r}{nearest(wanted, names)}"
+                self.report(("output",), what)
+            return wanted
+        steps = [element for element in order if element.at[0] == "steps"]
+        if not order or order[-1].loops or not steps:
+            return names[-1] if names else ""
+        return max(steps, key=lambda element: int(element.at[1])).name
+
+
+def _arranged(native: dict[str, Any], needs: list[str]) -> dict[str, Any]:
+    """Return a native step with its fields in the order in which people write them."""
+    first = {"name": native["name"], **({"needs": needs} if needs else {})}
+    condition = {"if": native["if"]} if "if" in native else {}
+    return {**first, **condition, **{k: v for k, v in native.items() if k not in ("name", "if")}}

@@ -1,0 +1,1 @@
+"""The native document: its models, its validation and its JSON Schema."""

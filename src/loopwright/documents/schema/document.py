@@ -1,0 +1,373 @@
+"""The native document: the models that YAML is checked against, and that the JSON Schema is made of.
+
+Every front-end ends here: a foreign dialect becomes a `Document` before anything is compiled. Unknown keys are refused;
+what a field means is its description, which editors show.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from .agents import PhasedFields, ReasoningSpec
+from .evaluators import AdaptSpec, CheckSpec, ConfidenceSpec, JudgeSpec
+from .fields import Accepted, Identifier, Names, Part, Pause, Seconds
+from .loop_nodes import LoopMemorySpec, MemorySpec, NodeSpec
+from .models import BudgetSpec, ConsensusSpec, ModelFields, PriceSpec, PromptFields
+from .settings import SettingsFields
+from .tools import CommandFields, ServerSpec, ToolSpec
+
+__all__ = [
+    "ACTIONS",
+    "Action",
+    "Document",
+    "EachSpec",
+    "EvaluateSpec",
+    "LoopSpec",
+    "PhasedSpec",
+    "ScoreSpec",
+    "StepSpec",
+]
+
+
+ACTIONS = (
+    "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "phased",
+    "reasoning", "memory", "tool", "set",
+)  # fmt: skip
+
+
+class Action(SettingsFields, CommandFields, PromptFields):
+    """Something that runs: exactly one of the ACTIONS."""
+
+    python: str | None = Field(
+        None,
+        description="`package.module:function`; called with the input, or with input and context.",
+    )
+    shell: list[str] | str | None = Field(
+        None,
+        description="A command as a list, or a constant script; values go in by `env` and `stdin` only.",
+    )
+    workflow: str | None = Field(
+        None, description="Another document: its name, or its file relative to this one."
+    )
+    loop: LoopSpec | None = Field(None, description="A loop.")
+    each: EachSpec | None = Field(None, description="The same action on each item of a list.")
+    steps: list[StepSpec] | None = Field(
+        None, description="Steps one after the other, as one.", min_length=1
+    )
+    parallel: list[StepSpec] | None = Field(
+        None, description="Steps at once, on the same input.", min_length=1
+    )
+    fallback: list[StepSpec] | None = Field(
+        None, description="Steps tried in order until one is satisfied.", min_length=1
+    )
+    prompt: str | None = Field(
+        None, description="A template sent to a model; the reply is the output."
+    )
+    consensus: ConsensusSpec | None = Field(
+        None, description="One prompt to several models, which must agree."
+    )
+    phased: PhasedSpec | None = Field(
+        None, description="An agent that plans, executes and refines."
+    )
+    reasoning: ReasoningSpec | None = Field(
+        None, description="An agent that reasons in one conversation until it states its answer."
+    )
+    memory: MemorySpec | None = Field(
+        None, description="Texts that outlive the run: kept, or found again."
+    )
+    tool: str | None = Field(
+        None, description="A call of a tool: its name in `tools`, or `server.tool`."
+    )
+    set: Any = Field(None, description="A value, with templates filled in.")
+
+    arguments: dict[str, Any] | None = Field(
+        None, description="What the tool is called with, with templates; default: the input."
+    )
+
+    input: Any = Field(
+        None, description="The step's input, with templates; default: what comes before it."
+    )
+    with_: dict[str, Any] | None = Field(
+        None, alias="with", description="Variables of the called workflow."
+    )
+    expose: Names = Field(
+        [],
+        description="Steps of the called workflow that a loop keeps, as `loop.steps.NAME`.",
+    )
+    output: Any = Field(
+        None,
+        description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
+        "parallel: the outputs of all of them by name, those of such groups inside in their place; `last` "
+        "of steps: the same for templates, but what the workflow hands on is the last one's.",
+    )
+    idempotent: bool | None = Field(
+        None, description="May run again when the process died under it."
+    )
+
+    timeout: Seconds | None = Field(None, description="Seconds, or text like 30s.")
+    on_failure: Literal["halt", "continue", "retry"] | None = None
+    max_retries: int = Field(
+        2, ge=0, le=100, description="Tries after the first, under on_failure: retry."
+    )
+    retry_delay: Pause = Field(0.5, description="Seconds; waits uniform(0, retry_delay * 2^k).")
+
+    @property
+    def kind(self) -> str:
+        """Which of the actions it is."""
+        given = self.model_fields_set
+        return next(name for name in ACTIONS if name in given)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Action:
+        fields = self.model_fields_set
+        given = [name for name in ACTIONS if name in fields]
+        if len(given) != 1:
+            found = f"has {' and '.join(given)}" if given else "has none"
+            raise PydanticCustomError(
+                "action", "needs exactly one of {kinds}, and {found}",
+                {"kinds": ", ".join(ACTIONS), "found": found},
+            )  # fmt: skip
+        self._fits(given[0])
+        return self
+
+    def _fits(self, kind: str) -> None:
+        fields = self.model_fields_set
+        for name, kinds in _ONLY.items():
+            if name in fields and kind not in kinds:
+                raise PydanticCustomError(
+                    "misplaced", "{name} belongs to {kinds}, not to {kind}",
+                    {"name": name.rstrip("_"), "kinds": " or ".join(kinds), "kind": kind},
+                )  # fmt: skip
+
+
+_ONLY = {
+    "with_": ("workflow",),
+    "expose": ("workflow",),
+    "output": ("shell", "prompt", "workflow", "steps", "parallel"),
+    "idempotent": ("shell", "python"),
+    "arguments": ("tool",),
+    **dict.fromkeys(CommandFields.model_fields, ("shell",)),
+    "pass_env": ("shell", "tool"),
+    **dict.fromkeys((*PromptFields.model_fields, *SettingsFields.model_fields), ("prompt",)),
+}
+
+
+class Inline(Action):
+    """What a loop or a list executes; a name is that of the loop or agent that it is."""
+
+    name: Identifier | None = Field(
+        None, description="How a loop or an agent that is executed is called in results."
+    )
+
+
+class StepSpec(Action):
+    """A named step of a workflow."""
+
+    name: Identifier = Field(description="Its name, and that of its output in templates.")
+    needs: Names = Field([], description="Steps that come first.")
+    if_: str | None = Field(
+        None, alias="if", description="An expression; the step is skipped unless it is true."
+    )
+    required: bool = Field(
+        False, description="Whether the workflow ends when this loop is not satisfied."
+    )
+    accept: Accepted = Field(
+        [],
+        description="With which statuses of this loop the workflow is satisfied all the same; it changes the status "
+        "only, never whether the workflow goes on.",
+    )
+    otherwise: Any = Field(
+        None,
+        description="Its output where it has none: skipped, failed and gone on without, or nothing kept.",
+    )
+    description: str = ""
+
+
+class ScoreSpec(Part):
+    """A score read out of text: `number`, `number/den` or `number%` after a label."""
+
+    label: str = Field("score", min_length=1, description="The word before the number.")
+    scale: list[float] = Field([0.0, 1.0], min_length=2, max_length=2)
+    pattern: str | None = Field(
+        None, description="A regular expression whose first group is the number."
+    )
+    of: Action | None = Field(
+        None, description="A step whose output holds the score; default: the output itself."
+    )
+    tests: list[str] | str | None = Field(
+        None, description="A test command; the score is the share that passes."
+    )
+    report: str | None = Field(
+        None, description="The file in JUnit's XML that `tests` writes; default: pytest's summary."
+    )
+    cwd: str | None = None
+    timeout: Seconds | None = None
+
+
+class EvaluateSpec(Part):
+    """How an output is judged; of several, the deterministic ones come first and cannot be overruled."""
+
+    check: CheckSpec | None = None
+    checklist: list[CheckSpec] | None = Field(None, min_length=1)
+    score: ScoreSpec | None = None
+    judge: JudgeSpec | str | None = None
+    confidence: ConfidenceSpec | None = None
+    python: str | None = Field(
+        None, description="`package.module:function` that returns a score, a verdict or both."
+    )
+
+    @model_validator(mode="after")
+    def _something(self) -> EvaluateSpec:
+        if not self.model_fields_set:
+            kinds = "check, checklist, score, judge, confidence, python"
+            raise PydanticCustomError("evaluate", "needs one of {kinds}", {"kinds": kinds})
+        return self
+
+
+LifecycleEvent = Literal["iteration", "limit"]
+
+
+class LoopSpec(Part):
+    """Execute, evaluate, adapt, again, until a condition ends it."""
+
+    execute: Inline = Field(description="Makes an output from an input.")
+    node: NodeSpec | None = Field(
+        None, description="Scores rounds by what agents write, and passes on what they teach."
+    )
+    evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(
+        None, description="Judges an output."
+    )
+    adapt: AdaptSpec | Literal["feedback", "keep_input", "use_output"] | None = Field(
+        None, description="Makes the next input; default: the input stays."
+    )
+    until: Any = Field(
+        None,
+        description="Conditions of which any ends the loop: a list, a tree of any_of and all_of, or a sentence for a judge.",
+    )
+    termination: dict[str, Any] | None = Field(
+        None,
+        description="`until` as loop controllers write it: `{type: confidence, threshold: 0.85}`.",
+    )
+    guards: Any = Field(None, description="Conditions asked before each effect too.")
+    on_failure: Literal["halt", "continue", "retry"] = "halt"
+    max_retries: int = Field(2, ge=0, le=100)
+    retry_delay: Pause = 0.5
+    max_failures: int = Field(
+        3,
+        ge=1,
+        le=1000,
+        description="Iterations in a row that may fail, under on_failure: continue.",
+    )
+    keep: Literal["best", "last"] = "best"
+    min_iterations: int = Field(1, ge=1, le=1000)
+    max_iterations: int | None = Field(
+        None, ge=1, le=1000, description="The same as the condition of that name."
+    )
+    required: bool = False
+    approve: LifecycleEvent | list[LifecycleEvent] = Field(
+        [], description="When a person is asked whether to go on: between iterations, at the limit."
+    )
+    persist_across_runs: bool = Field(
+        False,
+        description="Whether it is given what earlier runs of it came to, as `memory` in templates: `memory.text` in "
+        "words, `memory.lessons`, `memory.facts`, `memory.success_rate`.",
+    )
+    memory: LoopMemorySpec | None = Field(
+        None, description="The same, with where in the memory and how much."
+    )
+
+    @property
+    def ends(self) -> tuple[str, Any]:
+        """The key that says what ends it, and its value."""
+        return (
+            ("until", self.until) if self.termination is None else ("termination", self.termination)
+        )
+
+    @model_validator(mode="after")
+    def _one_end(self) -> LoopSpec:
+        if self.until is not None and self.termination is not None:
+            raise PydanticCustomError(
+                "loop", "has until and termination, which say the same in two ways; keep one", {}
+            )
+        return self
+
+
+class PhasedSpec(PhasedFields):
+    """An agent of three phases; their templates know `task`, `plan` and `results` too."""
+
+    planning: Action | None = Field(None, description="What an iteration of planning does.")
+    execution: Action | None = Field(None, description="What an iteration of execution does.")
+    refinement: Action | None = Field(None, description="What an iteration of refinement does.")
+    evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(
+        None, description="Judges what execution and refinement give; its score is the confidence."
+    )
+
+
+class EachSpec(Part):
+    """The same action on each item of a list, which is `loop.current` to it."""
+
+    items: Any = Field(
+        description="A list, or a template that gives one or its text: a JSON array, JSON lines, lines of text, or "
+        "`file://` and a path inside the project."
+    )
+    execute: Inline = Field(description="Makes an output from an item.")
+    at_once: int = Field(1, ge=1, le=256, description="How many items at a time.")
+    max_items: int | None = Field(
+        None, ge=1, le=100_000, description="Items beyond are left out, with a warning."
+    )
+    min_success_rate: float = Field(
+        1.0, ge=0, le=1, description="The share of items that must be satisfied."
+    )
+    unmet: Literal["by_items", "failed"] = Field(
+        "by_items",
+        description="What it means where they are fewer: failed if an item failed, else exhausted; or always failed.",
+    )
+    on_failure: Literal["halt", "continue", "retry"] = "halt"
+    max_retries: int = Field(2, ge=0, le=100)
+    retry_delay: Pause = 0.5
+    item_timeout: Seconds | None = Field(None, description="How long one item may take.")
+    timeout: Seconds | None = Field(
+        None, description="How long all may take; what is done by then is kept."
+    )
+    keep: Literal["all", "last"] = Field(
+        "all", description="Its output: the list of outputs, or the last of them."
+    )
+
+
+class Document(ModelFields):
+    """A workflow: named steps, and what binds them all."""
+
+    schema_: Literal["loopwright/1"] = Field(
+        alias="schema", description="The version of this format."
+    )
+    name: Identifier
+    description: str = ""
+    version: str = ""
+    templates: Literal["native", "loop_node"] = Field(
+        "native",
+        description="`loop_node`: what is undefined in templates is empty, and the names and functions of "
+        "that dialect are known, such as previous_outputs and get_past_loops().",
+    )
+    input: Any = Field(None, description="The input when the caller gives none.")
+    env: dict[str, str] = Field({}, description="Constants, as `env.NAME` in templates.")
+    prices: dict[str, PriceSpec | Literal["free"]] = Field({})
+    budget: BudgetSpec | None = None
+    tools: dict[str, ToolSpec] = Field(
+        default_factory=dict, description="Tools by name, for prompts and `tool:` steps."
+    )
+    servers: dict[str, ServerSpec] = Field(
+        default_factory=dict, description="MCP servers by name, whose tools are called like tools."
+    )
+    timeout: Seconds | None = None
+    at_once: int = Field(1, ge=1, le=256, description="How many steps may run at a time.")
+    steps: list[StepSpec] = Field(min_length=1)
+    output: str | None = Field(
+        None, description="The step whose output is the workflow's; default: the last."
+    )
+
+
+# Built once, with all that it holds; on its own each model would be built again for each that holds it.
+Document.model_rebuild()

@@ -1,0 +1,144 @@
+"""The native document: how an output is judged without running a step, and how the next input is made.
+
+The part of native documents that the confidence scorer is described by.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from .fields import Part, Seconds, Url
+from .settings import SettingsFields
+
+__all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "ConfidenceSpec", "JudgeSpec"]
+
+
+CHECKS = (
+    "command", "schema_", "python", "matches", "not_matches", "contains",
+    "max_words", "min_words", "max_chars", "min_chars",
+)  # fmt: skip
+
+
+class CheckSpec(Part):
+    """A deterministic check of an output; all that are given must hold."""
+
+    name: str | None = Field(None, description="How feedback calls it.")
+    command: list[str] | str | None = Field(
+        None, description="Passes if it exits with 0; the output comes on stdin."
+    )
+    env: dict[str, str] = Field({})
+    cwd: str | None = None
+    timeout: Seconds | None = None
+    schema_: dict[str, Any] | None = Field(
+        None, alias="schema", description="A JSON Schema that the output must meet."
+    )
+    python: str | None = Field(
+        None, description="`package.module:function` of the output: True or False, or more."
+    )
+    matches: str | None = Field(None, description="A regular expression to be found.")
+    not_matches: str | None = Field(None, description="A regular expression not to be found.")
+    contains: str | None = None
+    max_words: int | None = Field(None, ge=0)
+    min_words: int | None = Field(None, ge=0)
+    max_chars: int | None = Field(None, ge=0)
+    min_chars: int | None = Field(None, ge=0)
+    weight: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="Its share in the score of a checklist."
+    )
+
+    @model_validator(mode="after")
+    def _something(self) -> CheckSpec:
+        if not self.tests:
+            kinds = ", ".join(kind.rstrip("_") for kind in CHECKS)
+            raise PydanticCustomError("check", "needs one of {kinds}", {"kinds": kinds})
+        return self
+
+    @property
+    def tests(self) -> list[str]:
+        """Which checks it names."""
+        return [name for name in CHECKS if getattr(self, name) is not None]
+
+
+class JudgeSpec(SettingsFields):
+    """A model that judges an output."""
+
+    criterion: str | None = Field(None, description="A sentence that must hold, a template.")
+    criteria: list[str] | dict[str, str] | None = Field(
+        None, description="Sentences judged one by one."
+    )
+    goal: str | None = Field(None, description="What the work is for; default: the loop's input.")
+    preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
+    model: str | None = None
+    models: list[str] | None = None
+    model_url: Url | None = None
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    call_timeout: Seconds | None = None
+    answer_timeout: Seconds | None = None
+    weights: dict[str, float] | None = Field(
+        None,
+        description="Weights by criterion: of a preset over its own, of criteria 1 unless given.",
+    )
+    max_votes: int | None = Field(
+        None, ge=1, le=15, description="Default: as many as the larger lead."
+    )
+    accept_lead: int = Field(1, ge=1, le=15)
+    reject_lead: int = Field(1, ge=1, le=15)
+    confirm: bool = Field(False, description="Ask a second time before accepting.")
+    rejudge: int = Field(
+        0, ge=0, le=9, description="Fresh votes on the winner for the reported score."
+    )
+    self_test: bool = Field(
+        False, description="Show it known-bad outputs first, and warn if it accepts one."
+    )
+    style: Literal["structured", "yes_no"] = "structured"
+
+
+class AdaptSpec(Part):
+    """How the next input is made: exactly one of these."""
+
+    python: str | None = Field(None, description="`package.module:function` of the last iteration.")
+    rotate: list[Any] | None = Field(None, min_length=1, description="Strategies, tried in order.")
+    set: Any = Field(None, description="The next input, with templates.")
+    merge: dict[str, Any] | None = Field(None, description="Fields that change in the first input.")
+
+    @model_validator(mode="after")
+    def _one(self) -> AdaptSpec:
+        if len(self.model_fields_set) != 1:
+            raise PydanticCustomError(
+                "adapt", "needs exactly one of python, rotate, set, merge", {}
+            )
+        return self
+
+
+class ConfidenceSpec(SettingsFields):
+    """A model that rates an output by weighted criteria; it passes from a threshold on."""
+
+    criteria: list[str] = Field(
+        default_factory=list,
+        description="Sentences, each rated from 0 to 1; default: those that the goal lists, else a model makes them.",
+    )
+    goal: str | None = Field(None, description="What the work is for; default: the loop's input.")
+    weights: dict[str, float] | None = Field(
+        None, description="By criterion; 1 for those that are not named."
+    )
+    threshold: float = Field(0.85, ge=0, le=1, allow_inf_nan=False)
+    strict: bool = Field(
+        False, description="Whether every criterion must reach the threshold, not just the whole."
+    )
+    model: str | None = Field(None, description="`provider:model`.")
+    models: list[str] | None = None
+    model_url: Url | None = None
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    temperature: float = Field(0.2, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1, description="Default: 1024.")
+    call_timeout: Seconds | None = None
+    answer_timeout: Seconds | None = None

@@ -1,0 +1,115 @@
+"""What the fields of documents are made of: names, durations, and models that refuse what they do not know."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from ..yaml.scalars import shorten
+
+__all__ = ["Accepted", "Identifier", "Names", "Part", "Pause", "Seconds", "StrictModel", "Url"]
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_LONGEST = 60  # characters of a duration
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(value: Any) -> Any:
+    """Return seconds of a number, or of text such as `500ms`, `30s`, `5m`, `1h30m`."""
+    if isinstance(value, str):
+        text = (
+            value[:_LONGEST].strip().lower()
+        )  # the pattern takes the square of the time of a long text
+        parts = _DURATION.findall(text)
+        if (
+            len(value) > _LONGEST
+            or not parts
+            or "".join(n + u for n, u in parts) != text.replace(" ", "")
+        ):
+            raise PydanticCustomError(
+                "duration", "{value} is not a duration; write seconds, or text like 30s or 5m",
+                {"value": repr(shorten(value))},
+            )  # fmt: skip
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return value
+
+
+def address(value: str) -> str:
+    """Return the address of a server; an empty one is none."""
+    try:
+        parts = urlsplit(value.strip())
+        found = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        found = False
+    if value and not found:
+        raise PydanticCustomError(
+            "address", "{value} is no http or https address; write one such as http://localhost:1234/v1",
+            {"value": repr(shorten(value))},
+        )  # fmt: skip
+    return value
+
+
+def one_or_more(value: Any) -> Any:
+    """Return a single name as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+def _or_text(**number: Any) -> WithJsonSchema:
+    """Return the schema of a duration: seconds, or text with units."""
+    pattern = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
+    return WithJsonSchema(
+        {"anyOf": [{"type": "number", **number}, {"type": "string", "pattern": pattern}]}
+    )
+
+
+Seconds = Annotated[
+    float, BeforeValidator(duration), Field(gt=0, allow_inf_nan=False), _or_text(exclusiveMinimum=0)
+]
+Pause = Annotated[
+    float, BeforeValidator(duration), Field(ge=0, allow_inf_nan=False), _or_text(minimum=0)
+]
+Url = Annotated[str, AfterValidator(address)]
+Names = Annotated[
+    list[str],
+    BeforeValidator(one_or_more),
+    WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
+]
+Accepted = Annotated[
+    list[Literal["failed", "exhausted", "impossible"]],
+    BeforeValidator(one_or_more),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "items": {"enum": ["failed", "exhausted", "impossible"]}},
+                {"enum": ["failed", "exhausted", "impossible"]},
+            ]
+        }
+    ),
+]
+# Letters of any script. In the schema they are a range, as editors know the classes of letters by other names.
+Identifier = Annotated[
+    str,
+    Field(pattern=r"^[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}$"),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^[A-Za-z_\u00aa-\uffff][A-Za-z0-9_. \u00aa-\uffff-]{0,63}$",
+        }
+    ),
+]
+
+
+class StrictModel(BaseModel):
+    """The base of all: unknown keys are refused, and nothing is converted in silence."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Part(StrictModel):
+    """A model of which others are made; it is built with them, and not for itself before that is needed."""
+
+    model_config = ConfigDict(defer_build=True)

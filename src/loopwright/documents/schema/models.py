@@ -1,0 +1,122 @@
+"""The native document: what is said of models: how a prompt is asked, who must agree, what may be spent."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from .fields import Names, Part, Seconds, Url
+from .loop_nodes import PresetSpec
+from .settings import SettingsFields
+
+__all__ = ["BudgetSpec", "ConsensusSpec", "ModelFields", "PriceSpec", "PromptFields", "VoterSpec"]
+
+
+class ModelFields(SettingsFields):
+    """The models of prompts and judges that name none, and how they are asked."""
+
+    model: str | None = Field(
+        None, description="`provider:model` of prompts and judges that name none."
+    )
+    models: list[str] | None = Field(None, min_length=1)
+    model_url: Url | None = None
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    call_timeout: Seconds | None = Field(None, description="How long one call of a model may take.")
+    answer_timeout: Seconds | None = Field(
+        None, description="How long an answer may take, with all calls that are tried for it."
+    )
+
+
+class PromptFields(Part):
+    """How a prompt is asked, and how its reply is read."""
+
+    model: str | None = Field(None, description="`provider:model` of the prompt.")
+    models: list[str] | None = Field(
+        None, description="Models tried in order when one is not available.", min_length=1
+    )
+    system: str | None = Field(None, description="System prompt, a template.")
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    model_url: Url | None = Field(None, description="Address of an OpenAI-compatible server.")
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    call_timeout: Seconds | None = Field(
+        None, description="How long one call of the model may take."
+    )
+    answer_timeout: Seconds | None = Field(
+        None, description="How long an answer may take, with all calls that are tried for it."
+    )
+    answer: Literal["text", "json", "binary", "classification", "criteria"] | None = Field(
+        None,
+        description="How the reply of a prompt is read: as text; `json`: an object with `response`, else text; "
+        "`binary`: true or false; `classification`: one of `options`; `criteria`: those of `preset`, each true or false.",
+    )
+    options: list[str] | None = Field(
+        None, min_length=1, description="The answers of `answer: classification`."
+    )
+    preset: PresetSpec | None = Field(None, description="The criteria of `answer: criteria`.")
+    tools: Names | None = Field(
+        None, description="What the model may call: tools, servers, or `server.tool`."
+    )
+    max_tool_rounds: int | None = Field(
+        None, ge=1, le=1000, description="How many replies may call tools; default: 8."
+    )
+    max_tool_calls_per_reply: int | None = Field(
+        None, ge=1, le=1000, description="How many calls one reply may have; default: 128."
+    )
+    conversation: Literal["fresh", "carried"] | None = Field(
+        None,
+        description="Whether a prompt in a loop sees the rounds before it as one conversation.",
+    )
+
+
+class VoterSpec(SettingsFields):
+    """One of the models that must agree."""
+
+    model: str | None = Field(None, description="`provider:model`.")
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    model_url: Url | None = None
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    call_timeout: Seconds | None = None
+    answer_timeout: Seconds | None = None
+
+
+class ConsensusSpec(Part):
+    """One prompt to several models; its output is the answer on which enough of them agree."""
+
+    prompt: str = Field(description="A template.")
+    system: str | None = Field(None, description="System prompt, a template.")
+    voters: list[VoterSpec] = Field(min_length=2)
+    require: Literal["unanimous", "2/3", "majority"] = "majority"
+    allow_failures: bool = Field(
+        True, description="Whether voters that give no answer are left out of the count."
+    )
+
+
+class PriceSpec(Part):
+    """What a model costs, in US dollars per million tokens."""
+
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
+
+
+class BudgetSpec(Part):
+    """What may be spent at most."""
+
+    calls: int | None = Field(None, ge=1, description="Model calls.")
+    tokens: int | None = Field(None, ge=1, description="Input and output tokens together.")
+    usd: float | None = Field(None, gt=0, description="US dollars.")
+    effects: int | None = Field(
+        None,
+        ge=1,
+        description="All that acts and is on record: functions, commands, calls of tools and of models.",
+    )

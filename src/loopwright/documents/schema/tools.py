@@ -1,0 +1,127 @@
+"""The native document: what is said of commands.
+
+The native document: the tools and servers that its steps may call.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from .fields import Names, Part, Seconds, Url
+
+__all__ = ["CommandFields", "ServerSpec", "ToolSpec"]
+
+
+class CommandFields(Part):
+    """What a command is given."""
+
+    env: dict[str, str] = Field(
+        {}, description="Environment variables of the command, with templates."
+    )
+    pass_env: Names = Field(
+        [], description="Names of variables that are handed on to the command, for keys."
+    )
+    stdin: str | None = Field(
+        None, description="Standard input of the command, a template; default: the input."
+    )
+    cwd: str | None = Field(None, description="Folder of the command, inside the project.")
+    usage: str | dict[str, str] | None = Field(
+        None,
+        description="Where it reports its cost: `file` ($LOOPWRIGHT_USAGE), or a path into its JSON output.",
+    )
+    allow_exit: list[int] = Field([0], description="Exit codes that are no failure.")
+    max_output: int | None = Field(
+        None,
+        ge=1,
+        description="Bytes of each stream that go on, beginning and end; default: 8 MiB, JSON whole.",
+    )
+
+
+class ToolSpec(Part):
+    """A tool: a function of Python, or commands from an allow-list."""
+
+    python: str | None = Field(
+        None,
+        description="`package.module:function`; its parameters' types are the schema, its docstring the description.",
+    )
+    commands: list[list[str]] | None = Field(
+        None,
+        min_length=1,
+        description="The commands that may be called, each a list of words; `{name}` is one free word, `{name...}` any number; no shell reads them.",
+    )
+    description: str | None = Field(None, description="What it does, for the model.")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Environment variables of commands."
+    )
+    pass_env: Names = Field(
+        default_factory=list,
+        description="Names of variables that are handed on to commands, for keys.",
+    )
+    cwd: str | None = Field(None, description="Folder of commands, inside the project.")
+    idempotent: bool = Field(
+        False, description="May be called again when the process died under it."
+    )
+    approve: bool = Field(False, description="Whether a person must agree to each call.")
+    timeout: Seconds = Field(60.0, description="How long one call may take.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ToolSpec:
+        if (self.python is None) == (self.commands is None):
+            raise PydanticCustomError("action", "needs exactly one of python and commands", {})
+        if self.python is not None:
+            for name in ("env", "pass_env", "cwd"):
+                if name in self.model_fields_set:
+                    raise PydanticCustomError(
+                        "misplaced", "{name} belongs to commands, not to python", {"name": name}
+                    )
+        return self
+
+
+class ServerSpec(Part):
+    """An MCP server, by its command or its address; it is started when a step first needs it."""
+
+    command: list[str] | None = Field(
+        None, min_length=1, description="The program and its arguments; it speaks over stdio."
+    )
+    url: Url | None = Field(None, description="Its address, for streamable HTTP.")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Variables of its environment, beside HOME and PATH."
+    )
+    pass_env: Names = Field(
+        default_factory=list, description="Names of variables that are handed on to it, for keys."
+    )
+    cwd: str | None = Field(
+        None, description="Its folder, inside the project; default: the document's."
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="Sent with every request to `url`."
+    )
+    token_env: str | None = Field(
+        None, description="The environment variable with the bearer token for `url`."
+    )
+    only: Names = Field(
+        default_factory=list, description="The tools that may be used; default: all."
+    )
+    idempotent: bool | Names = Field(
+        False, description="Whether calls may be made again after a crash, for all or by name."
+    )
+    approve: bool | Names = Field(
+        False, description="Whether a person must agree to each call, for all or by name."
+    )
+    timeout: Seconds = Field(60.0, description="How long one call may take.")
+    start_timeout: Seconds = Field(
+        30.0, description="How long the handshake may take, and again the list of tools."
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ServerSpec:
+        if (self.command is None) == (self.url is None):
+            raise PydanticCustomError("action", "needs exactly one of command and url", {})
+        for name in ("env", "pass_env", "cwd") if self.url else ("headers", "token_env"):
+            if name in self.model_fields_set:
+                owner = "command" if self.url else "url"
+                raise PydanticCustomError(
+                    "misplaced", "{name} belongs to {owner}", {"name": name, "owner": owner}
+                )
+        return self

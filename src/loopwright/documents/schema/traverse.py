@@ -1,0 +1,217 @@
+"""Ways through a native document that several readers of it share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...agents.phased.phase import PHASES
+from ...agents.phased.presets import effective, preset
+from ...conditions import CEILING
+from ...engine.loop import DEFAULT_LIMIT
+from ...tools.mcp.settings import VARIABLE
+from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec
+from .evaluators import JudgeSpec
+from .fields import StrictModel
+from .tools import ServerSpec, ToolSpec
+
+__all__ = [
+    "commands_in", "condition_limit", "evaluators", "functions_in", "inner_actions", "models_in",
+    "parts", "phase_limits", "phases_of", "sentences", "variables_in", "variables_of",
+]  # fmt: skip
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """Iterate over a part of a document and all parts below it, whatever kinds there are."""
+    todo = [value]
+    while todo:
+        part = todo.pop()
+        kind = type(part)
+        if kind is list:
+            below = part
+        elif kind is dict:
+            below = list(part.values())
+        elif isinstance(part, StrictModel):
+            yield part
+            fields = part.__dict__
+            given = sorted(part.model_fields_set, key=_places(type(part)).__getitem__)
+            below = [fields[name] for name in given]
+        else:
+            continue
+        todo += [item for item in reversed(below) if type(item) not in _PLAIN]
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+@functools.cache
+def _places(kind: type[StrictModel]) -> dict[str, int]:
+    """Return the fields of a model by name, each with its number: a set of them has no order."""
+    return {name: number for number, name in enumerate(kind.model_fields)}
+
+
+def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
+    """Iterate over the commands of a document, each with the folder that it runs in."""
+    for part in parts(document):
+        for name in ("shell", "command", "tests"):
+            if name in part.model_fields_set and getattr(part, name) is not None:
+                yield getattr(part, name), getattr(part, "cwd", None) or "."
+        if isinstance(part, ToolSpec):
+            for words in part.commands or ():
+                yield words, part.cwd or "."
+
+
+def functions_in(document: Document) -> Iterator[str]:
+    """Iterate over the functions of Python that a document names."""
+    for part in parts(document):
+        if "python" in part.model_fields_set and part.python:
+            yield part.python
+        if isinstance(part, PhasedSpec):
+            yield from part.capabilities
+        for name in ("until", "guards"):
+            yield from own_conditions(getattr(part, name, None))
+
+
+def variables_of(part: Any) -> Iterator[str]:
+    """Iterate over the environment variables of ours that one part of a document hands on, by name."""
+    given = part.__dict__
+    yield from filter(None, (given.get("api_key_env"), given.get("token_env")))
+    yield from given.get("pass_env") or ()
+    if isinstance(part, ServerSpec):
+        for text in (*part.env.values(), *part.headers.values()):
+            yield from VARIABLE.findall(text)
+
+
+def variables_in(document: Document) -> Iterator[str]:
+    """Iterate over the environment variables of ours that a document hands on, by name."""
+    for part in parts(document):
+        yield from variables_of(part)
+
+
+def inner_actions(action: Action) -> Iterator[Action]:
+    """Iterate over the actions directly inside one."""
+    for group in (action.steps, action.parallel, action.fallback):
+        yield from group or ()
+    if action.each is not None:
+        yield action.each.execute
+    if action.loop is not None:
+        yield action.loop.execute
+    if action.phased is not None:
+        yield from (action for _, action in phases_of(action.phased))
+    if (judged := action.loop or action.phased) is not None:
+        for evaluator in evaluators(judged):
+            if evaluator.score is not None and evaluator.score.of is not None:
+                yield evaluator.score.of
+
+
+def phases_of(spec: PhasedSpec) -> Iterator[tuple[str, Action]]:
+    """Iterate over the phases of an agent that have a step, each with it."""
+    for phase in PHASES:
+        if (action := getattr(spec, phase)) is not None:
+            yield phase, action
+
+
+def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
+    """Return the limits of an agent's phases by name, and the cap of the whole."""
+    usual = preset(spec.role or spec.preset, spec.task_complexity or "")
+    limits = {}
+    for phase, _ in phases_of(spec):
+        name = f"max_{phase}_iterations"
+        given = getattr(spec, name)
+        limits[phase] = int(usual[name]) if given is None else given
+    return limits, effective(sum(limits.values()), spec.max_iterations)
+
+
+def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
+    """Iterate over the evaluators of a loop or agent, those that sentences in `until` ask for included."""
+    given = loop.evaluate
+    if isinstance(given, list):
+        yield from given
+    elif given is not None:
+        yield given
+    for sentence in sentences(getattr(loop, "until", None)):
+        yield EvaluateSpec(judge=JudgeSpec(criterion=sentence))
+
+
+def models_in(document: Document) -> Iterator[str]:
+    """Iterate over the models that a document names, each as `provider:model`."""
+    yield from _named(document)
+    for step in document.steps:
+        yield from _models_of(step)
+
+
+def _named(spec: Any) -> Iterator[str]:
+    if spec.model:
+        yield spec.model
+    yield from spec.models or ()
+
+
+def _models_of(action: Action) -> Iterator[str]:
+    yield from _named(action)
+    if action.reasoning is not None:
+        yield from _named(action.reasoning)
+    if (judged := action.loop or action.phased) is not None:
+        for evaluator in evaluators(judged):
+            if evaluator.judge is not None and not isinstance(evaluator.judge, str):
+                yield from _named(evaluator.judge)
+            if evaluator.confidence is not None:
+                yield from _named(evaluator.confidence)
+    if action.consensus is not None:
+        yield from (voter.model for voter in action.consensus.voters if voter.model)
+    for inner in inner_actions(action):
+        yield from _models_of(inner)
+
+
+def sentences(until: Any) -> Iterator[str]:
+    """Iterate over the sentences in a condition tree."""
+    if isinstance(until, str):
+        if " " in until.strip():
+            yield until
+    elif isinstance(until, list):
+        for item in until:
+            yield from sentences(item)
+    elif isinstance(until, Mapping):
+        for tag, value in until.items():
+            if tag in ("any_of", "all_of"):
+                yield from sentences(value)
+
+
+def own_conditions(tree: Any) -> Iterator[str]:
+    """Iterate over the classes of conditions that a tree of conditions names: `{python: "module:Class"}`."""
+    if isinstance(tree, list):
+        for item in tree:
+            yield from own_conditions(item)
+    elif isinstance(tree, Mapping):
+        if isinstance(reference := tree.get("python"), str):
+            yield reference
+        for tag in ("any_of", "all_of"):
+            yield from own_conditions(tree.get(tag))
+
+
+def condition_limit(loop: LoopSpec) -> int:
+    """Return the most iterations that a loop's conditions allow."""
+    limits = [*_limits(loop.ends[1]), *_limits(loop.guards)]
+    if loop.max_iterations is not None:
+        limits.append(loop.max_iterations)
+    return min(
+        limits, default=max(DEFAULT_LIMIT, loop.min_iterations), key=lambda n: min(n, CEILING)
+    )
+
+
+def _limits(tree: Any) -> Iterator[int]:
+    if isinstance(tree, list):
+        for item in tree:
+            yield from _limits(item)
+    elif isinstance(tree, Mapping) and "type" in tree:  # the JSON of the loop controller
+        if tree["type"] == "max_iterations" and isinstance(tree.get("limit"), int):
+            yield tree["limit"]
+        yield from _limits(tree.get("conditions"))
+    elif isinstance(tree, Mapping) and "python" not in tree:
+        for tag, value in tree.items():
+            if tag in ("any_of", "all_of"):
+                yield from _limits(value)
+            elif tag in ("max_iterations", "phase_limit"):
+                limit = value.get("limit") if isinstance(value, Mapping) else value
+                if isinstance(limit, int):
+                    yield limit

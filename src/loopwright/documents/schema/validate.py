@@ -1,0 +1,246 @@
+"""Values against models: every problem at its place, with the nearest valid name."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from ...errors import DocumentError, Problem, listed, nearest
+from ..yaml.reader import Source
+from ..yaml.scalars import shorten
+
+__all__ = ["Hint", "checked", "no_hint", "validated"]
+
+Hint = Callable[[tuple[str | int, ...]], str]
+# What other formats call a key of this one.
+_MEANT = {
+    "depends_on": "needs", "when": "if", "condition": "if", "command": "shell", "cmd": "shell", "script": "shell",
+    "on_error": "on_failure", "retries": "max_retries", "max_loops": "max_iterations", "max_rounds": "max_iterations",
+    "regex": "matches", "pattern": "matches",
+}  # fmt: skip
+_LONG = 60  # characters of a value that a message shows
+_Item = tuple[tuple[str | int, ...], dict[str, Any]]
+
+
+def no_hint(_: tuple[str | int, ...]) -> str:
+    """Return no hint, at any position."""
+    return ""
+
+
+def validated(
+    model: type[BaseModel],
+    value: Any,
+    source: Source,
+    at: tuple[str | int, ...] = (),
+    hint: Hint = no_hint,
+) -> Any:
+    """Return `value` as a model; text fields take the text as it was written.
+
+    `hint` says of the path of an unknown key what to write instead, "" if it does not know.
+
+    Raises:
+        DocumentError: with every problem, each with its place and the nearest valid name.
+    """
+    made, wrong = checked(model, value, source, at, hint)
+    if wrong:
+        raise DocumentError(list(wrong.values()))
+    return made
+
+
+Wrong = dict[tuple[tuple[str | int, ...], str], Problem]  # by path and message
+
+
+def checked(
+    model: type[BaseModel], value: Any, source: Source, at: tuple[str | int, ...], hint: Hint
+) -> tuple[Any, Wrong]:
+    """Return `value` as a model, or None and what is wrong in it, by path and message."""
+    try:
+        return model.model_validate(value), {}
+    except ValidationError as error:
+        repaired = _as_written(error, value, source, at)
+        if repaired is None:
+            return None, _problems(error, model, value, source, at, hint)
+    try:
+        return model.model_validate(repaired), {}
+    except ValidationError as error:
+        return None, _problems(error, model, repaired, source, at, hint)
+
+
+def _as_written(
+    error: ValidationError, value: Any, source: Source, at: tuple[str | int, ...]
+) -> Any | None:
+    """Return a copy in which scalars that should be text are the text that was written; None if there are none."""
+    repaired = None
+    for item in error.errors(include_url=False):
+        place = _place(item["loc"], value)
+        text = source.text((*at, *place)) if item["type"] == "string_type" else None
+        if (
+            text is None
+            or not place
+            or isinstance(item["input"], (dict, list))
+            or item["input"] is None
+        ):
+            continue
+        # Few documents need it, and a bomb of aliases is large.
+        repaired = copy.deepcopy(value) if repaired is None else repaired
+        parent = repaired
+        for part in place[:-1]:
+            parent = parent[part]
+        parent[place[-1]] = text
+    return repaired
+
+
+def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
+    """Return the part of a location that is in the value: pydantic adds the names of union members."""
+    place: list[str | int] = []
+    for part in loc:
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            continue
+        place.append(part)
+    return tuple(place)
+
+
+def _problems(
+    error: ValidationError,
+    model: type[BaseModel],
+    value: Any,
+    source: Source,
+    at: tuple[str | int, ...],
+    hint: Hint,
+) -> Wrong:
+    found: Wrong = {}
+    items = [(_place(item["loc"], value), dict(item)) for item in error.errors(include_url=False)]
+    for place, item in _meant(items):
+        misplaced = item["type"] == "misplaced"
+        message = _message(item, place, model, hint)
+        path = (*at, *place, item["ctx"]["name"]) if misplaced else (*at, *place)
+        key = misplaced or item["type"] == "extra_forbidden"
+        found.setdefault((path, message), source.problem(path, message, key=key))
+    return found
+
+
+_TYPES = {
+    "model_type": "a mapping", "dict_type": "a mapping", "list_type": "a list", "string_type": "a text",
+    "int_type": "a whole number", "float_type": "a number", "bool_type": "true or false",
+}  # fmt: skip
+
+
+def _meant(items: list[_Item]) -> Iterator[_Item]:
+    """Iterate over the errors of what was meant: a value of several kinds is one of them, not all.
+
+    What is of no kind at a place is told in one problem; it is not told if the value is of some
+    kind and wrong inside, or one of a few words and none of them.
+    """
+    for place, item in items:
+        if not _of_no_kind(item):
+            yield place, item
+            continue
+        same = [other for at, other in items if at == place]
+        inside = any(
+            at[: len(place)] == place and (len(at) > len(place) or not _of_no_kind(other))
+            for at, other in items
+        )
+        word = any(o["type"] == "literal_error" for o in same) and isinstance(item["input"], str)
+        if inside or (word and item["type"] != "literal_error"):
+            continue
+        kinds = [_TYPES[o["type"]] for o in same if o["type"] in _TYPES]
+        yield place, {**item, "kinds": list(dict.fromkeys(kinds))} if kinds and not word else item
+
+
+def _of_no_kind(item: Mapping[str, Any]) -> bool:
+    return item["type"] in _TYPES or item["type"] == "literal_error"
+
+
+def _message(
+    item: dict[str, Any], place: tuple[str | int, ...], model: type[BaseModel], hint: Hint
+) -> str:
+    kind = item["type"]
+    if kind == "extra_forbidden" and (said := hint(place)):
+        return f"unknown key {str(place[-1])!r}; {said}"
+    if kind == "extra_forbidden" and item["input"] is None and " " in str(place[-1]):
+        # {judge: who, and when}: between brackets YAML takes what follows the comma for a key.
+        return f"unknown key {str(place[-1])!r}; put quotes around a text that has a comma in it"
+    if kind == "extra_forbidden":
+        names = _names_at(model, place[:-1])
+        meant = _MEANT.get(str(place[-1]), "")
+        if meant in names:
+            return f"unknown key {str(place[-1])!r}; here it is called {meant}"
+        if "execute" in names and place[-1] in ("prompt", "shell", "python", "workflow", "set"):
+            return f"unknown key {str(place[-1])!r}; what runs goes under execute"
+        return f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(place[-1], names)}"
+    if kind == "missing":
+        needed = str(item["loc"][-1])
+        return f"needs {needed!r}" + (
+            "; begin with schema: loopwright/1" if needed == "schema" else ""
+        )
+    if "kinds" in item:
+        wanted = " or ".join(item["kinds"])
+        return f"expected {wanted}, not {shorten(_shown(item['input']))}"
+    if kind == "too_short":
+        return f"list should have at least {_items(item['ctx']['min_length'])}, not {item['ctx']['actual_length']}"
+    if kind in ("literal_error", "enum"):
+        wanted = item["ctx"]["expected"]
+        words = wanted.replace("'", "").replace(" or ", ", ").split(", ")
+        near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
+        return f"{shorten(_shown(item['input']))} is not {wanted}{near}"
+    if kind == "string_pattern_mismatch":
+        return f"{shorten(_shown(item['input']))} is not a name; use letters, digits, _, - and spaces, a letter first"
+    message: str = item["msg"][0].lower() + item["msg"][1:]
+    if kind in ("address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop"):
+        return message
+    shown = _shown(item["input"])
+    return message if len(shown) > _LONG else f"{message}, not {shown}"
+
+
+def _shown(value: Any) -> str:
+    """Return how a value looks in a message; what is long is not written out only to be cut."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return repr(value[: _LONG + 1])
+    if isinstance(value, list | dict) and len(value) > _LONG:
+        return repr(type(value)(islice(value.items() if isinstance(value, dict) else value, _LONG)))
+    return repr(value)
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
+
+
+def _listed(key: str | int, names: list[str]) -> str:
+    return listed(str(key), names, more="see loopwright schema")
+
+
+def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
+    """Return the keys that the model at a place takes."""
+    kinds: list[type[BaseModel]] = [model]
+    for part in place:
+        if isinstance(part, int):
+            continue
+        for kind in kinds:
+            kind.model_rebuild()  # models are built when they are needed, and so are their types
+        kinds = [
+            inner
+            for kind in kinds
+            for name, field in kind.model_fields.items()
+            if part in (name, field.alias)
+            for inner in _models_in(field.annotation)
+        ]
+    return list(dict.fromkeys(f.alias or n for kind in kinds for n, f in kind.model_fields.items()))
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, UnionType, list, dict, Annotated):
+        return [m for inner in get_args(annotation) for m in _models_in(inner)]
+    return []

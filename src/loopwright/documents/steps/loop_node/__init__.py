@@ -1,0 +1,30 @@
+"""Loop nodes: a loop that is scored by what its agents write and learns from its past rounds.
+
+The engine's part of the loop-node dialect; `documents.loop_nodes` reads its files.
+"""
+
+from ....evaluators.parsing.answers import Answer, answer
+from .agent_groups import AgentGroup, AgentsAtOnce, ungrouped
+from .lessons import LoopNodeLessons, extract
+from .loop_node import LoopNode, LoopNodeEvaluator
+from .memory import MemoryRead, MemoryWrite
+from .scoring import Scorer, Strategy
+from .templates import node_expression, node_fill
+
+__all__ = [
+    "AgentGroup",
+    "AgentsAtOnce",
+    "Answer",
+    "LoopNode",
+    "LoopNodeEvaluator",
+    "LoopNodeLessons",
+    "MemoryRead",
+    "MemoryWrite",
+    "Scorer",
+    "Strategy",
+    "answer",
+    "extract",
+    "node_expression",
+    "node_fill",
+    "ungrouped",
+]

@@ -1,0 +1,202 @@
+"""The score of a round, out of what its agents wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ...._regex import PatternTimeout
+from ....evaluators.agreement import agreement
+from ....evaluators.parsing.replies import agents_in, objects_in, reply_text
+from ....evaluators.parsing.scores import ScoreReading, read_score, read_score_by_pattern
+from ....evaluators.parsing.text import clean_text, normalise_reply
+from ....evaluators.presets import weighted
+from ....evaluators.score import finder
+from ....records import Evaluation
+from ....records.codec import Json
+
+__all__ = ["BUILT_IN", "Scorer", "Strategy", "looks_like_scorer"]
+
+# Labels that a scorer may use where the document names no pattern of its own.
+BUILT_IN = tuple(
+    rf"{label}\s*[:=]\s*([0-9.]+)"
+    for label in (
+        "SCORE", "FINAL[_ ]SCORE", "QUALITY(?:[_ ]SCORE)?", "RATING", "CONSENSUS(?:[_ ]SCORE)?",
+        "AGREEMENT(?:[_ ]SCORE)?", "CONFIDENCE", "OVERALL(?:[_ ]SCORE)?",
+    )
+)  # fmt: skip
+_LOOKS_LIKE = re.compile(r"scor|(?<![a-z])rat(?:er|ing)|moderator", re.IGNORECASE)
+_OWN = ("weighted_score", "validation_score")  # of validators, whose output is data
+
+
+def looks_like_scorer(agent: str) -> bool:
+    """Tell if an agent's id is that of one whose work is to give a score."""
+    return _LOOKS_LIKE.search(agent) is not None
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to find a score: by patterns in text, or in a field `key` of what agents gave as data.
+
+    `agents` are the only ones that are looked at, in that order; default: all that may give a score.
+    """
+
+    patterns: tuple[str, ...] = ()
+    key: str = ""
+    agents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """How the score is found: by a preset's booleans, then by strategies, in the agents that may give it.
+
+    Of the agents those in `first` count before all, then those whose id looks like a scorer's, which
+    then are the only ones; else the last agent comes first. Of several matches the last one counts.
+    `earliest` looks at all agents in the order in which they ran instead, and the first match counts.
+    A score that nobody gives is how far two or more agents agree if `agree` says so, or `fallback`, or
+    undecided. `scale` is that of a bare number.
+    """
+
+    strategies: tuple[Strategy, ...] = (Strategy(BUILT_IN),)
+    first: tuple[str, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    fallback: float | None = None
+    scale: tuple[float, float] = (0.0, 1.0)
+    earliest: bool = False
+    agree: bool = False
+
+    def evaluate(self, outputs: Mapping[str, Json]) -> Evaluation:
+        """Return the evaluation of a round's outputs by agent; undecided if nothing gives a score."""
+        agents = agents_in(outputs)
+        if self.weights and (found := self._booleans(agents)) is not None:
+            return found
+        problem = "no agent gave a score"
+        for agent, reading in self._readings(agents):
+            if reading.score is not None:
+                note: dict[str, Json] = {"agent": agent, "found": list(reading.found)}
+                if reading.ambiguous:
+                    note["ambiguous"] = True
+                return Evaluation(reading.score, votes=(note,))
+            if reading.problem != "missing":
+                problem = f"{agent}: {reading.detail}"
+        if (found := self._validators(agents)) is not None:
+            return found
+        if (found := self._agreed(agents)) is not None:
+            return found
+        if self.fallback is not None:
+            return Evaluation(self.fallback, feedback=f"{problem}; the fallback score stands")
+        return Evaluation(undecided=True, feedback=problem)
+
+    def candidates(self, outputs: Mapping[str, Json]) -> list[str]:
+        """Return the agents of a round that should have given a score, the likeliest first."""
+        agents = agents_in(outputs)
+        own = next((s.agents for s in self.strategies if s.agents), ())
+        return [a for a in own if a in agents] or self._order(agents)
+
+    def wanted(self) -> str:
+        """Return in words what a score must look like to be found."""
+        low, high = self.scale
+        number = f"a number from {low:g} to {high:g}"
+        pattern = next((text for s in self.strategies for text in s.patterns), BUILT_IN[0])
+        like = f"`SCORE: {low + 0.85 * (high - low):g}`"
+        return f"{number}, like {like}" if pattern in BUILT_IN else f"{number} that {pattern} finds"
+
+    def _order(self, agents: Mapping[str, Json]) -> list[str]:
+        named = [agent for agent in self.first if agent in agents]
+        if self.earliest:
+            return [*named, *(agent for agent in agents if agent not in named)]
+        if named:
+            return named
+        alike = [agent for agent in reversed(list(agents)) if looks_like_scorer(agent)]
+        return alike or list(reversed(list(agents)))
+
+    def _readings(self, agents: Mapping[str, Json]) -> Iterator[tuple[str, ScoreReading]]:
+        for strategy in self._one_by_one() if self.earliest else self.strategies:
+            order = (
+                [a for a in strategy.agents if a in agents]
+                if strategy.agents
+                else self._order(agents)
+            )
+            for agent in order:
+                yield agent, self._by(strategy, agents[agent])
+
+    def _one_by_one(self) -> Iterator[Strategy]:
+        """Iterate over the strategies, one for each pattern: all agents are searched for one before the next."""
+        for strategy in self.strategies:
+            yield from (replace(strategy, patterns=(text,)) for text in strategy.patterns)
+            if not strategy.patterns:
+                yield strategy
+
+    def _by(self, strategy: Strategy, output: Json) -> ScoreReading:
+        if not strategy.key:
+            return _read(reply_text(output), strategy.patterns, self.scale, self.earliest)
+        for data in objects_in(output):
+            if strategy.key in data:
+                return self._field(data[strategy.key])
+        if strategy.agents and strategy.key == "response":
+            return self._field(reply_text(output))
+        return read_score("", label="score")
+
+    def _field(self, value: Json) -> ScoreReading:
+        """Read a field: a number, or text that holds one where a pattern looks for it."""
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            return read_score("", label="score")
+        alone = read_score(str(value), label=None, scale=self.scale)
+        if alone.score is not None or not isinstance(value, str):
+            return alone
+        patterns = tuple(p for s in self.strategies for p in s.patterns)
+        return _read(value, patterns or BUILT_IN, self.scale, self.earliest)
+
+    def _agreed(self, agents: Mapping[str, Json]) -> Evaluation | None:
+        """Return how far the agents agree, if that is asked for and none was to give a score."""
+        texts = [text for text in map(reply_text, agents.values()) if text.strip()]
+        if not self.agree or len(texts) < 2 or any(agent in agents for agent in self.first):
+            return None
+        return Evaluation(agreement(texts), votes=({"agreement_of": list(agents)},))
+
+    def _booleans(self, agents: Mapping[str, Json]) -> Evaluation | None:
+        for agent, output in agents.items():
+            for data in objects_in(output):
+                found = weighted(data.get("boolean_evaluations", data), self.weights)
+                if found is not None:
+                    return _evaluated(agent, *found)
+        return None
+
+    def _validators(self, agents: Mapping[str, Json]) -> Evaluation | None:
+        """Return the score of a validator among the agents, the last of several."""
+        for agent in reversed(list(agents)):
+            for data in objects_in(agents[agent]):
+                for key in _OWN if "boolean_evaluations" in data else ():
+                    reading = read_score(str(data.get(key, "")), label=None)
+                    if reading.score is not None:
+                        failed = data.get("failed_criteria")
+                        return _evaluated(
+                            agent, reading.score, list(failed) if isinstance(failed, list) else []
+                        )
+        return None
+
+
+def _evaluated(agent: str, score: float, failed: list[str]) -> Evaluation:
+    votes: tuple[Json, ...] = ({"agent": agent, "failed": failed},)
+    return Evaluation(score, feedback=", ".join(failed), improvements=tuple(failed), votes=votes)
+
+
+def _read(
+    text: str, patterns: tuple[str, ...], scale: tuple[float, float], earliest: bool
+) -> ScoreReading:
+    """Return the score that a pattern finds last, or first, in text without emphasis or as it is written."""
+    shown = normalise_reply(text)
+    nearest = read_score("", label="score")
+    for pattern in patterns:
+        for searched in dict.fromkeys((shown, clean_text(text))):
+            try:
+                found = finder(pattern)(searched)
+                reading = read_score_by_pattern(searched, found, scale, first=earliest)
+            except PatternTimeout:
+                continue
+            if reading.score is not None:
+                return reading
+            if reading.problem != "missing":
+                nearest = reading
+    return nearest

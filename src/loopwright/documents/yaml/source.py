@@ -1,0 +1,180 @@
+"""A document that was read: its values as a tree, each with its place and its text.
+
+Nodes form a tree in which an alias shares its anchor's node; the plain values share nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from loopwright.errors import Problem
+
+from .limits import Place
+from .positions import place_of_character
+from .scalars import Scalar, shorten
+
+__all__ = ["Child", "Node", "Path", "Source", "Stage", "plain", "written"]
+
+_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_NAME = re.compile(r"[^\W\d][\w$-]*|\$\w+")
+
+LONGEST_MESSAGE = 600  # characters, whatever a document holds that a message quotes
+
+Path = tuple[str | int, ...]
+
+
+class Stage(NamedTuple):
+    """One block of a repeatable key: its items are `value[key][start:end]`."""
+
+    key: str
+    start: int
+    end: int
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A value with the text it was written as, its children, and how much is below it."""
+
+    value: Scalar = None
+    text: str | None = None
+    quoted: bool = False
+    children: list[Child] | dict[str, Child] | None = None
+    size: int = 1
+    characters: int = 0
+    height: int = 0
+
+
+class Child(NamedTuple):
+    """A node where it stands."""
+
+    node: Node
+    place: Place
+    key_place: Place
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Source:
+    """A document as it was written: its plain values, and the place and text of each.
+
+    `value` holds dict, list, str, int, float, bool and None only; keys are text. `notes` are
+    remarks that refuse nothing, such as joined keys. `stages` are the blocks of the repeatable
+    keys, in document order. Paths are tuples of keys and indices: `("loops", 0, "until")`.
+    """
+
+    file: str
+    value: Any
+    notes: tuple[Problem, ...]
+    stages: tuple[Stage, ...]
+    _root: Child = field(repr=False)
+    lines: tuple[str, ...] = field(repr=False)
+
+    def position(self, path: Path, *, key: bool = False) -> Place:
+        """Return line and column, from 1, of a value, or of its key.
+
+        A path that leads nowhere has the position of the last part that exists.
+        """
+        child = self._find(path)[0]
+        return child.key_place if key else child.place
+
+    def problem_at_word(self, path: Path, message: str, word: str) -> Problem:
+        """Return a problem at the first place of a word in the templates of a value, else at the value."""
+        for leaf, text in self._texts(path):
+            offset = _offset_of(word, text)
+            if offset is not None:
+                return self.problem_inside(leaf, message, offset)
+        return self.problem(path, message)
+
+    def problem_inside(self, path: Path, message: str, offset: int) -> Problem:
+        """Return a problem at a character of a text, counted from 0 in the text as YAML reads it."""
+        found = self.problem(path, message)
+        place = self.place_inside(path, offset)
+        return found if place is None else replace(found, line=place[0], column=place[1])
+
+    def place_inside(self, path: Path, offset: int) -> Place | None:
+        """Return where a character of a text stands in the file; None for an alias or no text."""
+        child, found = self._find(path)
+        if not found or child.node.text is None:
+            return None
+        return place_of_character(self.lines, child.place, child.node.text, offset)
+
+    def _texts(self, path: Path) -> Iterator[tuple[Path, str]]:
+        """Iterate over the texts at and below a path, each with its own path."""
+        child, found = self._find(path)
+        waiting = [(path, child.node)] if found else []
+        while waiting:
+            at, node = waiting.pop()
+            if isinstance(node.children, dict):
+                below = [((*at, key), one.node) for key, one in node.children.items()]
+            elif isinstance(node.children, list):
+                below = [((*at, i), one.node) for i, one in enumerate(node.children)]
+            else:
+                below = []
+                if node.text is not None:
+                    yield at, node.text
+            waiting += reversed(below)
+
+    def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
+        """Return a problem at a value, or at its key, with the path as people write it."""
+        place = self.position(path, key=key)
+        return Problem(self.file, *place, written(path), shorten(message, LONGEST_MESSAGE))
+
+    def text(self, path: Path) -> str | None:
+        """Return a scalar's text as written, without quotes: `1.10`, `yes`, `2026-01-07`, `012`.
+
+        A null has the text it was written with, which is empty for a value left out. A list, a
+        mapping and a path that leads nowhere have none.
+        """
+        child, found = self._find(path)
+        return child.node.text if found else None
+
+    def _find(self, path: Path) -> tuple[Child, bool]:
+        child = self._root
+        for part in path:
+            below = _below(child.node, part)
+            if below is None:
+                return child, False
+            child = below
+        return child, True
+
+
+def _below(node: Node, part: str | int) -> Child | None:
+    if isinstance(node.children, dict):
+        return node.children.get(str(part))
+    if isinstance(node.children, list) and isinstance(part, int) and 0 <= part < len(node.children):
+        return node.children[part]
+    return None
+
+
+def _offset_of(word: str, text: str) -> int | None:
+    """Return where a name stands in the tags of a text; in a text without tags, an expression, anywhere."""
+    name = re.compile(rf"(?<![\w.])(?:given\.)?{re.escape(word)}(?!\w)")
+    if "{{" not in text and "{%" not in text:
+        found = name.search(text)
+        return None if found is None else found.start()
+    for tag in _TAG.finditer(text):
+        if (found := name.search(text, tag.start(), tag.end())) is not None:
+            return found.start()
+    return None
+
+
+def written(path: Path) -> str:
+    """Return `loops[0].until` for `("loops", 0, "until")`; a key that is no name is quoted."""
+    parts = ""
+    for part in path:
+        shown = part if isinstance(part, int) else shorten(part)
+        named = isinstance(part, str) and _NAME.fullmatch(part)
+        parts += f".{shown}" if named else f"[{shown!r}]"
+    return parts.removeprefix(".")
+
+
+def plain(node: Node) -> Any:
+    """Return the plain values of a node, which share nothing."""
+    children = node.children
+    if children is None:
+        return node.value
+    if isinstance(children, list):
+        return [plain(child.node) for child in children]
+    return {key: plain(child.node) for key, child in children.items()}

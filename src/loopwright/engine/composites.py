@@ -1,0 +1,403 @@
+"""Steps made of steps: sequence, parallel, fallback, retrying, limited.
+
+A composite has no effect of its own: it is replayed by running it again over the effects on record.
+Its status is the worst of its parts (of a fallback the best), so that no success is silent about a
+loop that was not satisfied.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigurationError, StepError, StepTimeout, Stopped, nearest
+from ..journal import Entry
+from ..records import Reason, Result, Status, Stop, codec
+from ..records.codec import Json
+from .concurrency import run_all
+from .context import Context, Step
+from .deadlines import DeadlineScope
+from .step import as_step, digest_of
+
+__all__ = [
+    "ACCEPTABLE",
+    "Composite",
+    "Unsatisfied",
+    "acceptable",
+    "attempt",
+    "checked",
+    "fallback",
+    "limited",
+    "parallel",
+    "retrying",
+    "sequence",
+]
+
+
+_WORST = tuple(
+    Status(word)
+    for word in ("cancelled", "suspended", "failed", "impossible", "exhausted", "satisfied")
+)
+ACCEPTABLE = ("failed", "exhausted", "impossible")  # what a step may say to `accept`
+
+
+def acceptable(owner: str, given: Any, *, required: bool) -> tuple[str, ...]:
+    """Return the statuses that a step accepts, checked.
+
+    Raises:
+        ConfigurationError: for another word, or for a step that is required and accepts.
+    """
+    words = (given,) if isinstance(given, str) else tuple(given)
+    for word in words:
+        if word not in ACCEPTABLE:
+            raise ConfigurationError(
+                f"{owner}: accept: {word!r} is none of {', '.join(ACCEPTABLE)}"
+                f"{nearest(str(word), ACCEPTABLE)}"
+            )
+    if words and required:
+        raise ConfigurationError(
+            f"{owner}: required ends the workflow where it is {' or '.join(words)}, which accept "
+            "allows; keep one of the two"
+        )
+    return tuple(str(word) for word in words)
+
+
+class Composite:
+    """A step made of steps: it has no effect of its own."""
+
+    effect = False
+    required = False
+    accept: tuple[str, ...] = ()  # statuses that do not count for what it is a part of
+    reserve = None
+    idempotent = True
+    supplies: Collection[str] = ()  # names that templates inside it see, beyond those always there
+    name: str
+
+    @property
+    def depth(self) -> int:
+        """How many loops nest in it."""
+        return max((getattr(part, "depth", 0) for part in self.made_of()), default=0)
+
+    def made_of(self) -> Iterable[Any]:
+        """Return the steps that it is made of."""
+        return ()
+
+    @functools.cached_property
+    def unsupplied(self) -> Mapping[str, str]:
+        """The names that templates in it need and nothing in it supplies, with a sentence on each."""
+        found: dict[str, str] = {}
+        for part in self.made_of():
+            found |= getattr(part, "unsupplied", {})
+        return {name: told for name, told in found.items() if name not in self.supplies}
+
+    def _end(self, output: Json, ended: Sequence[tuple[str, Any, Result]], ctx: Context) -> Result:
+        """Return how the whole ended: as the worst of its parts, each given as (name, step, result).
+
+        Of several the first counts. A status that a part accepts does not count.
+        """
+        counting = [(name, r) for name, part, r in ended if r.status.value not in _accepted(part)]
+        if not all(r.satisfied for _, r in counting):
+            name, worst = min(counting, key=lambda item: _WORST.index(item[1].status))
+            return Result(
+                worst.status, worst.reason, _named_detail(name, worst.detail), output,
+                name=self.name, also=worst.also, gone_on=worst.status is Status.FAILED,
+                error=worst.error, cause=worst.cause,
+            )  # fmt: skip
+        reached = next((r for _, r in reversed(counting) if r.reason is not Reason.COMPLETED), None)
+        reason = reached.reason if reached else Reason.COMPLETED
+        detail = reached.detail if reached else f"{ctx.path or self.name} completed"
+        accepted = [f"{n} {r.status.value}" for n, p, r in ended if r.status.value in _accepted(p)]
+        if accepted:
+            detail = f"{detail}; accepted: {', '.join(accepted)}"
+        return Result(Status.SATISFIED, reason, detail, output, name=self.name)
+
+
+def _accepted(part: Any) -> tuple[str, ...]:
+    return getattr(part, "accept", ())
+
+
+def _named_detail(name: str, detail: str) -> str:
+    return detail if detail.startswith((f"{name}: ", f"{name} ")) else f"{name}: {detail}"
+
+
+class Unsatisfied(StepError):
+    """A required loop was not satisfied; `result` is what it has."""
+
+    result: Result
+
+    def __init__(self, result: Result, path: str) -> None:
+        detail = f"{path} is required, but {result.detail}"
+        super().__init__(detail, path=path, kind=result.status.value)
+        self.result = result
+        self.caused_by(result)
+
+
+async def attempt(ctx: Context, name: str, inner: Step, value: Json) -> Result:
+    """Run a part and return how it ended; a failed loop raises like a failed function.
+
+    Raises:
+        StepError: if it failed and nobody goes on after it, or is required and was not satisfied.
+    """
+    return checked(await ctx.outcome(name, inner, value), inner, ctx.below(name))
+
+
+def checked(result: Result, inner: Step, path: str) -> Result:
+    """Return how a part ended, if what is around it goes on then.
+
+    Raises:
+        StepError: if it failed and nobody goes on after it, or is required and was not satisfied.
+    """
+    if result.status is Status.SATISFIED:
+        return result
+    if result.status is Status.FAILED and not result.gone_on:
+        raise StepError.of(result, path)
+    if inner.required:
+        raise Unsatisfied(result, path)
+    return result
+
+
+class _Parts(Composite):
+    """Steps under names of their own."""
+
+    parts: tuple[tuple[str, Any], ...]
+
+    def made_of(self) -> Iterable[Any]:
+        return [part for _, part in self.parts]
+
+
+class _Around(Composite):
+    """One step, run in a way of its own."""
+
+    inner: Any
+
+    def made_of(self) -> Iterable[Any]:
+        return [self.inner]
+
+    @property
+    def required(self) -> bool:  # type: ignore[override]
+        return bool(self.inner.required)
+
+    @property
+    def accept(self) -> tuple[str, ...]:  # type: ignore[override]
+        return _accepted(self.inner)
+
+    @property
+    def scores_only(self) -> bool:
+        """Whether it is an evaluator that never gives a verdict."""
+        return bool(getattr(self.inner, "scores_only", False))
+
+
+@dataclass(frozen=True)
+class _Sequence(_Parts):
+    name: str
+    parts: tuple[tuple[str, Any], ...]
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("sequence", *(f"{n} {s.fingerprint}" for n, s in self.parts))
+
+    @property
+    def scores_only(self) -> bool:
+        """Whether its last step is an evaluator that never gives a verdict."""
+        return bool(getattr(self.parts[-1][1], "scores_only", False))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        ended = []
+        for name, part in self.parts:
+            result = await attempt(ctx, name, part, value)
+            value = result.output
+            ended.append((name, part, result))
+        return self._end(value, ended, ctx)
+
+
+def sequence(*steps: Any, name: str = "sequence") -> Any:
+    """Run steps one after the other, each on the output of the one before."""
+    return _Sequence(name, _named(steps))
+
+
+def _named(steps: tuple[Any, ...]) -> tuple[tuple[str, Any], ...]:
+    if not steps:
+        raise ConfigurationError("give at least one step")
+    made = [as_step(s) for s in steps]
+    names = [s.name.replace("/", "-") for s in made]  # they become parts of paths
+    taken = {name for name in names if names.count(name) == 1}
+    found = []
+    for name, part in zip(names, made, strict=True):
+        if names.count(name) > 1:
+            numbered = (f"{name}-{n}" for n in itertools.count(1))
+            name = next(each for each in numbered if each not in taken)
+            taken.add(name)
+        found.append((name, part))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Parallel(_Parts):
+    name: str
+    parts: tuple[tuple[str, Any], ...]
+    at_once: int
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("parallel", *(f"{n} {s.fingerprint}" for n, s in self.parts))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        jobs = [functools.partial(attempt, ctx, n, part, value) for n, part in self.parts]
+        ended = await run_all(jobs, self.at_once)
+        parts = [(n, p, r) for (n, p), r in zip(self.parts, ended, strict=True)]
+        return self._end({n: r.output for n, _, r in parts}, parts, ctx)
+
+
+def parallel(*steps: Any, name: str = "parallel", at_once: int = 16) -> Any:
+    """Run steps at once on the same input; the output is an object of their outputs by name.
+
+    At most `at_once` run at a time; the first failure cancels the others.
+    """
+    return _Parallel(name, _named(steps), codec.whole("parallel: at_once", at_once, least=1))
+
+
+@dataclass(frozen=True)
+class _Fallback(_Parts):
+    name: str
+    parts: tuple[tuple[str, Any], ...]
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("fallback", *(f"{n} {s.fingerprint}" for n, s in self.parts))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        best: tuple[str, Any, Result] | None = None
+        failed: Result | None = None  # a loop, with what it has
+        errors = []
+        for name, part in self.parts:
+            try:
+                result = await attempt(ctx, name, part, value)
+            except StepError as error:
+                errors.append(f"{name}: {error}")
+                failed = _better(failed, error.result)
+                continue
+            if result.satisfied or result.status.value in _accepted(part):
+                return self._end(result.output, [(name, part, result)], ctx)
+            if best is None or _better(best[2], result) is result:
+                best = name, part, result
+        if best is not None:
+            return self._end(best[2].output, [best], ctx)
+        detail = "every strategy failed: " + "; ".join(errors)
+        if failed is not None:  # how a loop ends: what is around it may take up its output
+            whole = Result(
+                Status.FAILED, Reason.ALL_FAILED, detail, failed.output, name=self.name,
+                error=failed.error, cause=failed.cause,
+            )  # fmt: skip
+            raise StepError.of(whole, ctx.path)
+        raise StepError(detail, path=ctx.path, kind="all_failed")
+
+
+def _better(best: Result | None, other: Result | None) -> Result | None:
+    """Return the result with the better status, then the better score; the first on ties."""
+    if best is None or other is None:
+        return best or other
+    ranks = [
+        (_WORST.index(r.status), r.best.score if r.best and r.best.score is not None else -1.0)
+        for r in (best, other)
+    ]
+    return other if ranks[1] > ranks[0] else best
+
+
+def fallback(*steps: Any, name: str = "fallback") -> Any:
+    """Try steps in order until one is satisfied: a failed one, or an exhausted loop, leads to the
+    next.
+
+    If none is satisfied, the best exhausted one is the outcome; if all fail, so does this.
+    """
+    return _Fallback(name, _named(steps))
+
+
+@dataclass(frozen=True)
+class _Retrying(_Around):
+    name: str
+    inner: Any
+    attempts: int
+    delay: float
+    longest: float
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("retrying", self.inner.fingerprint, str(self.attempts))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        for number in range(1, self.attempts + 1):
+            try:
+                result = await attempt(ctx, f"attempt-{number}", self.inner, value)
+            except StepError as error:
+                if number == self.attempts or not error.retryable:
+                    raise
+                if not _tried(ctx, f"attempt-{number + 1}"):
+                    await ctx.sleep(self._wait(number, error, ctx.run.random))
+            else:
+                return result
+        raise AssertionError("unreachable")
+
+    def _wait(self, number: int, error: StepError, random: Callable[[], float]) -> float:
+        told = getattr(error, "retry_after", None) or 0.0
+        jittered = random() * min(self.longest, self.delay * 2.0 ** (number - 1))
+        return float(max(told, jittered))
+
+
+def _tried(ctx: Context, name: str) -> bool:
+    """Whether a replay already holds this attempt: nobody waits twice for the same moment."""
+    replay = ctx.run.replay
+    return replay is not None and replay.began(ctx.below(name)) is not None
+
+
+def retrying(
+    inner: Any, *, attempts: int = 3, delay: float = 0.5, longest: float = 30.0, name: str = ""
+) -> Any:
+    """Run a step again when it fails, at most `attempts` times in all; permanent errors are not
+    retried.
+
+    Waits uniform(0, min(longest, delay * 2^k)) seconds after attempt k+1 (exponential back-off with
+    full jitter), never less than the error's `retry_after`, never past the deadline.
+    """
+    made = as_step(inner)
+    return _Retrying(
+        name or made.name,
+        made,
+        codec.whole("retrying: attempts", attempts, least=1),
+        codec.number("retrying: delay", delay, least=0),
+        codec.number("retrying: longest", longest, least=0),
+    )
+
+
+@dataclass(frozen=True)
+class _Limited(_Around):
+    name: str
+    inner: Any
+    seconds: float
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        return digest_of("limited", self.inner.fingerprint)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        began = ctx.run.replay.began(ctx.path) if ctx.run.replay else None
+        start = ctx.run.now() if began is None else began
+        stop = Stop(Reason.TIMEOUT, f"{self.name} took longer than its {self.seconds:g} s")
+        inner = ctx.child(ctx.path)
+        inner.gate = DeadlineScope(ctx.path, ctx.gate, deadline=start + self.seconds, stop=stop)
+        try:
+            return await attempt(inner, "within", self.inner, value)
+        except Stopped as stopped:
+            if stopped.owner != ctx.path:
+                raise
+        ctx.run.append(Entry("expired", ctx.path, ctx.run.now()))
+        raise StepTimeout(stop.detail, path=ctx.path)
+
+
+def limited(inner: Any, seconds: float) -> Any:
+    """Run a step within `seconds`; over that it is cancelled and fails with StepTimeout."""
+    limit = codec.number("timeout: seconds", seconds, least=0, above=True)
+    made = as_step(inner)
+    return _Limited(made.name, made, limit)

@@ -1,0 +1,75 @@
+"""A declared loop as its run reads it: what to do, what bounds it, and how it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from ..conditions import Budget, Condition
+from ..records import History, Iteration, Result, Stop
+
+__all__ = ["LoopDeclaration"]
+
+
+class LoopDeclaration(Protocol):
+    """What a run of a loop needs of it; see `Loop`, which explains each."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def execute(self) -> Any: ...
+
+    @property
+    def evaluate(self) -> Any: ...
+
+    @property
+    def adapt(self) -> Any: ...
+
+    @property
+    def keep(self) -> str: ...
+
+    @property
+    def rejudge(self) -> int: ...
+
+    @property
+    def approve(self) -> str | Sequence[str]: ...
+
+    @property
+    def on_iteration(self) -> Callable[[Iteration], Any] | None: ...
+
+    @property
+    def on_terminate(self) -> Callable[[Result], Any] | None: ...
+
+    @property
+    def limit(self) -> int: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def wall(self) -> float: ...
+
+    @property
+    def budget(self) -> Budget | None: ...
+
+    @property
+    def unbound(self) -> str: ...
+
+    @property
+    def plain(self) -> bool: ...
+
+    @property
+    def members(self) -> tuple[Condition, ...]: ...
+
+    @property
+    def watched(self) -> tuple[Condition, ...]: ...
+
+    def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
+        """Return why the loop ends after the latest record, or None."""
+
+    def ending(self, stop: Stop, history: History) -> Stop:
+        """Return how the loop ends."""
+
+    def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
+        """Iterate over the remarks on an ended loop, as `Loop.remarks` does."""

@@ -1,0 +1,553 @@
+"""One loop while it runs: adapt, execute, evaluate, record and decide, until a condition ends it.
+
+`LoopRun.run` and `LoopRun.iterate` are the loop; every other function here is a detail of one of their
+lines. What the journal already holds is taken up in `_restore`, `recorded_stop` and `begin`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import math
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any
+
+from ..conditions import Deadline, Timeout, raised, raised_budget
+from ..errors import StepError, Stopped, Suspended
+from ..journal import Entry
+from ..journal.replay import RecordedRun
+from ..records import (
+    NOTHING,
+    Evaluation,
+    Failure,
+    History,
+    Iteration,
+    Reason,
+    Record,
+    Result,
+    Status,
+    Stop,
+    Usage,
+    as_evaluation,
+    failure_of,
+)
+from ..records.codec import Json, error_line
+from .budget import Account
+from .context import Context, Step
+from .deadlines import DeadlineScope
+from .effects import being_cancelled, unrecorded
+from .loop_approval import approved
+from .loop_declaration import LoopDeclaration
+from .reporting import CANNOT_BIND
+from .scope import Scope
+
+__all__ = ["Attempt", "LoopRun"]
+
+
+class LoopRun:
+    """One loop while it runs.
+
+    `history` is what is recorded so far, `attempted` the iteration that runs or ran last, `current` the
+    input of the latest; `members` its conditions, with the limits that a person raised; `cut` what cut
+    its last iteration short or let none begin, if something did; `cause` the exception of the last
+    iteration that failed in this process; `ended` its result, once there is one, and `terminated`
+    whether its `on_terminate` was called.
+    """
+
+    __slots__ = (
+        "account",
+        "attempted",
+        "began",
+        "call",
+        "cause",
+        "ctx",
+        "current",
+        "cut",
+        "ended",
+        "history",
+        "loop",
+        "members",
+        "path",
+        "run_state",
+        "scope",
+        "start",
+        "terminated",
+    )
+
+    async def run(self) -> Result:
+        """Execute and evaluate; adapt and go again, until a condition stops the loop."""
+        try:
+            stop = self.recorded_stop() or self.begin()
+            while stop is None:
+                iteration = await self.iterate()
+                await self.record(iteration)
+                stop = self.decide() or self.begin()
+            return await self.finish(stop)
+        except Suspended as question:  # it goes on when a person has answered
+            self.suspend(question.stop)
+            raise
+        except asyncio.CancelledError:  # the task, not the run: that can be resumed
+            await self.abandon()
+            raise
+
+    async def iterate(self) -> Iteration:
+        """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
+        loop = self.loop
+        with self.attempt() as attempt:
+            if attempt.stage == "adapt":
+                attempt.adapted(await self.call("adapt", loop.adapt, self.history.last, "round"))
+            attempt.executed(await self.call("execute", loop.execute, attempt.input))
+            if loop.evaluate is not None:
+                attempt.evaluated(await self.call("evaluate", loop.evaluate, attempt.output))
+        return attempt.iteration()
+
+    def __init__(self, loop: LoopDeclaration, value: Json, ctx: Context) -> None:
+        self.loop = loop
+        self.run_state = run = ctx.run
+        own = ctx.path.rsplit("/", 1)[-1] == loop.name
+        self.path = path = ctx.path if own else ctx.below(loop.name)
+        self.current = value
+        self.start = run.now()
+        self.history = History()
+        if run.redactor is not None:
+            self.history.redact_with(run.redact)
+        self.cut: Stopped | None = None
+        self.cause: BaseException | None = None
+        self.ended: Result | None = None
+        self.terminated = False
+        self.scope = Scope(loop.name, value, ctx.scope, path)
+        self.members = loop.members
+        spent, budget = NOTHING, loop.budget
+        if run.replay is not None:
+            spent = run.replay.spent(path)
+            self._restore(run.replay)
+            if told := run.replay.raised.get(path):
+                self.members = raised(loop.members, told)
+                budget = raised_budget(budget, told) if budget is not None else None
+        self.account = Account(path, ctx.account, budget, spent)
+        if run.replay is not None and self.account.limited:
+            self.account.effects = self.history.effects = run.replay.effects(path)
+        if budget is not None and loop.unbound:
+            run.warn(f"{CANNOT_BIND}: {loop.unbound}")
+        self.ctx = Context(run, path, self._gate(ctx.gate), self.account, self.scope)
+        # What Context.call would choose for each of them, chosen once.
+        unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
+        self.call: Callable[..., Awaitable[Any]] = (
+            functools.partial(unrecorded, self.ctx) if unread else self.ctx.call
+        )
+
+    def _gate(self, outer: DeadlineScope | None) -> DeadlineScope | None:
+        loop = self.loop
+        if loop.seconds == math.inf and loop.wall == math.inf and not loop.watched:
+            return outer
+        last = History(elapsed=loop.seconds, now=loop.wall)
+        limits = [c for c in loop.members if isinstance(c, Timeout | Deadline)]
+        stops = {stop.reason: stop for c in limits if (stop := c.check(last)) is not None}
+        return DeadlineScope(
+            self.path,
+            outer,
+            deadline=self.start + loop.seconds,
+            stop=stops.get(Reason.TIMEOUT),
+            wall=loop.wall,
+            wall_stop=stops.get(Reason.DEADLINE),
+            guards=loop.watched,
+            view=self._view,
+        )
+
+    def _view(self) -> History:
+        run = self.run_state
+        seen = self.history.seen_at(
+            elapsed=run.now() - self.start, usage=self.account.settled, now=run.clock.wall()
+        )
+        seen.effects = self.account.effects
+        return seen
+
+    def _restore(self, replay: RecordedRun) -> None:
+        """Take up the rounds, and the end, that the journal holds."""
+        wall = self.run_state.clock.wall() if self.loop.wall < math.inf else 0.0
+        began = replay.began(self.path)
+        if began is not None:
+            self.start = began
+        usage = NOTHING
+        for entry in replay.rounds.get(self.path, ()):
+            record: Iteration = entry.value
+            usage += record.usage
+            self.history = self.history.appended(record, entry.seconds, usage, wall)
+            self.current = self.scope.current = record.input
+            self.start = entry.at - entry.seconds
+            self.cut = _cut_of(entry)
+        self.scope.history = self.history
+        ended = replay.ended.get(self.path)
+        if ended is not None:
+            stop = Stop.from_json(ended["stop"])
+            spent, reported = replay.spent(self.path), ended.get("reported_score")
+            self.ended = self._result(stop, ended["output"], spent, reported)
+            self.terminated = True
+            cut = ended.get("cut")
+            self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
+            self._show(self.ended)
+
+    # What `run` and `iterate` are made of.
+
+    def recorded_stop(self) -> Stop | None:
+        """Return why the loop ends after what the journal holds of it, or None if it goes on."""
+        if (known := self.ended) is not None:
+            return Stop(known.reason, known.detail, known.also)
+        return self.decide() if len(self.history) else None
+
+    def decide(self) -> Stop | None:
+        """Return why the loop ends after its latest iteration, or None if it goes on.
+
+        Raises:
+            Suspended: if a person is to say so and has not answered.
+        """
+        if self.cut is not None:
+            return self.cut.stop
+        stop = self.loop.decide(self.history, self.members)
+        return approved(self, stop) if self.loop.approve else stop
+
+    def begin(self) -> Stop | None:
+        """Begin a new iteration; return why none may, if a deadline, a guard or a budget forbids it."""
+        try:
+            self._begin()
+        except Stopped as cut:
+            self.cut = cut
+            return cut.stop
+        return None
+
+    def _begin(self) -> None:
+        """Number a new iteration and note when it began, which may be before a crash.
+
+        Raises:
+            Stopped: if none may begin; nothing of it is there then.
+        """
+        run, ctx, account, replay = self.run_state, self.ctx, self.account, self.run_state.replay
+        ctx.spent = NOTHING
+        if run.cancelled is not None:
+            raise Stopped("", run.cancelled)
+        number = len(self.history) + 1
+        path = f"{self.path}/{number}"
+        began = None if replay is None else replay.began(path)
+        if began is None:  # else it was admitted before the crash; its next new effect is asked
+            if ctx.gate is not None:
+                ctx.gate.ask(run)
+            if account.capped:
+                account.admit()
+            began = run.now()
+        self.began = began
+        self.scope.number, self.scope.parts = number, None
+        # The context is private to the loop: every step gets a child of it.
+        ctx.path = path
+        # What a replay holds of this iteration was spent in it, whatever is replayed and when.
+        account.round = NOTHING if replay is None else replay.spent(path)
+
+    def attempt(self) -> Attempt:
+        """Return the iteration that was begun, with the input of the last or a person's."""
+        replay, answer = self.run_state.replay, f"{self.ctx.path}/input"
+        value, adapts = self.current, self.loop.adapt is not None and self.scope.number > 1
+        if replay is not None and answer in replay.answers:
+            value, adapts = replay.answers[answer], False  # a person adapted
+        self.attempted = Attempt(self.ctx, self.loop.execute, value, self.began, adapts=adapts)
+        return self.attempted
+
+    async def record(self, iteration: Iteration) -> None:
+        """Commit an iteration to the journal and the history, and call `on_iteration` with it."""
+        run, attempt = self.run_state, self.attempted
+        self.current, self.cut = attempt.input, attempt.cut
+        if attempt.failure is not None and attempt.cut is None:
+            self.cause = attempt.cause
+        elapsed = attempt.ended - self.start
+        wall = run.clock.wall() if self.loop.wall < math.inf else 0.0
+        if not run.silent:
+            entry = Entry("iteration", self.path, attempt.ended, iteration)
+            entry.seconds = elapsed
+            if (cut := attempt.cut) is not None:
+                entry.error = Failure("", cut.stop.reason.value, cut.stop.detail, cut.owner)
+            run.append(entry)
+            run.note(iteration)
+        else:
+            run.rounds += 1
+        self.history = self.history.appended(iteration, elapsed, self.account.settled, wall)
+        self.history.effects = self.account.effects
+        self.scope.history = self.history
+        if self.loop.on_iteration is not None:
+            await self._call_hook("on_iteration", self.loop.on_iteration, iteration)
+
+    async def finish(self, stop: Stop) -> Result:
+        """Record how the loop ended, unless that is on record, and return its result.
+
+        Raises:
+            Stopped: if the guard or the cancel that ended it is not its own.
+        """
+        if self.ended is None:
+            await self._end(self.loop.ending(stop, self.history))
+        if self.cut is not None and self.cut.owner != self.path:
+            raise self.cut
+        assert self.ended is not None
+        return self.ended
+
+    async def _end(self, stop: Stop) -> None:
+        """Record how the loop ended, and whose guard or cancel it was if not its own."""
+        loop, run, cut, reported = self.loop, self.run_state, self.cut, None
+        if loop.rejudge and cut is None:
+            reported = await self._rejudged(stop)
+        for code, sentence in loop.remarks(stop, self.history):
+            run.warn(sentence, self.path, code=code)
+        stop = run.cleaned_stop(stop)
+        result = self._result(stop, self._output(stop), self.account.settled, reported)
+        if not run.silent:
+            ended = {"name": loop.name, "stop": stop.to_json(), "output": result.output}
+            if reported is not None:
+                ended["reported_score"] = reported
+            if cut is not None and cut.owner != self.path:
+                ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
+            run.append(Entry("ended", self.path, run.now(), value=ended))
+        self._register(result)
+        self.ended = result
+        await self._terminated()
+
+    async def _rejudged(self, stop: Stop) -> float | None:
+        """Return the mean score of fresh votes on the output, in which its choice had no part.
+
+        There is none if the loop wants none, if nobody scores its output, or if neither time nor
+        budget is left: the loop has ended, so that is a warning.
+        """
+        loop, output = self.loop, self._output(stop)
+        bought_out = stop.reason in (
+            Reason.CANCELLED,
+            Reason.TIMEOUT,
+            Reason.DEADLINE,
+            Reason.BUDGET,
+        )
+        best = self.history.best
+        if loop.evaluate is None or bought_out or best is None:
+            return None
+        scores = []
+        try:
+            for number in range(1, loop.rejudge + 1):
+                self.ctx.path = f"{self.path}/rejudge/{number}"
+                found = as_evaluation(await self.ctx.call("evaluate", loop.evaluate, output))
+                if found.score is not None and not found.undecided:
+                    scores.append(found.score)
+        except StepError as error:
+            self.run_state.warn(f"{self.path}: its output could not be judged again: {error}")
+        except (Stopped, asyncio.CancelledError) as error:
+            cut = self.run_state.stopped_by(error)
+            self.run_state.warn(
+                f"{self.path}: its output could not be judged again: {cut.stop.detail}"
+            )
+        return sum(scores) / len(scores) if scores else None
+
+    async def abandon(self) -> None:
+        """Call `on_terminate` as the task that runs the loop is cancelled; the run can be resumed."""
+        if self.ended is None:
+            stop = Stop(Reason.CANCELLED, "the task that ran it was cancelled")
+            self.ended = self._result(stop, self._output(stop), self.account.settled)
+        await self._terminated(at_once=True)
+
+    async def _terminated(self, *, at_once: bool = False) -> None:
+        """Call `on_terminate` with how the loop ended, unless that was done."""
+        hook = self.loop.on_terminate
+        if hook is not None and self.ended is not None and not self.terminated:
+            await self._call_hook("on_terminate", hook, self.ended, at_once=at_once)
+
+    def suspend(self, stop: Stop) -> None:
+        """Show how far a suspended loop is; it has not ended, so nothing is recorded."""
+        stop = self.run_state.cleaned_stop(stop)
+        self._register(self._result(stop, self._output(stop), self.account.settled))
+
+    def _output(self, stop: Stop) -> Json:
+        history = self.history
+        if stop.satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
+            return history.last.output
+        kept = history.latest_eligible if self.loop.keep == "last" else history.best
+        if kept is None:  # a draft without a verdict is better than none
+            kept = next((item for item in reversed(history) if item.output is not None), None)
+        return kept.output if kept is not None else None
+
+    def _result(
+        self, stop: Stop, output: Json, usage: Usage, reported: float | None = None
+    ) -> Result:
+        return Result(
+            stop.reason.status,
+            stop.reason,
+            stop.detail,
+            output,
+            self.history,
+            usage,
+            run_id=self.run_state.run_id,
+            name=self.loop.name,
+            also=stop.also,
+            seconds=self.history.elapsed,
+            reported_score=reported,
+            error=(error := failure_of(stop, self.history)),
+            cause=self.cause if error is not None else None,
+        )
+
+    def _register(self, result: Result) -> None:
+        self.run_state.loops.keep(self.path, result)
+        self._show(result)
+
+    def _show(self, result: Result) -> None:
+        if self.scope.parent is not None:
+            self.scope.parent.keep_loop(self.loop.name, result)
+
+    async def _call_hook(
+        self, name: str, hook: Any, record: Record, *, at_once: bool = False
+    ) -> None:
+        """Call a hook with what is durable, or `at_once` where the task is being cancelled.
+
+        A hook watches, it never steers: what it raises is a warning, and a cancel cuts it short.
+        """
+        run = self.run_state
+        try:
+            if not at_once:
+                await run.settled()
+            self.terminated = self.terminated or name == "on_terminate"
+            try:
+                answer = hook(record.view())
+                if inspect.isawaitable(answer):
+                    await answer
+            except GeneratorExit:  # the event loop is closing
+                raise
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError) and being_cancelled():
+                    raise
+                run.warn(f"{self.path}: {name} failed: {error_line(error, run.redact)}")
+        except asyncio.CancelledError:
+            if run.cancelled is None:
+                raise
+
+
+class Attempt:
+    """One iteration while it runs: what its stages gave so far, and what ended it early.
+
+    Inside `with`, the error of a step becomes its `failure`, and a guard or a cancel of the run its
+    `cut`. The cancellation of the task alone is nothing of the iteration's: it passes.
+    """
+
+    __slots__ = (
+        "began",
+        "cause",
+        "ctx",
+        "cut",
+        "ended",
+        "evaluation",
+        "execute",
+        "failure",
+        "input",
+        "loops",
+        "output",
+        "scope",
+        "stage",
+    )
+
+    def __init__(
+        self, ctx: Context, execute: Step, value: Json, began: float, *, adapts: bool
+    ) -> None:
+        assert ctx.scope is not None
+        self.ctx, self.scope = ctx, ctx.scope
+        self.execute = execute
+        self.began = self.ended = began
+        self.output: Json = None
+        self.evaluation: Evaluation | None = None
+        self.failure: Failure | None = None
+        self.cut: Stopped | None = None
+        self.cause: BaseException | None = None
+        self.input = self.scope.current = value
+        self.loops = self.scope.loops  # that ended before
+        self.stage = "adapt" if adapts else "execute"
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def adapted(self, value: Any) -> None:
+        """Take the input that adapt made."""
+        self.input = self.scope.current = _plain(value)
+        self.stage = "execute"
+
+    def executed(self, value: Any) -> None:
+        """Take the output.
+
+        Raises:
+            StepError: if there is none since a loop inside ended without one.
+        """
+        self.output = _plain(value)
+        if value is None and not self.execute.effect:
+            self._refuse_no_output()
+        self.stage = "evaluate"
+
+    def evaluated(self, value: Any) -> None:
+        """Take the evaluation: a score, a verdict or an Evaluation.
+
+        Raises:
+            StepError: for what is none.
+        """
+        self.evaluation = as_evaluation(value)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        run = self.ctx.run
+        if error is not None:
+            if isinstance(error, StepError):
+                self.failure = run.clean(Failure.of(self.stage, error, redact=run.redact))
+                self.cause = error.__cause__
+            elif isinstance(error, Stopped | asyncio.CancelledError):
+                self.cut = cut = run.stopped_by(error)
+                if self.stage == "execute":
+                    self.output = self._rescued(cut)
+                self.failure = Failure(self.stage, "interrupted", cut.stop.detail, self.ctx.path)
+            else:
+                return False
+        self.ended = run.now()
+        return True
+
+    def iteration(self) -> Iteration:
+        """Return the record of it."""
+        return Iteration(
+            number=self.scope.number,
+            input=self.input,
+            output=self.output,
+            evaluation=self.evaluation,
+            error=self.failure,
+            usage=self.ctx.account.round,
+            seconds=self.ended - self.began,
+            interrupted=self.cut is not None,
+            steps=self.scope.parts,
+        )
+
+    def _refuse_no_output(self) -> None:
+        """Raise the stop of a loop inside that ended without an output: there is nothing to judge."""
+        for name, inner in self.scope.loops.items():
+            if self.loops.get(name) is inner or inner.status is not Status.EXHAUSTED:
+                continue
+            if inner.output is None and inner.best is None:
+                raise StepError(
+                    f"{inner.name} ended without an output: {inner.detail}",
+                    path=f"{self.ctx.path}/execute",
+                    kind=inner.reason.value,
+                )
+
+    def _rescued(self, cut: Stopped) -> Json:
+        """Return what the loop inside had, which the same guard cut short."""
+        inner = next(reversed(list(self.scope.loops.values())), None)
+        return inner.output if inner is not None and inner.reason is cut.stop.reason else None
+
+
+def _plain(value: Any) -> Json:
+    """Return an evaluation as JSON: it is one only where it judges."""
+    return value.to_json() if type(value) is Evaluation else value
+
+
+def _cut_of(entry: Entry) -> Stopped | None:
+    """Return what cut a recorded round short: the reason and the owner of the guard."""
+    error = entry.error
+    if error is None:
+        return None
+    return Stopped(error.path, Stop(Reason(error.kind), error.message))

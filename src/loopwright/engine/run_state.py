@@ -1,0 +1,273 @@
+"""The state of one run in one process: its journal, clock, accounts, questions and listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ..errors import Stopped, Suspended
+from ..journal import Entry, RunLog
+from ..journal.replay import RecordedRun
+from ..records import NOTHING, Iteration, LoopResults, Reason, StepOutcome, Stop
+from ..records.codec import Json, error_line
+from ..records.sanitize import cleaned
+from .budget import Account
+from .clock import Clock
+
+__all__ = ["Run"]
+
+
+class Redacting(Protocol):
+    """What takes secrets out of values; `redaction.Redactor` is one."""
+
+    def clean(self, value: Json) -> Json:
+        """Return a JSON value without the secrets."""
+
+    def heard(self, hear: Callable[[str], None]) -> Callable[[str], None]:
+        """Return what hears text in pieces in place of `hear`, which gets them without secrets."""
+
+
+class Run:
+    """The state of one run in one process: its journal, clock, accounts and listeners.
+
+    `resources` are what steps of a kind need (models, tools, settings), by name; nothing is global.
+    `owned` is what steps opened for this run alone, by name: its end closes it, in `release`.
+    `debug` keeps the frames inside this package in the tracebacks of failures.
+    """
+
+    __slots__ = (
+        "_monotonic",
+        "_shift",
+        "_told",
+        "_unheard",
+        "accept_changes",
+        "account",
+        "agents",
+        "append",
+        "cancelled",
+        "clock",
+        "debug",
+        "in_doubt",
+        "keeps",
+        "listeners",
+        "log",
+        "loops",
+        "outcomes",
+        "owned",
+        "random",
+        "redactor",
+        "replay",
+        "resources",
+        "rounds",
+        "run_id",
+        "score",
+        "silent",
+        "steps",
+        "sync",
+        "task",
+        "warnings",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        run_id: str,
+        log: RunLog,
+        clock: Clock,
+        random: Callable[[], float],
+        *,
+        listeners: Sequence[Callable[[Entry], None]] = (),
+        resources: Mapping[str, Any] | None = None,
+        accept_changes: bool = False,
+        in_doubt: str = "suspend",
+        debug: bool = False,
+        redactor: Redacting | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.redactor = redactor or None  # one that knows no secret is none
+        self.log = log
+        self.replay = RecordedRun(log.recorded) if log.recorded else None
+        self.keeps = log.keeps_values or self.replay is not None  # fingerprints are worth making
+        self.clock = clock
+        self.random = random
+        self.listeners = tuple(listeners)
+        self.silent = log.silent and not self.listeners
+        self.resources = resources or {}
+        self.owned: dict[str, Any] = {}
+        self.accept_changes = accept_changes
+        self.in_doubt = in_doubt
+        self.debug = debug
+        self.loops = LoopResults()
+        self.steps: dict[str, Json] = {}
+        self.outcomes: dict[str, StepOutcome] = self.replay.outcomes() if self.replay else {}
+        self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
+        self.warnings = tuple(self.replay.warnings) if self.replay else ()
+        self.cancelled: Stop | None = None
+        self.rounds = 0
+        self.score: float | None = None
+        for entry in log.recorded:
+            if entry.kind == "iteration":
+                self.note(entry.value)
+        self.task: asyncio.Task[Any] | None = None
+        self._unheard: list[Entry] = [] if self.listeners else _NONE
+        self._told = 0
+        self._monotonic = clock.monotonic
+        self._shift = (self.replay.active if self.replay else 0.0) - clock.monotonic()
+        self.sync = log.sync
+        # Without listeners an entry goes straight to the log.
+        self.append: Callable[[Entry], None] = self._heard if self.listeners else log.append
+        spent = self.replay.spent("") if self.replay else NOTHING
+        self.account = Account("", settled=spent)
+        self.account.judging = self.replay.judging if self.replay else NOTHING
+
+    @property
+    def token(self) -> str:
+        """The mark of this run in the environment of its processes: the same after a resume, and
+        another for a run of that id in another journal."""
+        made = f"{self.run_id} {self.log.info.created!r}"
+        return hashlib.sha256(made.encode()).hexdigest()[:16]
+
+    def clean(self, value: Json) -> Json:
+        """Return what is about to be recorded or handed on, without the secrets that are known."""
+        return value if self.redactor is None else self.redactor.clean(value)
+
+    def redact(self, text: str) -> str:
+        """Return text without the secrets that are known."""
+        said: str = self.clean(text)
+        return said
+
+    def error_text(self, text: str) -> str:
+        """Return what an error says as it is recorded: secrets first, as the other rules could leave
+        a part of one."""
+        return cleaned(self.redact(text))
+
+    def cleaned_stop(self, stop: Stop) -> Stop:
+        """Return why something ended, without the secrets that are known: a step may have said it."""
+        if self.redactor is None:
+            return stop
+        detail, failure = self.redact(stop.detail), self.clean(stop.failure)
+        same = detail is stop.detail and failure is stop.failure
+        return stop if same else replace(stop, detail=detail, failure=failure)
+
+    def note(self, record: Iteration) -> None:
+        """Count a round of any of its loops, and the best score: what the row of an open run shows."""
+        self.rounds += 1
+        score = record.score
+        if score is not None and (self.score is None or score > self.score):
+            self.score = score
+
+    def now(self) -> float:
+        """Return the run's active seconds: they never shrink, and downtime does not count."""
+        return self._monotonic() + self._shift
+
+    def _heard(self, entry: Entry) -> None:
+        """Put an entry in the journal's order and, once durable, before the listeners."""
+        self.log.append(entry)
+        self._unheard.append(entry)
+
+    async def settle(self) -> None:
+        """Wait until everything appended is durable, then tell the listeners."""
+        mark = self._told + len(self._unheard)
+        pending = self.log.sync()
+        if pending is not None:
+            await pending
+        count = mark - self._told  # others may have settled, and appended, meanwhile
+        if count > 0:
+            heard, self._unheard = self._unheard[:count], self._unheard[count:]
+            self._told = mark
+            self._tell(heard)
+
+    async def settled(self) -> None:
+        """Settle, through a cancellation that only asks for the end of the run."""
+        try:
+            await self.settle()
+        except asyncio.CancelledError:
+            if self.cancelled is None:
+                raise
+            await self.settle()
+
+    def stopped_by(self, error: BaseException) -> Stopped:
+        """Return an interruption of a round as what it means; one from outside is raised again."""
+        if isinstance(error, Stopped):
+            return error
+        if self.cancelled is None:
+            raise error
+        return Stopped("", self.cancelled)
+
+    def _tell(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            for listener in self.listeners:
+                try:
+                    listener(entry.view())
+                except BaseException as error:  # a listener watches; it never steers
+                    self.warn(
+                        f"a listener failed on {entry.path}: {error_line(error, self.redact)}"
+                    )
+
+    def warn(self, sentence: str, path: str = "", *, code: str = "") -> None:
+        """Add a sentence to the result's warnings, once: with its code and the path at which it held first."""
+        sentence = self.clean(sentence)
+        told = ": ".join(part for part in (code, path, sentence) if part)
+        if not any(known == sentence or known.endswith(f": {sentence}") for known in self.warnings):
+            self.warnings += (told,)
+            if not self.silent:  # a resumed run warns of what its earlier life warned of
+                self.append(Entry("warned", "", self.now(), value=told))
+
+    def ask(
+        self, path: str, request: Mapping[str, Json], detail: str, reason: Reason = Reason.APPROVAL
+    ) -> Json:
+        """Return the answer that is on record at a path, or record the question and raise Suspended."""
+        replay = self.replay
+        if replay is not None and path in replay.answers:
+            return replay.answers[path]
+        detail, request = self.clean(detail), self.clean(dict(request))
+        if not self.silent and (replay is None or path not in replay.asked):
+            told = {"request": dict(request), "detail": detail, "since": self.clock.wall()}
+            self.append(Entry("asked", path, self.now(), value=told))
+        raise Suspended(Stop(reason, detail), path=path, request=dict(request))
+
+    async def release(self) -> None:
+        """Close what was opened for this run, the latest first."""
+        while self.owned:
+            _, thing = self.owned.popitem()
+            with contextlib.suppress(Exception):  # the outcome of the run is known, and stands
+                await thing.aclose()
+
+    def report(self, path: str, name: str, report: Mapping[str, Json]) -> None:
+        """Record what the agent at `path` says of how it ended; said once, it stands.
+
+        One that was cut short, and went on after all, says it again.
+        """
+        known = self.replay.reports.get(path) if self.replay is not None else None
+        if known is not None and known["status"] == report["status"]:
+            return
+        self.agents[name] = self.clean({"name": name, **report})
+        if not self.silent:
+            self.append(Entry("reported", path, self.now(), value=self.agents[name]))
+
+    def step_ended(self, path: str, outcome: StepOutcome) -> None:
+        """Record how a step of the root workflow ended, or that it did not run; the latest stands."""
+        stop = None
+        if outcome.reason is not None:
+            stop = Stop(outcome.reason, outcome.detail).to_json()
+        known = self.replay.steps.get(path) if self.replay is not None else None
+        if known is not None and known.value.get("stop") == stop:
+            return
+        self.outcomes.pop(outcome.name, None)
+        self.outcomes[outcome.name] = outcome
+        if not self.silent:
+            told = {"step": outcome.name, "stop": stop, "seconds": round(outcome.seconds, 6)}
+            self.append(Entry("step", path, self.now(), value=told))
+
+    def cancel(self, detail: str = "cancelled by a person") -> None:
+        """End the run as cancelled; the call in flight is cancelled with it."""
+        if self.cancelled is None:
+            self.cancelled = Stop(Reason.CANCELLED, detail)
+            if self.task is not None:
+                self.task.cancel()
+
+
+_NONE: list[Entry] = []  # of a run without listeners; never appended to

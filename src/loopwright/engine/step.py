@@ -1,0 +1,236 @@
+"""What a step is: a function is the simplest one.
+
+Everything that runs is a step, so steps nest: a loop in a workflow in a loop. A function is a leaf:
+`f()`, `f(value)` or `f(value, ctx)`, plain (it runs in a thread) or async.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import re
+from collections.abc import Awaitable, Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+from ..errors import ConfigurationError
+from ..records import Usage, own
+from ..records.codec import Json
+from .threads import in_thread
+
+__all__ = ["FunctionStep", "as_step", "digest_of", "known_as", "source_digest", "step"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_KNOWN_AS = "__loopwright_step__"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # where an object lies, which is another each time
+
+
+class FunctionStep:
+    """A Python function as a leaf step.
+
+    `reserve` is the worst case that one call may cost, or a function of the input that says so.
+    `idempotent` says that it may run twice when the process dies under it (the default for
+    functions; see Context.idempotency_key). `reports` says whether it reports what it costs, where that
+    differs from taking a context.
+    """
+
+    effect = True
+    required = False
+    __slots__ = (
+        "_fingerprint",
+        "act",
+        "function",
+        "idempotent",
+        "name",
+        "reports",
+        "reserve",
+        "scores_only",
+        "wants_context",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        reserve: Usage | Callable[[Json], Usage] | None = None,
+        idempotent: bool = True,
+        inline: bool = False,
+        fingerprint: str = "",
+        reports: bool | None = None,
+    ) -> None:
+        self.function = function
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.idempotent = idempotent
+        self.reserve = _reserving(reserve)
+        self.reports = reports
+        self._fingerprint = fingerprint
+        self.scores_only = False  # of an evaluator: whether it never gives a verdict
+        count = _parameters(function)
+        self.wants_context = count >= 2
+        self.act = _caller(function, count, inline)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the function's name and source."""
+        if not self._fingerprint:
+            self._fingerprint = source_digest(inspect.unwrap(self.function))
+        return self._fingerprint
+
+    def __repr__(self) -> str:
+        return f"step({self.name})"
+
+
+def _reserving(given: Usage | Callable[[Json], Usage] | None) -> Callable[[Json], Usage] | None:
+    """Return what says of an input what its call may cost at worst; it gets a copy of the input."""
+    if isinstance(given, Usage):
+        return lambda _: given
+    return None if given is None else lambda value: given(own(value))
+
+
+def _parameters(function: Callable[..., Any]) -> int:
+    if not callable(function):
+        raise ConfigurationError(f"{function!r} cannot be a step; give a function or a step")
+    if type(function) is FunctionType and not function.__dict__ and not function.__defaults__:
+        # Most functions are this plain, and a signature takes longer than all else that a step needs.
+        code = function.__code__
+        if code.co_argcount in (1, 2) and not code.co_flags & inspect.CO_VARARGS:
+            return int(code.co_argcount)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some builtins do not say; they take the value
+        return 1
+    fixed = [
+        p
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        and (p.default is p.empty or p.name == "ctx")
+    ]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return max(1, len(fixed))
+    if not fixed and any(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters
+    ):
+        return 1
+    if len(fixed) > 2:
+        name = getattr(function, "__name__", function)
+        raise ConfigurationError(
+            f"{name} takes {len(fixed)} arguments; a step takes a value, or a value and a context"
+        )
+    return len(fixed)
+
+
+def _caller(
+    function: Callable[..., Any], count: int, inline: bool
+) -> Callable[..., Awaitable[Any]]:
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
+    if isinstance(function, functools.partial):
+        is_async = inspect.iscoroutinefunction(function.func)
+
+    # What is recorded arrives here as a copy of the function's own: see `effects`.
+    if is_async and count == 1:
+        return lambda value, ctx: function(value)
+    if is_async:
+        return lambda value, ctx: function(*(value, ctx)[:count])
+    if inline:
+        return lambda value, ctx: _now(function, (value, ctx)[:count])
+    return lambda value, ctx: _threaded(function, (value, ctx)[:count])
+
+
+async def _now(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    found = function(*args)
+    return await found if inspect.isawaitable(found) else found
+
+
+async def _threaded(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    found = await in_thread(function, *args)
+    return await found if inspect.isawaitable(found) else found
+
+
+def known_as(fingerprint: str) -> Callable[[_Function], _Function]:
+    """Give a function of this package its fingerprint: a name and a version, such as `adapters.feedback/1`.
+
+    A run in flight then goes on where the function was moved, was written anew or runs under another Python;
+    the version changes when its meaning does.
+    """
+
+    def made(function: _Function) -> _Function:
+        setattr(function, _KNOWN_AS, fingerprint)
+        return function
+
+    return made
+
+
+def source_digest(function: Callable[..., Any]) -> str:
+    """Return a digest of a function's name and of what it does; where it is defined does not matter.
+
+    A function of this package goes by the name that `known_as` gave it.
+    """
+    if given := getattr(function, _KNOWN_AS, ""):
+        return str(given)
+    code = getattr(function, "__code__", None)
+    if code is None:  # a callable object: what its class does when it is called
+        code = getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
+    name = str(getattr(function, "__qualname__", function)).rpartition("<locals>.")[2]
+    if isinstance(function, functools.partial):
+        bound = repr((function.args, sorted(function.keywords.items())))
+        return digest_of("partial", source_digest(function.func), _ADDRESS.sub("", bound))
+    return digest_of(_ADDRESS.sub("", name), _code_digest(code) if code is not None else "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _code_digest(code: Any) -> str:
+    # Bytecode rather than source: there is always some, and a comment is no change.
+    consts = [
+        _code_digest(c)
+        if hasattr(c, "co_code")
+        else repr(sorted(c, key=repr) if isinstance(c, frozenset) else c)
+        for c in code.co_consts
+    ]
+    return digest_of(code.co_code.hex(), repr(code.co_names), *consts)
+
+
+def digest_of(*parts: str) -> str:
+    """Return 16 hex digits that name these texts."""
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def as_step(thing: Any, *, name: str = "") -> Any:
+    """Return `thing` as a step: a step as it is, a function as a FunctionStep.
+
+    Raises:
+        ConfigurationError: if it is neither.
+    """
+    # Of a class first: to ask an object would make its fingerprint, which a check has no use for.
+    named = hasattr(type(thing), "fingerprint") or hasattr(thing, "fingerprint")
+    if named and hasattr(thing, "effect"):
+        return thing
+    return FunctionStep(thing, name=name)
+
+
+def step(
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str = "",
+    reserve: Usage | Callable[[Json], Usage] | None = None,
+    idempotent: bool = True,
+    inline: bool = False,
+    fingerprint: str = "",
+) -> Any:
+    """Make a function a step, as a decorator or a call.
+
+    `reserve` is the worst case of one call, for budgets. `inline` calls a plain function on the
+    event loop itself: for those that return at once, as it saves the thread but cannot be cut off.
+    `fingerprint` is a name and a version, such as `draft/1`: a run on record is resumed while they stay
+    the same. The default is a digest of the function's bytecode, which another version of Python changes.
+    """
+
+    def made(inner: Callable[..., Any]) -> FunctionStep:
+        return FunctionStep(
+            inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline,
+            fingerprint=fingerprint,
+        )  # fmt: skip
+
+    return made if function is None else made(function)

@@ -1,0 +1,1 @@
+"""Scores, verdicts and answers, read from what a model writes."""

@@ -1,0 +1,1 @@
+"""A model rates weighted criteria."""

@@ -1,0 +1,163 @@
+"""Validators: agents that judge by the criteria of a preset, each true or false.
+
+A reply that says something of fewer than half of the criteria is no judgement: the agent is asked once more, and then
+its judgement is undecided.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...engine.context import Context
+from ...prompts.prompt import Prompt, Reask
+from ...records import Result
+from ...records.codec import Json
+from ..parsing.replies import objects_in, without_thinking
+from ..parsing.text import clean_text
+from ..presets import approved_at, improvable_at, preset, weighted
+
+__all__ = ["UNDECIDED", "Criteria", "Validator", "criteria_of"]
+
+_TRUE = ("true", "yes", "pass", "passed", "1")
+UNDECIDED = "UNDECIDED"
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """A preset: weights by `dimension.criterion`, and the scores from which it approves."""
+
+    weights: Mapping[str, float]
+    approved: float
+    improvable: float
+
+    @property
+    def said(self) -> str:
+        """What is added to a validator's prompt: the criteria, and the form of the answer."""
+        form = ", ".join(
+            f'"{dimension}": {{{", ".join(f"{chr(34)}{name}{chr(34)}: true or false" for name in names)}}}'
+            for dimension, names in self.dimensions.items()
+        )
+        return (
+            "Judge each criterion by itself; what you cannot tell does not hold.\n"
+            f"Answer with JSON only, in this form:\n{{{form}}}"
+        )
+
+    @property
+    def dimensions(self) -> dict[str, list[str]]:
+        """The criteria by dimension."""
+        found: dict[str, list[str]] = {}
+        for name in self.weights:
+            dimension, _, criterion = name.partition(".")
+            found.setdefault(dimension, []).append(criterion)
+        return found
+
+    def read(self, text: str) -> dict[str, Json]:
+        """Return a reply as booleans with both scores: the share that holds, and its weight."""
+        found = self._booleans(without_thinking(text))
+        whole = weighted(found, self.weights)
+        if whole is None:
+            return _undecided(text)
+        score, failed = whole
+        passed = [name for name in self.weights if name not in failed]
+        share = round(len(passed) / len(self.weights), 4)
+        word = "APPROVED" if score >= self.approved else "NEEDS_IMPROVEMENT"
+        word = word if score >= self.improvable else "REJECTED"
+        return {
+            "response": f"{word} (score {score:g})"
+            + (f"; missing: {', '.join(failed)}" if failed else ""),
+            "boolean_evaluations": found,
+            "validation_score": share,
+            "weighted_score": score,
+            "dimension_scores": self._by_dimension(passed),
+            "passed_criteria": list(passed),
+            "failed_criteria": list(failed),
+            "overall_assessment": word,
+        }
+
+    def _by_dimension(self, passed: Collection[str]) -> dict[str, Json]:
+        """Return what each dimension weighs, how much of that holds, and the percentage."""
+        found: dict[str, Json] = {}
+        for dimension, names in self.dimensions.items():
+            whole = [f"{dimension}.{name}" for name in names]
+            most = sum(self.weights[name] for name in whole)
+            score = sum(self.weights[name] for name in whole if name in passed)
+            found[dimension] = {
+                "score": round(score, 4),
+                "max_score": round(most, 4),
+                "percentage": round(100 * score / most, 1) if most else 0.0,
+            }
+        return found
+
+    def _booleans(self, text: str) -> dict[str, Json]:
+        """Read the criteria out of JSON, else each behind its name in the text; without those it says nothing of."""
+        data = next((o for o in objects_in(text) if any(d in o for d in self.dimensions)), None)
+        flat = next(iter(objects_in(text)), {})
+        plain = clean_text(text)
+        found: dict[str, Json] = {}
+        for dimension, names in self.dimensions.items():
+            members = data.get(dimension) if data is not None else None
+            given: Mapping[str, Any] = members if isinstance(members, Mapping) else flat
+            read = {n: _true(given[n]) if n in given else _told(n, plain) for n in names}
+            found[dimension] = {n: holds for n, holds in read.items() if holds is not None}
+        return found
+
+
+def _undecided(text: str) -> dict[str, Json]:
+    """Return the judgement of a reply that says too little of the criteria."""
+    return {
+        "response": f"{UNDECIDED}: the criteria could not be read in the reply",
+        "reply": text,
+        "validation_score": None,
+        "passed_criteria": [],
+        "failed_criteria": [],
+        "overall_assessment": UNDECIDED,
+    }
+
+
+def _true(value: object) -> bool:
+    return value is True or str(value).strip().lower() in _TRUE
+
+
+def _told(name: str, text: str) -> bool | None:
+    words = name.replace("_", r"[_\s-]")
+    found = re.search(
+        rf"{words}\W{{0,12}}(true|false|yes|no|passe?d?|fail(?:ed)?)\b",
+        text[:200_000],
+        re.IGNORECASE,
+    )
+    return None if found is None else found[1].lower() in _TRUE
+
+
+class Validator(Prompt):
+    """A prompt that is read as criteria, and asked once more where they cannot be read."""
+
+    criteria: Criteria
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Ask, and once more where the reply says too little; an undecided judgement is an output and a warning."""
+        result = await super().run(value, ctx)
+        output = result.output
+        if output["overall_assessment"] != UNDECIDED:
+            return result
+        complaint = (
+            f"That reply does not judge the criteria. Reply once more.\n\n{self.criteria.said}"
+        )
+        given = {"reply": output["reply"], "complaint": complaint}
+        output = await ctx.call("re_ask", Reask(self, self.name), given)
+        if output["overall_assessment"] == UNDECIDED:
+            ctx.warn("the criteria could not be read in two replies: the judgement is undecided")
+        return replace(result, output=output)
+
+
+def criteria_of(level: str, context: str, custom: Mapping[str, float] | None = None) -> Criteria:
+    """Return the criteria of a preset.
+
+    Raises:
+        ConfigurationError: for an unknown level, context or criterion, with the nearest one.
+    """
+    return Criteria(
+        preset(level, context, custom), approved_at(level, context), improvable_at(level, context)
+    )

@@ -1,0 +1,191 @@
+"""A journal that lives as long as its process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..errors import OwnershipLost, RunLocked
+from ..memory import InMemory
+from ..records import Iteration, codec, own
+from .cancel import cancel_suspended
+from .entries import Entry, set_aside, surviving
+from .protocol import Posted, Rewind, RunInfo, missing_run
+
+
+class _MemoryRun:
+    __slots__ = ("entries", "inbox", "info", "owner")
+
+    def __init__(self, info: RunInfo) -> None:
+        self.info = info
+        self.entries: list[Entry] = []
+        self.owner: MemoryLog | None = None
+        self.inbox: dict[tuple[int, str], Posted] = {}
+
+
+class MemoryLog:
+    """The open run of a MemoryJournal."""
+
+    keeps_values = False
+    silent = False
+
+    def __init__(self, run: _MemoryRun, epoch: int) -> None:
+        run.info = replace(run.info, epoch=epoch, status="running")
+        self.info = run.info
+        self.recorded: Sequence[Entry] = surviving(_numbered(run.entries))
+        self.on_cancel: Callable[[], None] | None = None
+        self._run = run
+        # A list of its own: what an owner that was replaced still appends reaches nobody.
+        run.entries = list(run.entries)
+        self.append = run.entries.append
+        run.owner = self
+
+    def sync(self) -> None:
+        """Everything is as durable as memory is. Raises OwnershipLost."""
+        if self._run.owner is not self:
+            raise OwnershipLost(f"{self.info.run_id}: another owner took this run over")
+
+    async def close(self, info: RunInfo) -> None:
+        """Write how far the run is and give it back."""
+        if self._run.owner is self:
+            self._run.info = info
+            self._run.owner = None
+
+
+class NoLog:
+    """The log of a run that is not kept: what `run` uses when it is given no journal."""
+
+    keeps_values = False
+    silent = True
+    recorded: Sequence[Entry] = ()
+    __slots__ = ("info", "on_cancel")
+
+    def __init__(self, info: RunInfo) -> None:
+        self.info = info
+        self.on_cancel: Callable[[], None] | None = None
+
+    @staticmethod
+    def append(entry: Entry) -> None:
+        """Drop the entry."""
+
+    def sync(self) -> None:
+        """There is nothing to wait for."""
+
+    async def close(self, info: RunInfo) -> None:
+        """There is nothing to give back."""
+
+
+class MemoryJournal:
+    """A journal that lives as long as its process: the default, and the fake for tests.
+
+    `crash()` drops every owner as a dying process would, so that runs can be resumed in tests.
+    `memory` is what its runs remember from one to the next.
+    """
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _MemoryRun] = {}
+
+    @functools.cached_property
+    def memory(self) -> InMemory:
+        """What its runs remember; loaded once a run asks for it."""
+        return InMemory()
+
+    def crash(self) -> None:
+        """Let go of every run at once, as if the process had died."""
+        for run in self._runs.values():
+            run.owner = None
+            run.entries = list(run.entries)  # what a dead process still appends reaches nobody
+
+    async def open(
+        self, info: RunInfo, *, resume: bool = False, takeover: bool = False
+    ) -> MemoryLog:
+        """Open a run for writing; see Journal.open."""
+        run = self._runs.get(info.run_id)
+        if run is None:
+            if resume:
+                raise missing_run(info.run_id)
+            run = self._runs[info.run_id] = _MemoryRun(info)
+        if run.owner is not None and not takeover:
+            raise RunLocked(f"{info.run_id}: another owner is running it; wait, or cancel it first")
+        return MemoryLog(run, run.info.epoch + 1)
+
+    async def find(self, run_id: str) -> RunInfo:
+        """Return the row of a run; see Journal.find."""
+        return self._find(run_id).info.view()
+
+    def _find(self, run_id: str) -> _MemoryRun:
+        if run_id in self._runs:
+            return self._runs[run_id]
+        found = [run for key, run in self._runs.items() if run_id and key.startswith(run_id)]
+        if len(found) != 1:
+            raise missing_run(run_id, len(found))
+        return found[0]
+
+    async def runs(
+        self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
+    ) -> list[RunInfo]:
+        """Return the rows of runs, newest first."""
+        rows = [run.info for run in reversed(self._runs.values())]
+        rows = [
+            row
+            for row in rows
+            if (not name or row.name == name)
+            and (not status or row.status == status)
+            and (not text or text.lower() in codec.text_of(row.to_json()).lower())
+        ]
+        return [row.view() for row in rows[offset : offset + limit]]
+
+    async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
+        """Return the entries of a run after a number; see Journal.entries."""
+        found = _numbered(self._find(run_id).entries)[after:]
+        return [entry.view() for entry in (found[:limit] if limit else found)]
+
+    async def iterations(
+        self, run_id: str, *, loop: str = "", offset: int = 0, limit: int = 100
+    ) -> list[tuple[str, Iteration]]:
+        """Return (loop path, iteration) pairs by page; see Journal.iterations."""
+        rows = [
+            (entry.path, entry.value.view())
+            for entry in surviving(self._find(run_id).entries)
+            if entry.kind == "iteration" and (not loop or entry.path == loop)
+        ]
+        return rows[offset : offset + limit]
+
+    async def cancel(self, run_id: str) -> bool:
+        """Ask the owner of a run to cancel it; see Journal.cancel."""
+        owner = self._find(run_id).owner
+        if owner is None:
+            return await cancel_suspended(self, run_id)
+        if owner.on_cancel is not None:
+            owner.on_cancel()
+        return True
+
+    async def post(self, run_id: str, answer: Posted) -> Posted:
+        """Put an answer into the inbox of a run; see Journal.post."""
+        given = replace(answer, value=own(answer.value))
+        return self._find(run_id).inbox.setdefault((answer.asked, answer.path), given)
+
+    async def inbox(self, run_id: str) -> list[Posted]:
+        """Return the answers in the inbox of a run; see Journal.inbox."""
+        found = sorted(self._find(run_id).inbox.items(), key=lambda item: item[0])
+        return [replace(answer, value=own(answer.value)) for _, answer in found]
+
+    async def rewind(self, run_id: str, path: str) -> Rewind:
+        """Set aside what was recorded from `path` on; see Journal.rewind."""
+        run = self._find(run_id)
+        if run.owner is not None:
+            raise RunLocked(f"{run_id}: it is running; cancel it before you rewind it")
+        count = set_aside(surviving(run.entries), path)
+        run.entries.append(Entry("rewound", path, run.info.active))
+        run.info = replace(run.info, status="interrupted", reason="", detail="")
+        return Rewind(path, count)
+
+    async def close(self) -> None:
+        """Nothing is waiting."""
+
+
+def _numbered(entries: list[Entry]) -> list[Entry]:
+    for number, entry in enumerate(entries, start=1):
+        entry.seq = number
+    return entries

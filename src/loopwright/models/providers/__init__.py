@@ -1,0 +1,1 @@
+"""Real endpoints, behind the client library."""

@@ -1,0 +1,354 @@
+"""The client library behind `ProviderModel`: its models, its messages, its settings.
+
+Imported only when a real model is first asked; importing it takes seconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import httpx2
+from pydantic import ValidationError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model as LibraryModel
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.profiles.openai import OpenAIModelProfile
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from ...errors import ConfigurationError
+from ...records.codec import Json
+from ..endpoints import Endpoint
+from ..protocol import Message, Request
+
+__all__ = ["PARTS", "LibraryRequest", "asked", "build", "dump_parts", "rungs"]
+
+PARTS = {"library": "pydantic-ai", "version": 2}  # the major version whose message JSON we keep
+NO_KEY = "put-in-by-the-transport"
+_OURS = frozenset({"openai", "anthropic", "gemini", "deepseek"})
+_SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+_SETTINGS = frozenset({*_SAMPLING, "top_k", "seed", "parallel_tool_calls", "thinking"})
+_APART = frozenset({"stop", "reasoning_effort", "extra_body"})
+# The library splits thinking off where a piece of the stream is exactly its tag, so that the same
+# reply is read by how the network cut it. No piece is these; `own_words` splits the whole text.
+_NO_TAGS = ("<loopwright:no-thinking-tag>", "</loopwright:no-thinking-tag>")
+
+
+def build(
+    endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str
+) -> LibraryModel[Any]:
+    """Return the library's model of an endpoint, set up for one way of structured output.
+
+    Raises:
+        ConfigurationError: if the library's support for the provider is not installed.
+    """
+    try:
+        made = _BUILDERS[endpoint.api](endpoint, name, client, rung)
+    except ImportError as error:
+        missing = f" ({error.name})" if error.name else ""
+        raise ConfigurationError(
+            f"provider: {endpoint.provider} needs a package that is not installed{missing}; "
+            f"install {_EXTRAS.get(endpoint.api, 'loopwright')}"
+        ) from None
+    return cast("LibraryModel[Any]", made)
+
+
+def _openai_client(endpoint: Endpoint, client: httpx2.AsyncClient) -> Any:
+    from openai import AsyncOpenAI
+
+    # Empty rather than absent: what is absent is read from the environment.
+    return AsyncOpenAI(
+        api_key=NO_KEY, admin_api_key="", organization="", project="", webhook_secret="",
+        base_url=endpoint.base_url, http_client=client, max_retries=0,
+    )  # fmt: skip
+
+
+def _responses(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    del rung
+    provider = OpenAIProvider(openai_client=_openai_client(endpoint, client))
+    return OpenAIResponsesModel(name, provider=provider)
+
+
+def _chat(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.deepseek import DeepSeekProvider
+    from pydantic_ai.providers.ollama import OllamaProvider
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    sdk = _openai_client(endpoint, client)
+    profile = OpenAIModelProfile(
+        supports_json_object_output=rung == "json_object", thinking_tags=_NO_TAGS
+    )
+    if not _is_known(endpoint):
+        # What a server of one's own can do is found out, not looked up by its model's name.
+        profile |= OpenAIModelProfile(
+            supports_json_schema_output=True,
+            native_output_requires_schema_in_instructions=True,
+            openai_supports_strict_tool_definition=False,
+            openai_chat_supports_max_completion_tokens=False,
+        )
+    if endpoint.provider == "deepseek":
+        return OpenAIChatModel(name, provider=DeepSeekProvider(openai_client=sdk), profile=profile)
+    if endpoint.provider == "ollama":
+        return OpenAIChatModel(name, provider=OllamaProvider(openai_client=sdk), profile=profile)
+    local = OpenAICompatibleProvider(endpoint.provider, openai_client=sdk)
+    return OpenAIChatModel(name, provider=local, profile=profile)
+
+
+def _anthropic(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+    del rung
+    # By name: these modules exist for type checkers only where the extra is installed.
+    sdk = importlib.import_module("anthropic")
+    models = importlib.import_module("pydantic_ai.models.anthropic")
+    providers = importlib.import_module("pydantic_ai.providers.anthropic")
+    made = sdk.AsyncAnthropic(
+        api_key=NO_KEY, base_url=endpoint.base_url, http_client=client, max_retries=0
+    )
+    return models.AnthropicModel(name, provider=providers.AnthropicProvider(anthropic_client=made))
+
+
+def _gemini(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+    del rung
+    models = importlib.import_module("pydantic_ai.models.google")
+    providers = importlib.import_module("pydantic_ai.providers.google")
+    provider = providers.GoogleProvider(
+        api_key=NO_KEY, http_client=client, base_url=endpoint.base_url
+    )
+    return models.GoogleModel(name, provider=provider)
+
+
+def _vertex(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+    del rung
+    models = importlib.import_module("pydantic_ai.models.google")
+    providers = importlib.import_module("pydantic_ai.providers.google_cloud")
+    location = endpoint.host.removesuffix("-aiplatform.googleapis.com")
+    provider = providers.GoogleCloudProvider(
+        project=endpoint.project or None, location=location, http_client=client,
+        base_url=endpoint.base_url,
+    )  # fmt: skip
+    return models.GoogleModel(name, provider=provider)
+
+
+def _bedrock(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+    """Return a model of Bedrock, whose library makes its own connections and signs with the machine's credentials."""
+    del client, rung
+    models = importlib.import_module("pydantic_ai.models.bedrock")
+    providers = importlib.import_module("pydantic_ai.providers.bedrock")
+    region = endpoint.host.removeprefix("bedrock-runtime.").removesuffix(".amazonaws.com")
+    given = {"api_key": endpoint.key} if endpoint.key else {}
+    provider = providers.BedrockProvider(base_url=endpoint.base_url, region_name=region, **given)
+    return models.BedrockConverseModel(name, provider=provider)
+
+
+_BUILDERS = {
+    "responses": _responses, "chat": _chat, "anthropic": _anthropic, "gemini": _gemini, "vertex": _vertex,
+    "bedrock": _bedrock,
+}  # fmt: skip
+# What to install for the library's support of an API.
+_EXTRAS = {
+    "anthropic": "loopwright[anthropic]", "gemini": "loopwright[google]", "vertex": "loopwright[google]",
+    "bedrock": "pydantic-ai-slim[bedrock]",
+}  # fmt: skip
+
+
+def _is_known(endpoint: Endpoint) -> bool:
+    return endpoint.own and endpoint.provider in _OURS
+
+
+def rungs(endpoint: Endpoint, model: LibraryModel[Any]) -> tuple[str, ...]:
+    """Return the ways of structured output to try at an endpoint, best first."""
+    if endpoint.api == "chat" and not _is_known(endpoint):
+        return ("json_schema", "json_object", "tool", "prompted")
+    native = model.profile.get("supports_json_schema_output", False)
+    objects = endpoint.api == "chat"
+    return (
+        *(["json_schema"] if native else []),
+        *(["json_object"] if objects else []),
+        "tool",
+        "prompted",
+    )
+
+
+@dataclass(frozen=True)
+class LibraryRequest:
+    """A request in the library's words; `notes` say what was left out."""
+
+    messages: list[ModelMessage]
+    settings: ModelSettings
+    parameters: ModelRequestParameters
+    notes: tuple[str, ...]
+
+
+def asked(
+    endpoint: Endpoint, model: LibraryModel[Any], request: Request, rung: str
+) -> LibraryRequest:
+    """Return a request in the library's words.
+
+    Raises:
+        ConfigurationError: for an extra setting that cannot be sent to the provider.
+    """
+    notes: list[str] = []
+    settings = _settings(endpoint, model, request, notes)
+    return LibraryRequest(
+        _messages(request.messages), settings, _parameters(request, rung), tuple(notes)
+    )
+
+
+def _settings(
+    endpoint: Endpoint, model: LibraryModel[Any], request: Request, notes: list[str]
+) -> ModelSettings:
+    wanted: dict[str, Any] = {k: v for k, v in request.extra.items() if k in _SETTINGS}
+    body = {k: v for k, v in request.extra.items() if k not in _SETTINGS | _APART}
+    further = request.extra.get("extra_body")
+    body |= further if isinstance(further, dict) else {}
+    if "stop" in request.extra:
+        stop = request.extra["stop"]
+        wanted["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+    if request.temperature is not None:
+        wanted["temperature"] = request.temperature
+    _reason(endpoint, model, request, wanted, body)
+    refused = {*model.unsupported_settings, "reasoning_effort"}
+    for name in [n for n in wanted if n in refused or _reasons(model, n)]:
+        said = "stop" if name == "stop_sequences" else name
+        notes.append(f"{said} was left out: {request.model} does not take it")
+        del wanted[name]
+    if body and "extra_body" in model.unsupported_settings:
+        raise ConfigurationError(f"extra: {', '.join(body)} cannot be sent to {endpoint.provider}")
+    if body:
+        wanted["extra_body"] = body
+    if request.max_tokens is not None:
+        wanted["max_tokens"] = request.max_tokens
+    if endpoint.api == "responses":
+        wanted["openai_store"] = False  # nothing is kept at the provider that was not asked for
+    # Retries are ours. The timers are too; this one only replaces the library's own.
+    wanted |= {"max_retries": 0, "timeout": request.timeouts.whole}
+    return cast("ModelSettings", wanted)
+
+
+def _reason(
+    endpoint: Endpoint,
+    model: LibraryModel[Any],
+    request: Request,
+    wanted: dict[str, Any],
+    body: dict[str, Any],
+) -> None:
+    """Ask for an effort of reasoning, in the words of the endpoint."""
+    effort = request.extra.get("reasoning_effort")
+    if effort is None:
+        return
+    if endpoint.api == "chat" and not _is_known(endpoint):
+        body.setdefault("reasoning_effort", effort)  # a server of one's own is asked as it is
+    elif model.profile.get("supports_thinking", False):
+        wanted["thinking"] = False if effort == "none" else effort
+    else:
+        wanted["reasoning_effort"] = effort  # left out below, with a note
+
+
+def _reasons(model: LibraryModel[Any], name: str) -> bool:
+    """Whether a sampling setting would be refused because the model reasons."""
+    profile = cast("OpenAIModelProfile", model.profile)
+    if name not in _SAMPLING or not profile.get("openai_supports_reasoning", False):
+        return False
+    efforts = profile.get("openai_reasoning_efforts")
+    optional = profile.get("openai_supports_reasoning_effort_none", False)
+    if efforts is not None:
+        optional = "none" in efforts
+    return not optional or profile.get("thinking_enabled_by_default", False)
+
+
+def _parameters(request: Request, rung: str) -> ModelRequestParameters:
+    tools = [
+        ToolDefinition(
+            name=t.name, description=t.description, parameters_json_schema=dict(t.schema)
+        )
+        for t in request.tools
+    ]
+    if request.schema is None:
+        return ModelRequestParameters(function_tools=tools)
+    schema = dict(request.schema)
+    name = request.schema_name
+    if rung == "tool":
+        answer = ToolDefinition(
+            name=name, description="Give the answer.", parameters_json_schema=schema, kind="output"
+        )
+        return ModelRequestParameters(
+            function_tools=tools, output_mode="tool", output_tools=[answer], allow_text_output=False
+        )
+    return ModelRequestParameters(
+        function_tools=tools,
+        output_mode="native" if rung == "json_schema" else "prompted",
+        output_object=OutputObjectDefinition(json_schema=schema, name=name),
+    )
+
+
+def _messages(messages: Sequence[Message]) -> list[ModelMessage]:
+    """Return a conversation in the library's messages: what lies between two replies is one."""
+    made: list[ModelMessage] = []
+    pending: list[Any] = []
+    for message in messages:
+        if message.role != "assistant":
+            pending.append(_part(message))
+            continue
+        if pending:
+            made.append(ModelRequest(parts=pending))
+            pending = []
+        made.extend(_response(message))
+    if pending:
+        made.append(ModelRequest(parts=pending))
+    return made
+
+
+def _part(message: Message) -> SystemPromptPart | UserPromptPart | ToolReturnPart:
+    if message.role == "system":
+        return SystemPromptPart(content=message.content)
+    if message.role == "tool":
+        return ToolReturnPart(
+            tool_name=message.name, content=message.content, tool_call_id=message.call_id
+        )
+    return UserPromptPart(content=message.content)
+
+
+def _response(message: Message) -> list[ModelMessage]:
+    kept = _load_parts(message.parts)
+    if kept:
+        return kept
+    parts: list[Any] = [TextPart(content=message.content)] if message.content else []
+    for call in message.tool_calls:
+        arguments = cast("Any", call.arguments if call.arguments is not None else {})
+        parts.append(ToolCallPart(tool_name=call.name, args=arguments, tool_call_id=call.id))
+    return [ModelResponse(parts=parts)] if parts else []
+
+
+def dump_parts(response: ModelResponse) -> Json:
+    """Return a reply in the library's own JSON, where text and tool calls do not say it all."""
+    if all(isinstance(part, TextPart) for part in response.parts):
+        return None
+    return {**PARTS, "messages": ModelMessagesTypeAdapter.dump_python([response], mode="json")}
+
+
+def _load_parts(parts: Json) -> list[ModelMessage]:
+    """Return the library's own messages, or nothing if another version or model wrote them."""
+    if not isinstance(parts, dict) or any(parts.get(key) != value for key, value in PARTS.items()):
+        return []
+    try:
+        loaded = ModelMessagesTypeAdapter.validate_python(parts.get("messages"))
+    except ValidationError:
+        return []
+    return loaded if all(isinstance(message, ModelResponse) for message in loaded) else []

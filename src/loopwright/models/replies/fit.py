@@ -1,0 +1,232 @@
+"""A value made to fit a JSON Schema where nothing is guessed.
+
+Made: integral `4.0` and text `"4"` to numbers, `"80%"` where the maximum is 1, `"true"` to a
+boolean, an enum's member in its own case, keys in their own case and with their own `_` and `-`; one
+wrapper or one-element list taken off, one item made a list; `null` of an optional member and members
+that the schema forbids dropped; what is 1e-9 beyond an edge put on it. Nothing else: `80` is not 0.8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from ...records.codec import Json, canonical
+from ..structured_output import checker
+
+__all__ = ["fitted"]
+
+EDGE = 1e-9
+MAX_DEPTH = 64
+_NUMBER = re.compile(r"[ \t]*(-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?)[ \t]*(%?)[ \t]*")
+_BOOLEANS = {"true": True, "false": False}
+
+Check = Callable[[Json], str]
+
+
+def fitted(value: Json, schema: Mapping[str, Json], check: Check) -> tuple[Json, str, list[str]]:
+    """Return a value that fits, "" and what was done to it; or what is wrong with the value.
+
+    `check` says what keeps a value from meeting the schema, "" if nothing does.
+    """
+    problem, first = "", ""
+    for candidate, done in _shapes(value):
+        notes: list[str] = [done] if done else []
+        made = _Fitter(schema, notes).fit(candidate, schema, 0)
+        if made == {} and candidate != {}:
+            first = first or check(candidate) or "it has none of the members that were asked for"
+            continue
+        problem = check(made)
+        if not problem:
+            return made, "", notes
+        first = first or problem
+    return None, first, []
+
+
+def _shapes(value: Json) -> Iterator[tuple[Json, str]]:
+    """Iterate over a value, what it may be wrapped in, and the list that it may be the only item of."""
+    yield value, ""
+    if isinstance(value, dict) and len(value) == 1:
+        inner = next(iter(value.values()))
+        if isinstance(inner, dict | list):
+            yield inner, "wrapper taken off"
+    if isinstance(value, list) and len(value) == 1:
+        yield value[0], "list taken off"
+    if isinstance(value, dict):
+        yield [value], "made a list"
+
+
+class _Fitter:
+    def __init__(self, root: Mapping[str, Json], notes: list[str]) -> None:
+        self.root = root
+        self.notes = notes
+
+    def fit(self, value: Json, schema: Any, depth: int) -> Json:
+        """Return a value, changed where the schema wants it and that has one meaning."""
+        schema = self._resolved(schema)
+        if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
+            return value
+        for kind in ("anyOf", "oneOf"):
+            if isinstance(schema.get(kind), list):
+                return self._one_of(value, schema[kind], depth)
+        for part in schema.get("allOf", ()) if isinstance(schema.get("allOf"), list) else ():
+            value = self.fit(value, part, depth + 1)
+        types = _types(schema)
+        if isinstance(value, dict) and (not types or "object" in types):
+            return self._object(value, schema, depth)
+        if isinstance(value, list) and (not types or "array" in types):
+            return [self.fit(item, schema.get("items"), depth + 1) for item in value]
+        if types == {"array"} and isinstance(value, dict):
+            self.notes.append("made a list")
+            return [self.fit(value, schema.get("items"), depth + 1)]
+        return self._scalar(value, schema, types)
+
+    def _resolved(self, schema: Any) -> Any:
+        for _ in range(MAX_DEPTH):
+            reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+            if not isinstance(reference, str) or not reference.startswith("#"):
+                return schema
+            schema = self.root
+            for part in reference.lstrip("#").strip("/").split("/") if reference != "#" else ():
+                part = part.replace("~1", "/").replace("~0", "~")
+                if not isinstance(schema, Mapping) or part not in schema:
+                    return None
+                schema = schema[part]
+        return None
+
+    def _one_of(self, value: Json, schemas: list[Any], depth: int) -> Json:
+        """Return the value as the only alternative wants it, unless it is one as it stands."""
+        found: dict[str, tuple[Json, list[str]]] = {}
+        for schema in schemas:
+            schema = self._resolved(schema)
+            if not isinstance(schema, Mapping):
+                return value
+            whole = {**schema, "$defs": self.root.get("$defs", {}),
+                     "definitions": self.root.get("definitions", {})}  # fmt: skip
+            check = checker(whole)
+            notes: list[str] = []
+            if not check(value) and not _integral(value, schema):
+                return _Fitter(self.root, self.notes).fit(value, schema, depth + 1)
+            made = _Fitter(self.root, notes).fit(value, schema, depth + 1)
+            if not check(made):
+                found.setdefault(canonical(made), (made, notes))
+        if len(found) != 1:
+            return value
+        made, notes = next(iter(found.values()))
+        self.notes += notes
+        return made
+
+    def _object(self, value: dict[str, Json], schema: Mapping[str, Any], depth: int) -> Json:
+        known = schema.get("properties")
+        known = known if isinstance(known, Mapping) else {}
+        required = schema.get("required")
+        required = required if isinstance(required, list) else []
+        names = self._names(value, known)
+        made: dict[str, Json] = {}
+        for key, member in value.items():
+            name = names[key]
+            if name not in known:
+                if schema.get("additionalProperties") is False and not schema.get(
+                    "patternProperties"
+                ):
+                    self.notes.append("unknown member dropped")
+                    continue
+                inner = schema.get("additionalProperties")
+                made[key] = self.fit(member, inner, depth + 1)
+                continue
+            part = self._resolved(known[name])
+            if member is None and name not in required and not _takes_null(part):
+                self.notes.append("null dropped")
+                continue
+            made[name] = self.fit(member, part, depth + 1)
+        return made
+
+    def _names(self, value: Mapping[str, Json], known: Mapping[str, Any]) -> dict[str, str]:
+        """Return the name that each key means: its own, or the only one alike that is not there."""
+        alike: dict[str, list[str]] = {}
+        for name in known:
+            alike.setdefault(_plain(name), []).append(name)
+        wanted = [_plain(key) for key in value if key not in known]
+        names = {}
+        for key in value:
+            plain = _plain(key)
+            free = [name for name in alike.get(plain, ()) if name not in value]
+            names[key] = key
+            if key not in known and len(free) == 1 and wanted.count(plain) == 1:
+                names[key] = free[0]
+                self.notes.append("key spelt as in the schema")
+        return names
+
+    def _scalar(self, value: Json, schema: Mapping[str, Any], types: set[str]) -> Json:
+        members = schema.get("enum")
+        if isinstance(members, list) and isinstance(value, str) and value not in members:
+            near = [m for m in members if isinstance(m, str) and _word(m) == _word(value)]
+            if len(near) == 1:
+                self.notes.append("word spelt as in the schema")
+                return near[0]
+        made = value
+        if isinstance(value, str) and not members and "string" not in types:
+            made = _of_text(value, schema, types)
+        if isinstance(made, float) and "integer" in types and made.is_integer():
+            made = int(made)
+        if isinstance(made, int | float) and not isinstance(made, bool):
+            made = _on_edge(made, schema)
+        if made is not value and (type(made) is not type(value) or made != value):
+            self.notes.append("value written as in the schema")
+        return made
+
+
+def _types(schema: Mapping[str, Any]) -> set[str]:
+    found = schema.get("type")
+    if isinstance(found, str):
+        return {found}
+    return {item for item in found if isinstance(item, str)} if isinstance(found, list) else set()
+
+
+def _integral(value: Json, schema: Mapping[str, Any]) -> bool:
+    return isinstance(value, float) and "integer" in _types(schema)
+
+
+def _takes_null(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return True
+    types = _types(schema)
+    if types:
+        return "null" in types
+    return "properties" not in schema and "enum" not in schema
+
+
+def _of_text(text: str, schema: Mapping[str, Any], types: set[str]) -> Json:
+    if "boolean" in types and text.strip().lower() in _BOOLEANS:
+        return _BOOLEANS[text.strip().lower()]
+    found = _NUMBER.fullmatch(text)
+    if found is None or not types & {"number", "integer"}:
+        return text
+    number = Fraction(found[1])
+    if found[2]:
+        if schema.get("maximum") != 1 or isinstance(schema.get("maximum"), bool):
+            return text
+        number /= 100
+    if number.denominator == 1:
+        return int(number)
+    return float(number) if "number" in types else text
+
+
+def _on_edge(number: int | float, schema: Mapping[str, Any]) -> int | float:
+    for name, sign in (("maximum", 1), ("minimum", -1)):
+        edge = schema.get(name)
+        if isinstance(edge, int | float) and not isinstance(edge, bool):
+            beyond = (number - edge) * sign
+            if 0 < beyond <= EDGE:
+                return edge
+    return number
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"[\s_-]", "", key).casefold()
+
+
+def _word(text: str) -> str:
+    return text.strip().casefold()

@@ -1,0 +1,181 @@
+"""Strict JSON in the reply of a model: the one reader for all that asks for one value and nothing else.
+
+Rules:
+
+1. One code fence around the whole is taken off; nothing else is repaired. See `values` for the tolerant
+   reading of replies.
+2. Total and linear: any text gives a value or a problem with a sentence, never an exception.
+3. What is read can be stored: no NUL, no lone surrogate, finite numbers, each key once, bounded size and depth.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = [
+    "JSON_BYTES",
+    "JSON_DEPTH",
+    "JsonProblem",
+    "JsonReading",
+    "clean_text",
+    "closes_fence",
+    "opening_fence",
+    "read_json",
+    "strip_fence",
+]
+
+JSON_BYTES = 5_000_000
+JSON_DEPTH = 64
+
+JsonProblem = Literal["empty", "too_large", "too_deep", "duplicate_key", "not_finite", "malformed"]
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_LONE = re.compile("[\ud800-\udfff]")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+# A fence that closes on the last line of the value.
+_TIGHT = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)[ \t]*```", re.DOTALL)
+_STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonReading:
+    """The value of a JSON reply, or the `problem` that kept it from being read, and a sentence."""
+
+    value: Any = None
+    problem: JsonProblem | None = None
+    detail: str = ""
+
+
+def clean_text(text: str) -> str:
+    """Return the text with lone surrogates as U+FFFD and without NUL, for the point of ingestion.
+
+    Two surrogates that make a pair become the character they mean. What comes out can always be
+    encoded as UTF-8 and bound by a database.
+    """
+    text = text.replace("\0", "")
+    if _LONE.search(text) is None:
+        return text
+    text = _PAIR.sub(lambda pair: _join_pair(pair[0]), text)
+    return _LONE.sub("\ufffd", text)
+
+
+def _join_pair(pair: str) -> str:
+    return pair.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+
+def opening_fence(line: str) -> str:
+    """Return the marks of the code fence that a line opens, or ""."""
+    found = _FENCE.match(line)
+    if found is None or (found[1][0] == "`" and "`" in line[found.end() :]):
+        return ""
+    return found[1]
+
+
+def closes_fence(line: str, fence: str) -> bool:
+    """Return whether a line closes a code fence that these marks opened."""
+    run = line.strip()
+    return len(run) >= len(fence) and not run.strip(fence[0])
+
+
+def strip_fence(text: str) -> str:
+    """Return what stands inside the code fence if the whole text is one fenced block, else all."""
+    text = text.strip().removeprefix("\ufeff").strip()
+    first, last = text.find("\n"), text.rfind("\n")
+    fence = opening_fence(text[:first]) if first >= 0 else ""
+    if not fence or not closes_fence(text[last + 1 :], fence):
+        return text
+    body = text[first + 1 : last] if first < last else ""
+    return text if any(closes_fence(line, fence) for line in body.split("\n")) else body
+
+
+class _JsonError(ValueError):
+    def __init__(self, problem: JsonProblem, detail: str) -> None:
+        super().__init__(detail)
+        self.problem: JsonProblem = problem
+
+
+def read_json(text: str) -> JsonReading:
+    """Read one JSON value, alone or in one code fence, by the letter of RFC 8259.
+
+    Refused, each with its own problem: text before or after, NaN and infinities (1e400 too), a
+    repeated key, more than 64 levels, more than 5,000,000 bytes of UTF-8. Strings and keys of the
+    value are cleaned as by `clean_text`.
+    """
+    source = strip_fence(clean_text(text))
+    if source.startswith("```") and (tight := _TIGHT.fullmatch(source)) is not None:
+        source = tight[1]
+    try:
+        _check_size(source)
+        value = json.loads(
+            source,
+            object_pairs_hook=_unique,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+        )
+    except _JsonError as refusal:
+        return JsonReading(problem=refusal.problem, detail=str(refusal))
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno} column {error.colno}"
+        return JsonReading(
+            problem="malformed",
+            detail=f"the reply is not JSON at {place}; expected one JSON value and nothing else",
+        )
+    except ValueError:
+        return JsonReading(
+            problem="malformed",
+            detail="the reply holds a number too long to read; expected one plain JSON value",
+        )
+    return JsonReading(value=_clean(value) if "\\u" in source else value)
+
+
+def _check_size(source: str) -> None:
+    if not source.strip():
+        raise _JsonError("empty", "the reply is empty; expected one JSON value")
+    if len(source) > JSON_BYTES or len(source.encode()) > JSON_BYTES:
+        limit = f"{JSON_BYTES:,} bytes"
+        raise _JsonError("too_large", f"the reply is too large; expected at most {limit} of JSON")
+    depth, quoted = 0, False
+    for token in _STRUCTURE.finditer(source):
+        mark = token[0]
+        if mark == '"':
+            quoted = not quoted
+        elif not quoted and mark in "[{":
+            depth += 1
+        elif not quoted and mark in "]}":
+            depth -= 1
+        if depth > JSON_DEPTH:
+            limit = f"{JSON_DEPTH} levels"
+            raise _JsonError("too_deep", f"the reply nests too deep; expected at most {limit}")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Cleaned before compared: two keys must not become one after the check.
+    members = {clean_text(key): value for key, value in pairs}
+    if len(members) < len(pairs):
+        raise _JsonError(
+            "duplicate_key", "the reply repeats a key of an object; expected each key once"
+        )
+    return members
+
+
+def _refuse_constant(name: str) -> float:
+    raise _JsonError("not_finite", f"the reply holds {name}; expected finite numbers only")
+
+
+def _finite(literal: str) -> float:
+    number = float(literal)
+    return number if math.isfinite(number) else _refuse_constant("a number beyond any float")
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_clean(member) for member in value]
+    if isinstance(value, dict):
+        return {key: _clean(member) for key, member in value.items()}
+    return value

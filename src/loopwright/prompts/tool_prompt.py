@@ -1,0 +1,209 @@
+"""Steps that use tools: a prompt whose model may call them, and one call of a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+from ..engine.composites import Composite
+from ..engine.context import Context
+from ..engine.step import digest_of
+from ..errors import ConfigurationError, StepError, nearest
+from ..models import Message, Reply, call_model
+from ..models.protocol import MAX_TOOL_CALLS
+from ..models.settings import ModelSettings
+from ..records import Reason, Result, Status, codec
+from ..records.codec import Json
+from ..templates.variables import TemplatedValue, fill, rendered
+from ..tools.base import Tool, call_tool
+from ..tools.function import as_tool
+from .prompt import Prompt, PromptSettings, Text, asking_of, filled_in, warn_of
+from .tool_calls import MAX_ROUNDS, call_with_tools, tools_of
+
+__all__ = ["Selected", "ToolPrompt", "ToolStep", "answered", "tool_prompt", "tool_step"]
+
+NO_MORE = "No more tools can be called. Answer now, from what you have."
+
+
+class Selected:
+    """Some tools of a set, by name; with one name it is that tool."""
+
+    def __init__(self, tools: Any, names: Sequence[str]) -> None:
+        self.tools_of = tools
+        self.name = tools.name
+        self.names = tuple(names)
+        self.fingerprint = digest_of("selected", tools.fingerprint, *self.names)
+
+    async def tools(self, ctx: Context) -> Sequence[Tool]:
+        """Return the tools with these names.
+
+        Raises:
+            ConfigurationError: for a name that the set lacks.
+        """
+        found = {tool.name: tool for tool in await self.tools_of.tools(ctx)}
+        for name in self.names:
+            if name not in found:
+                hint = nearest(name, found) or f"; it has: {', '.join(found)}"
+                raise ConfigurationError(f"{ctx.path}: {self.name} has no tool {name!r}{hint}")
+        return [found[name] for name in self.names]
+
+
+class ToolPrompt(Prompt):
+    """A prompt whose model may call tools; see `tool_prompt`."""
+
+    def __init__(
+        self,
+        text: Text,
+        tools: Sequence[Any],
+        *,
+        max_rounds: int = MAX_ROUNDS,
+        name: str = "prompt",
+        system: Text = "",
+        asking: PromptSettings,
+        read: Callable[[Reply], Json] | None = None,
+    ) -> None:
+        super().__init__(text, name=name, system=system, asking=asking, read=read)
+        self.tools = [as_tool(tool) for tool in tools]
+        self.max_rounds = codec.whole(f"{name}: max_tool_rounds", max_rounds, least=1)
+        prints = (one.fingerprint for one in self.tools)
+        self.fingerprint = digest_of("tools", str(max_rounds), self.fingerprint, *prints)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Render, ask, call what is asked for and ask again, and read the last reply.
+
+        When the rounds are used up the model is asked once more, to answer without tools.
+
+        Raises:
+            StepError: `tool_rounds` if it wants to call tools all the same.
+        """
+        system = filled_in(self.system, value, ctx)
+        said = Message("user", filled_in(self.text, value, ctx))
+        head = [Message("system", system)] if system else []
+        reply, _ = await answered(self.asking, [*head, said], self.tools, self.max_rounds, ctx)
+        warn_of(reply, ctx)
+        output = self.read(reply)
+        return Result(
+            Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
+        )
+
+
+async def answered(
+    asking: PromptSettings,
+    messages: Sequence[Message],
+    tools: Sequence[Any],
+    max_rounds: int,
+    ctx: Context,
+) -> tuple[Reply, list[Message]]:
+    """Ask a model that may call tools; return its answer, and the conversation with it.
+
+    When the rounds are used up the model is asked once more, to answer without tools.
+
+    Raises:
+        StepError: `tool_rounds` if it wants to call tools all the same.
+    """
+    request, targets = asking.request(messages, ctx)
+    told = await call_with_tools(ctx, "", request, tools, max_rounds=max_rounds, failover=targets)
+    reply = Reply.from_json({**told, "tool_calls": ()})
+    talk = [Message.from_json(one) for one in told["messages"]]
+    if told["limit_reached"]:
+        talk.append(Message("user", NO_MORE))
+        known = await tools_of(ctx, tools)
+        described = tuple(tool.described() for tool in known.values())
+        last = replace(request, messages=tuple(talk), tools=described)
+        reply = Reply.from_json(await call_model(ctx, "answer", last, failover=targets))
+        talk.append(reply.message())
+    if reply.tool_calls:
+        raise StepError(
+            f"the model still wants to call tools after {max_rounds} rounds of them; "
+            "raise max_tool_rounds, or ask for less",
+            path=ctx.path,
+            kind="tool_rounds",
+        )
+    return reply, talk
+
+
+class ToolStep(Composite):
+    """One call of a tool as a step; see `tool_step`."""
+
+    def __init__(
+        self,
+        tool: Any,
+        *,
+        name: str = "",
+        arguments: Mapping[str, Any] | TemplatedValue | None = None,
+    ) -> None:
+        self.tool = as_tool(tool)
+        if not isinstance(self.tool, Tool) and len(getattr(tool, "names", ())) != 1:
+            raise ConfigurationError(
+                f"{name or self.tool.name}: {self.tool.name} is a server; choose a tool of it by "
+                "Selected(server, [name])"
+            )
+        self.name = name or self.tool.name
+        given = arguments if isinstance(arguments, TemplatedValue | None) else fill(dict(arguments))
+        self.arguments = given
+        said = "" if given is None else codec.canonical(given.source)
+        self.fingerprint = digest_of("tool step", self.tool.fingerprint, said)
+
+    @property
+    def reports(self) -> bool:
+        """Whether it reports what it costs: an MCP server's tool and a command do not."""
+        return bool(getattr(self.tool, "reports", False))
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Call it and return its output.
+
+        Raises:
+            StepError: of the kind that the call's error has.
+        """
+        (tool,) = (await tools_of(ctx, [self.tool])).values()
+        arguments = value
+        if self.arguments is not None:
+            arguments = codec.normalise(rendered(self.arguments, ctx, value), what="arguments")
+        told = await call_tool(ctx, "call", tool, {} if arguments is None else arguments)
+        if "error" in told:
+            error: Any = told["error"]
+            raise StepError(
+                f"{tool.name}: {error['message']}", path=ctx.path, kind=str(error["kind"])
+            )
+        detail = f"{ctx.path} called {tool.name}"
+        return Result(Status.SATISFIED, Reason.COMPLETED, detail, told["output"], name=self.name)
+
+
+def tool_prompt(
+    text: str,
+    tools: Sequence[Any],
+    *,
+    model: str | Sequence[str] = (),
+    max_rounds: int = MAX_ROUNDS,
+    name: str = "prompt",
+    system: str = "",
+    schema: Mapping[str, Json] | None = None,
+    max_tool_calls_per_reply: int = MAX_TOOL_CALLS,
+    **settings: Unpack[ModelSettings],
+) -> ToolPrompt:
+    """Make a step that sends a template to a model which may call tools; see `prompt`.
+
+    `tools` are functions, tools and MCP servers; `max_rounds` is how many replies may call them,
+    `max_tool_calls_per_reply` how many calls one reply may have: one with more is refused, and asked for
+    again.
+
+    Raises:
+        TemplateError: for a template that cannot be read, with its line and column.
+        ConfigurationError: for what cannot be a tool.
+    """
+    asking = replace(
+        asking_of(model, settings, schema=schema), max_tool_calls_per_reply=max_tool_calls_per_reply
+    )
+    return ToolPrompt(text, tools, max_rounds=max_rounds, name=name, system=system, asking=asking)
+
+
+def tool_step(tool: Any, *, name: str = "", arguments: Mapping[str, Any] | None = None) -> ToolStep:
+    """Make one call of a tool a step: with `arguments`, a template, or with the input as they are.
+
+    Its output is the tool's; a call that fails fails the step, with the kind of its error.
+
+    Raises:
+        ConfigurationError: for what cannot be a tool.
+    """
+    return ToolStep(tool, name=name, arguments=arguments)

@@ -1,0 +1,174 @@
+"""Exceptions of users' functions as text that a journal keeps: frames in their files, no values.
+
+Rules:
+
+1. Frames inside this package are left out, unless all are wanted; locals are never taken.
+2. Messages and lines of source are recorded without what no error is recorded with: see `sanitising`.
+3. Causes and contexts stand before what they caused, as Python prints them.
+4. Known secrets are taken out by `redact` before anything is cut: half a key is not known any more.
+5. The text is bounded: FRAMES frames, the innermost; LONGEST characters of it, the last ones.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from .sanitize import cleaned
+
+__all__ = ["FRAMES", "LONGEST", "PACKAGE", "Frame", "described", "last_frame"]
+
+FRAMES = 20
+LONGEST = 8192
+_MESSAGE = 2000  # characters of one exception's message
+_CHAIN = 20  # exceptions of one chain that are read
+
+
+def _below(folder: str | Path) -> str:
+    """Return what the paths of all files below a folder begin with."""
+    return str(Path(folder) / "_")[:-1]
+
+
+PACKAGE = _below(Path(__file__).parents[1])  # where this package is
+_INSTALLED = tuple(
+    {
+        _below(place)
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+        if (place := sysconfig.get_path(name))
+    }
+)
+_CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
+_DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+_FRAME = re.compile(
+    r'^ *(?:\| )*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE
+)
+
+
+class Frame(NamedTuple):
+    """Where in a file something was raised."""
+
+    file: str
+    line: int
+    function: str
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+def described(
+    error: BaseException,
+    *,
+    whole: bool = False,
+    own: bool = True,
+    redact: Callable[[str], str] | None = None,
+) -> tuple[str, str]:
+    """Return the qualified name of an exception and its traceback as text.
+
+    `whole` keeps the frames inside this package. Unless it is the user's `own`, an exception that
+    no function of the user's had a part in is described by two empty texts. `redact` takes secrets
+    out of messages and lines of source.
+    """
+    try:
+        if not own and not whole and not _concerns_user(error):
+            return "", ""
+        kind = type(error)
+        name = kind.__qualname__
+        if kind.__module__ not in ("builtins", "__main__"):
+            name = f"{kind.__module__}.{name}"
+        return name, _text(error, redact or _unchanged, whole=whole)
+    except Exception:  # an exception that cannot even be looked at: its kind and message are known
+        return type(error).__name__, ""
+
+
+def last_frame(text: str) -> Frame | None:
+    """Return the innermost frame of a traceback that is the user's, or of a library if none is."""
+    found = [Frame(m["file"], int(m["line"]), m["function"]) for m in _FRAME.finditer(text)]
+    users = [frame for frame in found if _is_users(frame.file)]
+    if not found:
+        return None
+    return (users or found)[-1]
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith((PACKAGE, "<", *_INSTALLED))
+
+
+def _concerns_user(error: BaseException) -> bool:
+    return any(
+        _is_users(frame.f_code.co_filename)
+        for link in _linked(error)
+        for frame, _ in traceback.walk_tb(link.__traceback__)
+    )
+
+
+def _linked(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over an exception and what it came from, each once."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen and len(seen) < _CHAIN:
+        seen.add(id(link))
+        yield link
+        link = _origin(link)
+
+
+def _origin(error: BaseException) -> BaseException | None:
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
+
+
+def _text(error: BaseException, redact: Callable[[str], str], *, whole: bool) -> str:
+    parts: list[str] = []
+    left = FRAMES
+    links = list(_linked(error))
+    for number, link in enumerate(links):
+        frames = _frames(link, redact, whole=whole)[-left:] if left else []
+        left -= len(frames)
+        shown = _said(link, redact, whole=whole)
+        if frames:
+            shown = "Traceback (most recent call last):\n" + "".join(frames) + shown
+        if number:
+            below = links[number - 1]
+            shown += _CAUSED if below.__cause__ is link else _DURING
+        parts.append(shown)
+    text = redact("".join(reversed(parts)))
+    if len(text) <= LONGEST:
+        return text
+    return "...\n" + text[-LONGEST + 4 :].partition("\n")[2]
+
+
+def _frames(error: BaseException, redact: Callable[[str], str], *, whole: bool) -> list[str]:
+    """Return the innermost frames of one exception as Python prints them."""
+    walked = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if whole or not frame.f_code.co_filename.startswith(PACKAGE)
+    ]
+    shown = traceback.StackSummary.extract(iter(walked[-FRAMES:])).format()
+    return [_cleaned_frame(redact(frame)) for frame in shown]
+
+
+def _cleaned_frame(shown: str) -> str:
+    """Return a frame with its line of source cleaned; the file and the line number stay."""
+    place, newline, source = shown.partition("\n")
+    kept = [cleaned(line) for line in source.splitlines() if line.strip(" ^~")]
+    return place + newline + "".join(f"{line}\n" for line in kept)
+
+
+def _said(error: BaseException, redact: Callable[[str], str], *, whole: bool) -> str:
+    """Return the lines that name an exception, those of a group's members below its own."""
+    lines = traceback.format_exception_only(type(error), error)
+    text = cleaned(redact("".join(lines))[: 2 * _MESSAGE])
+    if len(text) > _MESSAGE:
+        text = text[:_MESSAGE] + "...\n"
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions[:_CHAIN]:
+            inner = "".join(_frames(member, redact, whole=whole))
+            inner += _said(member, redact, whole=whole)
+            text += "".join(f"  | {line}\n" for line in inner.splitlines())
+    return text

@@ -1,0 +1,11 @@
+"""Runs seen from outside: OpenTelemetry and log lines, both made from journal entries alone.
+
+`Telemetry` and `over_http` need the extra `otel`; the library behind them is loaded when they are
+made. See docs/telemetry.md for every name.
+"""
+
+from .log_lines import LogLines
+from .opentelemetry import DEFAULT_ENDPOINT, Telemetry, over_http
+from .trace import trace_id
+
+__all__ = ["DEFAULT_ENDPOINT", "LogLines", "Telemetry", "over_http", "trace_id"]

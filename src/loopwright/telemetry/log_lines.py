@@ -1,0 +1,142 @@
+"""A run as log lines: one JSON object per journal entry that tells something, one line each."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from ..journal import Entry, RunInfo
+from ..records import Iteration, Stop, Usage
+from ..records.codec import Json
+from ..records.redaction import Redactor
+from .attributes import attempt_of, content
+from .trace import span_id, trace_id
+
+__all__ = ["LogLines"]
+
+_KNOWN = ("finish", "model", "provider")
+Said = tuple[str, str, dict[str, Json]]
+
+
+class LogLines:
+    """Writes runs as lines of JSON; goes into `run(listeners=[…])`, for any number of runs.
+
+    Every line has `time` (UTC), `level`, `message`, `event` (the kind of the entry), `run`,
+    `run_id`, `trace_id`, `span_id` and `path`; what else there is depends on the event.
+
+    Args:
+        write: called with each line, its end included.
+        capture: whether inputs, outputs and feedback are written too.
+        redactor: what takes secrets out of every line.
+        wall: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        *,
+        capture: bool = False,
+        redactor: Redactor | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.write = write
+        self.capture = capture
+        self.redactor = redactor or Redactor()
+        self.wall = wall
+
+    def opened(self, info: RunInfo, recorded: Sequence[Entry]) -> Callable[[Entry], None]:
+        """Return what hears the entries of a run that was just opened."""
+        active = max((e.at + (e.seconds * (e.kind != "iteration")) for e in recorded), default=0.0)
+        shift = self.wall() - active
+        verb = "goes on" if recorded else "begins"
+        opening: list[Said] = [("info", f"{info.name} {verb}", {})]  # said once it does
+
+        def hear(entry: Entry) -> None:
+            while opening:
+                self._line(info, shift + active, "opened", "", opening.pop())
+            said = self._said(entry)
+            if said is not None:
+                at = entry.at if entry.kind == "iteration" else entry.at + entry.seconds
+                self._line(info, shift + at, entry.kind, entry.path, said)
+
+        return hear
+
+    def _line(self, info: RunInfo, at: float, event: str, path: str, said: Said) -> None:
+        level, message, more = said
+        told = {
+            "time": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
+            "level": level,
+            "message": message,
+            "event": event,
+            "run": info.name,
+            "run_id": info.run_id,
+            "trace_id": f"{trace_id(info.run_id):032x}",
+            "span_id": f"{span_id(info.run_id, info.epoch, path):016x}",
+            "path": path,
+            **more,
+        }
+        text = json.dumps(self.redactor.clean(told), ensure_ascii=False, default=str)
+        self.write(text + "\n")
+
+    def _said(self, entry: Entry) -> Said | None:
+        """Return the level, the message and the fields of a line; None if there is nothing to say."""
+        if entry.kind == "finished":
+            return self._effect(entry)
+        if entry.kind == "iteration":
+            return self._iteration(entry)
+        if entry.kind in ("ended", "suspended"):
+            return self._ended(entry)
+        if entry.kind == "started":
+            return "debug", f"{entry.path} begins", {}
+        if entry.kind == "warned":
+            return "warning", str(entry.value), {}
+        if entry.kind in ("cut", "expired"):
+            return "warning", f"{entry.path} was cut off", _used(entry.usage)
+        return "info", f"{entry.kind} {entry.path}".strip(), {}
+
+    def _effect(self, entry: Entry) -> Said:
+        more: dict[str, Json] = {"seconds": round(entry.seconds, 6), **_used(entry.usage)}
+        value = entry.value
+        if isinstance(value, Mapping) and attempt_of(entry.path):
+            more |= {name: value[name] for name in _KNOWN if value.get(name)}
+        if entry.error is not None:
+            error = entry.error
+            more["error"] = {"kind": error.kind, "message": error.message}
+            return "warning", f"{entry.path} failed: {error.message}", more
+        if self.capture:
+            more["output"] = content(value.to_json() if hasattr(value, "to_json") else value)
+        return "debug", f"{entry.path} is done", more
+
+    def _iteration(self, entry: Entry) -> Said:
+        record: Iteration = entry.value
+        loop = entry.path.rpartition("/")[2]
+        more: dict[str, Json] = {"loop": loop, "iteration": record.number}
+        more |= {"score": record.score, "passed": record.passed}
+        more |= {"seconds": round(record.seconds, 6), **_used(record.usage)}
+        if self.capture:
+            more |= {"input": content(record.input), "output": content(record.output)}
+            more["feedback"] = content(record.feedback)
+        if record.error is not None:
+            error = record.error
+            more["error"] = {"kind": error.kind, "message": error.message, "stage": error.stage}
+            return "warning", f"{loop} {record.number} failed: {error.message}", more
+        score = "not scored" if record.score is None else f"score {record.score:.3f}"
+        verdict = {None: "", True: ", passed", False: ", not yet"}[record.passed]
+        return "info", f"{loop} {record.number}: {score}{verdict}", more
+
+    def _ended(self, entry: Entry) -> Said:
+        stop = Stop.from_json(entry.value["stop"])
+        name, status = entry.value.get("name", ""), stop.reason.status.value
+        more: dict[str, Json] = {"status": status, "reason": stop.reason.value}
+        more["detail"] = stop.detail
+        more |= _used(Usage.from_json(entry.value.get("usage")))
+        if self.capture:
+            more["output"] = content(entry.value.get("output"))
+        level = {"failed": "error", "satisfied": "info"}.get(status, "warning")
+        return level, f"{name} {status}: {stop.detail or stop.reason.value}", more
+
+
+def _used(usage: Usage) -> dict[str, Json]:
+    return {"usage": usage.to_json()} if usage else {}

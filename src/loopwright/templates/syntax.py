@@ -1,0 +1,380 @@
+"""The target of `{% for loop in … %}`, which Jinja refuses because it keeps that name for its counter, is renamed.
+
+Jinja's parser accepts the tag, only its code generator does not, so the tree is the right place; quoted and raw text
+cannot be mistaken for it there.
+
+The passes over a template's syntax tree: refuse, and rewrite.
+
+1. Refused: every node that is not in `ALLOWED`, what is nested too deep, unknown filters and tests,
+   wrong arguments, names that the library gives a meaning of its own.
+2. Rewritten: operations to calls of the sandbox, as the table in `sandbox.py` lists them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
+
+from ..errors import nearest
+from .filters import FILTERS, METHODS, PREDICATES
+from .limits import DEPTH, LOOP_DEPTH, NUMBER_BITS, TemplateError
+from .values import LOOP_FIELDS
+
+__all__ = ["checked", "needs_rewriting", "rename_loops", "rewrite"]
+
+
+COUNTER_FIELDS = LOOP_FIELDS | {"cycle"}
+
+
+def rename_loops(tree: nodes.Template) -> list[str]:
+    """Rename the target of each `{% for loop in … %}`, in place, and return a note for each.
+
+    If the body uses `loop` as the item, as a whole or by a field that Jinja's counter does not
+    have, then all its uses mean the item; otherwise they go on meaning the counter. In the body
+    of another loop inside, the fields of the counter are those of that loop's own.
+    """
+    taken = {name.name for name in tree.find_all(nodes.Name)}
+    notes = []
+    for loop in list(tree.find_all(nodes.For)):
+        targets = list(_stored_loops(loop.target))
+        if not targets:
+            continue
+        new = "loop_item"
+        while new in taken:
+            new += "_"
+        taken.add(new)
+        uses = [*_uses(loop.test), *(use for part in loop.body for use in _uses(part))]
+        as_item = any(not use.counter for use in uses) or bool(loop.test and _uses(loop.test))
+        for use in uses:
+            if as_item and not (use.counter and use.nested):
+                use.name.name = new
+        for name in targets:
+            name.name = new
+        meaning = "the item" if as_item else "that counter"
+        notes.append(
+            f"line {loop.lineno}: 'loop' is the name of Jinja's own counter, so the variable of "
+            f"{{% for loop in … %}} was renamed; inside, 'loop' means {meaning}"
+        )
+    return notes
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A use of the name `loop`: perhaps as the counter, perhaps in the body of a loop inside."""
+
+    name: nodes.Name
+    counter: bool
+    nested: bool
+
+
+def _uses(node: nodes.Node | None, nested: bool = False) -> list[_Use]:
+    if node is None:
+        return []
+    if isinstance(node, nodes.Name):
+        return [_Use(node, False, nested)] if node.name == "loop" and node.ctx == "load" else []
+    if isinstance(node, nodes.Getattr | nodes.Getitem) and isinstance(node.node, nodes.Name):
+        key = node.attr if isinstance(node, nodes.Getattr) else getattr(node.arg, "value", None)
+        uses = _uses(node.node, nested)
+        rest = [] if isinstance(node, nodes.Getattr) else _uses(node.arg, nested)
+        return [_Use(use.name, key in COUNTER_FIELDS, nested) for use in uses] + rest
+    if isinstance(node, nodes.For):
+        inner = [] if list(_stored_loops(node.target)) else [(node.test, nested)]
+        inner += [(part, True) for part in node.body] if inner else []
+        parts = [(node.iter, nested), *((part, nested) for part in node.else_), *inner]
+    elif isinstance(node, nodes.With) and any(True for t in node.targets for _ in _stored_loops(t)):
+        parts = [(value, nested) for value in node.values]
+    else:
+        parts = [(child, nested) for child in node.iter_child_nodes()]
+    return [use for part, deep in parts for use in _uses(part, deep)]
+
+
+def _stored_loops(target: nodes.Node) -> Iterator[nodes.Name]:
+    """Find the names `loop` that an assignment binds."""
+    names = [target] if isinstance(target, nodes.Name) else target.find_all(nodes.Name)
+    return (name for name in names if name.name == "loop" and name.ctx != "load")
+
+
+ALLOWED = frozenset({
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.Const, nodes.Name, nodes.Getattr,
+    nodes.Getitem, nodes.Slice, nodes.Call, nodes.Filter, nodes.Test, nodes.Compare, nodes.Operand,
+    nodes.And, nodes.Or, nodes.Not, nodes.UnaryExpr, nodes.BinExpr, nodes.Concat, nodes.CondExpr,
+    nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Keyword, nodes.If, nodes.For,
+    nodes.Assign, nodes.AssignBlock, nodes.With,
+})  # fmt: skip
+# What stays as it is; of the others, operations are rewritten and arguments checked.
+PLAIN = frozenset({
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.Const, nodes.Name, nodes.Getattr, nodes.Assign,
+})  # fmt: skip
+# Jinja binds these to objects of its own, or gives them a meaning in what is refused here.
+RESERVED = frozenset({"self", "super", "caller", "varargs", "kwargs"})
+TAGS = {
+    nodes.Macro: "macro", nodes.CallBlock: "call", nodes.Block: "block", nodes.Extends: "extends",
+    nodes.Include: "include", nodes.Import: "import", nodes.FromImport: "from",
+    nodes.FilterBlock: "filter",
+}  # fmt: skip
+
+
+def checked(tree: nodes.Template, helpers: Collection[str] = ()) -> tuple[list[nodes.Node], int]:
+    """Return all nodes of a template's tree, and how deep it is, after refusing what is not allowed.
+
+    `helpers` may also be used as filters. Goes level by level, without recursion of its own.
+
+    Raises:
+        TemplateError: something in it is refused; the error has the line.
+    """
+    parts: list[nodes.Node] = []
+    level: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    for depth in range(DEPTH):
+        below: list[tuple[nodes.Node, int]] = []
+        for node, loops in level:
+            _check_node(node)
+            _check_operation(node, helpers)
+            parts.append(node)
+            if type(node) is nodes.For:
+                loops += 1
+                if loops > LOOP_DEPTH:
+                    problem = f"loops nested more than {LOOP_DEPTH} deep"
+                    raise TemplateError(problem, line=node.lineno)
+            below += [(child, loops) for child in _children(node)]
+        if not below:
+            return parts, depth
+        level = below
+    raise TemplateError(f"nested more than {DEPTH} deep", line=level[0][0].lineno)
+
+
+def _children(node: nodes.Node) -> list[nodes.Node]:
+    found: list[nodes.Node] = []
+    for name in node.fields:
+        value = getattr(node, name, None)
+        if type(value) is list:
+            found += [item for item in value if isinstance(item, nodes.Node)]
+        elif isinstance(value, nodes.Node):
+            found.append(value)
+    return found
+
+
+def needs_rewriting(parts: Iterable[nodes.Node]) -> bool:
+    """Whether anything in a tree is an operation, which `rewrite` makes a call of the sandbox."""
+    return any(type(part) not in PLAIN for part in parts)
+
+
+def rewrite(tree: nodes.Template, helpers: Collection[str] = ()) -> nodes.Template:
+    """Rewrite a checked tree in place, and for the same `helpers`."""
+    rewritten: nodes.Template = _Rewriter(helpers).visit(tree)
+    return rewritten
+
+
+def _check_node(node: nodes.Node) -> None:
+    line = node.lineno
+    if type(node) is nodes.TemplateData:
+        return
+    if type(node) not in ALLOWED and not isinstance(node, nodes.BinExpr | nodes.UnaryExpr):
+        tag = next((tag for type_, tag in TAGS.items() if isinstance(node, type_)), None)
+        what = f"{{% {tag} %}}" if tag else type(node).__name__
+        raise TemplateError(f"{what} is not available in templates", line=line)
+    if isinstance(node, nodes.Name | nodes.Keyword):
+        name = node.name if isinstance(node, nodes.Name) else node.key
+        same = name.isascii() or unicodedata.normalize("NFKC", name) == name
+        if name in RESERVED or not same:
+            raise TemplateError(f"the name {name!r} cannot be used in templates", line=line)
+    if isinstance(node, nodes.Const):
+        _check_constant(node.value, line)
+    if isinstance(node, nodes.For) and node.recursive:
+        raise TemplateError("recursive loops are not available in templates", line=line)
+    if isinstance(node, nodes.Call | nodes.Filter | nodes.Test):
+        if node.dyn_args is not None or node.dyn_kwargs is not None:
+            raise TemplateError("write the arguments out: * and ** are not available", line=line)
+        keys = [keyword.key for keyword in node.kwargs]
+        if len(set(keys)) < len(keys):
+            raise TemplateError("an argument is given twice", line=line)
+
+
+def _check_constant(value: Any, line: int) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise TemplateError("a number is too large", line=line)
+    if isinstance(value, int) and value.bit_length() > NUMBER_BITS:
+        raise TemplateError("a number is too large", line=line)
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            problem = "text with half a character (a lone surrogate)"
+            raise TemplateError(problem, line=line) from None
+
+
+def _check_operation(node: nodes.Node, helpers: Collection[str]) -> None:
+    """Refuse a method, filter or test that there is not, or with arguments that it does not take."""
+    if isinstance(node, nodes.Call):
+        _check_call(node)
+    elif isinstance(node, nodes.Filter):
+        if node.node is None:
+            raise TemplateError("filters on a block are not available", line=node.lineno)
+        if node.name in helpers:
+            return
+        if node.name not in FILTERS:
+            hint = nearest(node.name, [*FILTERS, *helpers])
+            raise TemplateError(f"there is no filter {node.name!r}{hint}", line=node.lineno)
+        _check_arguments(f"filter {node.name!r}", FILTERS[node.name], node)
+    elif isinstance(node, nodes.Test):
+        if node.name not in PREDICATES:
+            problem = f"there is no test {node.name!r}{nearest(node.name, PREDICATES)}"
+            raise TemplateError(problem, line=node.lineno)
+        _check_arguments(f"test {node.name!r}", PREDICATES[node.name], node)
+
+
+def _check_call(node: nodes.Call) -> None:
+    called = node.node
+    if isinstance(called, nodes.Name):
+        return
+    name = called.attr if isinstance(called, nodes.Getattr) else None
+    if name == "cycle":
+        return
+    if name is None or name not in METHODS:
+        what = f"the method {name!r}" if name else "this call"
+        problem = f"{what} is not available in templates{nearest(str(name), METHODS)}"
+        raise TemplateError(problem, line=node.lineno)
+    _check_arguments(f"method {name!r}", METHODS[name], node)
+
+
+_signature = functools.cache(inspect.signature)  # of the functions in the three tables
+
+
+def _check_arguments(
+    what: str, function: Callable[..., Any], node: nodes.Call | nodes.Filter | nodes.Test
+) -> None:
+    signature = _signature(function)
+    keywords = {str(keyword.key): None for keyword in node.kwargs}
+    try:
+        signature.bind(None, None, *node.args, **keywords)
+    except TypeError:
+        taken = list(signature.parameters.values())[2:]
+        plain = (parameter.replace(annotation=inspect.Parameter.empty) for parameter in taken)
+        shown = ", ".join(map(str, plain))
+        problem = f"the {what} takes ({shown}), not these arguments"
+        raise TemplateError(problem, line=node.lineno) from None
+
+
+class _Rewriter(NodeTransformer):
+    def __init__(self, helpers: Collection[str]) -> None:
+        self.helpers = helpers
+
+    def get_visitor(self, node: nodes.Node) -> Callable[..., Any] | None:
+        """Return the method for a type of node; the others are only gone through."""
+        return getattr(self, f"on_{type(node).__name__.lower()}", None)
+
+    def on_concat(self, node: nodes.Concat) -> nodes.Node:
+        first, *others = node.nodes
+        return self._operation("~", node, first, others)
+
+    def on_compare(self, node: nodes.Compare) -> nodes.Node:
+        operands: list[nodes.Expr] = []
+        for operand in node.ops:
+            operands += [nodes.Const(operand.op, lineno=node.lineno), operand.expr]
+        return self._operation("<>", node, node.expr, operands)
+
+    def on_getitem(self, node: nodes.Getitem) -> nodes.Node:
+        if not isinstance(node.arg, nodes.Slice):
+            return self.generic_visit(node)
+        none = nodes.Const(None, lineno=node.lineno)
+        cut = node.arg
+        bounds = [cut.start or none, cut.stop or none, cut.step or none]
+        return self._operation("[:]", node, node.node, bounds)
+
+    def on_tuple(self, node: nodes.Tuple) -> nodes.Node:
+        """Make a list of it: hashing nested tuples, as keys, has no bound."""
+        self.generic_visit(node)
+        if node.ctx != "load":
+            return node
+        return nodes.List(node.items, lineno=node.lineno)
+
+    def on_call(self, node: nodes.Call) -> nodes.Node:
+        called = node.node
+        if isinstance(called, nodes.Name):
+            return self._operation("()", node, called, node.args, node.kwargs)
+        assert isinstance(called, nodes.Getattr)
+        if called.attr == "cycle":
+            return self._operation(".cycle", node, called.node, node.args)
+        return self._operation(f".{called.attr}", node, called.node, node.args, node.kwargs)
+
+    def on_filter(self, node: nodes.Filter) -> nodes.Node:
+        if node.name in self.helpers and node.node is not None:
+            called = nodes.Name(node.name, "load", lineno=node.lineno)
+            return self._operation("()", node, called, [node.node, *node.args], node.kwargs)
+        return self.generic_visit(node)
+
+    def on_for(self, node: nodes.For) -> nodes.Node:
+        cost = [nodes.Const(cost, lineno=node.lineno) for cost in _cost(node)]
+        self.generic_visit(node)
+        node.iter = self._filter("for", node.lineno, node.iter, cost)
+        if node.test is not None:
+            node.test = self._filter("?", node.lineno, node.test)
+        return node
+
+    def on_if(self, node: nodes.If) -> nodes.Node:
+        self.generic_visit(node)
+        node.test = self._filter("?", node.lineno, node.test)
+        return node
+
+    def on_condexpr(self, node: nodes.CondExpr) -> nodes.Node:
+        self.generic_visit(node)
+        node.test = self._filter("?", node.lineno, node.test)
+        node.expr2 = node.expr2 or nodes.Const("", lineno=node.lineno)
+        return node
+
+    def on_not(self, node: nodes.Not) -> nodes.Node:
+        self.generic_visit(node)
+        node.node = self._filter("?", node.lineno, node.node)
+        return node
+
+    def on_and(self, node: nodes.And) -> nodes.Node:
+        self.generic_visit(node)
+        node.left = self._filter("?", node.lineno, node.left)
+        return node
+
+    on_or = on_and
+
+    def _operation(
+        self, name: str, node: nodes.Node, value: nodes.Expr, args: list[nodes.Expr],
+        kwargs: list[Any] | None = None,
+    ) -> nodes.Node:  # fmt: skip
+        """Make a call of an operation, with its operands rewritten."""
+        call = self._filter(name, node.lineno, value, args, kwargs)
+        return self.generic_visit(call)
+
+    def _filter(
+        self, name: str, line: int, value: nodes.Node, args: list[Any] | None = None,
+        kwargs: list[Any] | None = None,
+    ) -> nodes.Filter:  # fmt: skip
+        fields = (
+            value,
+            name,
+            args or [],
+            kwargs or [],
+            None,
+            None,
+        )  # the library takes no keywords
+        return nodes.Filter(*fields, lineno=line)
+
+
+def _cost(loop: nodes.For) -> tuple[int, int]:
+    """Return what one round of a loop costs: nodes to evaluate, characters of fixed text.
+
+    Loops inside count by themselves, but for the list they go over.
+    """
+    count = chars = 0
+    todo = [*loop.body, *([loop.test] if loop.test else [])]
+    while todo:
+        node = todo.pop()
+        count += 1
+        if isinstance(node, nodes.TemplateData):
+            chars += len(node.data)
+        todo += [node.iter, *node.else_] if isinstance(node, nodes.For) else node.iter_child_nodes()
+    return count, chars

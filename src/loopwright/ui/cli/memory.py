@@ -1,0 +1,207 @@
+"""`memory`: what runs remember from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from ...errors import ConfigurationError, RunNotFound, listed, nearest
+from ...journal import Journal
+from ...memory import Episode, Fact, View, ranked, view_of
+from ...records.codec import text_of
+from .. import formatting as texts
+from ..journals import DEFAULT, MOST_ROWS, again, reading, shown_url
+from .options import AsJson, JournalUrl
+from .output import Output, Part
+
+__all__ = ["memory"]
+
+_STYLES = {"success": "green", "partial": "yellow", "failure": "red", "active": "green"}
+
+
+def memory(
+    space: Annotated[
+        str,
+        typer.Argument(metavar="SPACE", help="Of this space; without it the spaces are listed."),
+    ] = "",
+    journal: JournalUrl = DEFAULT,
+    find: Annotated[
+        str, typer.Option("--find", metavar="WORDS", help="Only what shares words.")
+    ] = "",
+    number: Annotated[
+        str, typer.Option("--id", metavar="ID", help="All of one episode or fact, by its id.")
+    ] = "",
+    only: Annotated[
+        str, typer.Option("--only", metavar="KIND", help="Only episodes, facts, notes or working.")
+    ] = "",
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=MOST_ROWS, help="At most so many of each.")
+    ] = 10,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what was superseded, doubted or cleaned up.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show what runs remember: the spaces of the memory, or episodes, facts and notes of one."""
+    if only and only not in _KINDS:
+        hint = nearest(only, _KINDS) or f"; use one of {', '.join(_KINDS)}"
+        raise ConfigurationError(f"--only: {only!r} is no kind of memory{hint}")
+    with Output(as_json=as_json) as output:
+        try:
+            views = reading(journal, lambda store: _views(store, space))
+        except RunNotFound:  # no journal yet: nothing is remembered in it
+            views = {}
+        if not space:
+            _spaces(views, journal, output)
+        elif number:
+            _one(views, space, number, output)
+        else:
+            kept = _kept(views[space] if space in views else View(), find, limit, everything)
+            shown = {kind: kept[kind] for kind in ([only] if only else _KINDS)}
+            _space(space, journal, views, shown, output)
+    return 0
+
+
+_KINDS = ("episodes", "facts", "notes", "working")
+
+
+async def _views(store: Journal, space: str) -> dict[str, View]:
+    """Return what is known by space: of the one that is asked for, or of all."""
+    found: Any = getattr(store, "memory", None)
+    if found is None:
+        raise ConfigurationError("this store keeps no memories; use sqlite:PATH")
+    names = await found.spaces()
+    if space and space not in names:
+        hint = nearest(space, names) or listed(space, names, lead="there are")
+        raise ConfigurationError(f"there is no space {space!r} in this memory{hint}")
+    wanted = [space] if space else list(names)
+    return {name: view_of(await found.entries(name)) for name in wanted}
+
+
+def _kept(view: View, find: str, limit: int, everything: bool) -> dict[str, list[Any]]:
+    """Return what is shown of a space by kind."""
+    episodes = list(view.episodes.values()) if everything else view.live_episodes
+    facts = list(view.facts.values()) if everything else view.live_facts
+    facts.sort(key=lambda fact: fact.confidence * fact.relevance)
+    working = [{"run": run, "values": values} for run, values in view.working.items() if values]
+    return {
+        "episodes": ranked(find, episodes, lambda item: item.text, limit=limit),
+        "facts": ranked(find, facts, lambda item: item.text, limit=limit),
+        "notes": ranked(
+            find, list(view.notes.values()), lambda item: text_of(item.value), limit=limit
+        ),
+        "working": ranked(find, working, lambda item: text_of(item["values"]), limit=limit),
+    }
+
+
+def _spaces(views: Mapping[str, View], url: str, output: Output) -> None:
+    rows = [{"space": name, **_counts(view)} for name, view in views.items()]
+    if output.as_json:
+        output.give({"spaces": rows})
+        return
+    if not rows:
+        output.note(f"nothing is remembered in {shown_url(url)}")
+    for row in rows:
+        kinds = (("episodes", "episode"), ("facts", "fact"), ("notes", "note"))
+        counts = [texts.plural(row[key], word) for key, word in kinds if row[key]]
+        output.say((texts.one_line(row["space"]), "bold"), f"  {', '.join(counts) or 'empty'}")
+
+
+def _counts(view: View) -> dict[str, Any]:
+    return {
+        "episodes": len(view.live_episodes),
+        "facts": len(view.live_facts),
+        "notes": len(view.notes),
+        "success_rate": view.success_rate().rate,
+        "unreadable": view.unreadable,
+    }
+
+
+def _space(
+    name: str, url: str, views: Mapping[str, View], shown: Mapping[str, list[Any]], output: Output
+) -> None:
+    view = views[name] if name in views else View()
+    if output.as_json:
+        told = {kind: [_json(item) for item in items] for kind, items in shown.items()}
+        success = view.success_rate().to_json()
+        output.give({"space": name, "success": success, "unreadable": view.unreadable, **told})
+        return
+    rate = view.success_rate()
+    if rate.total and "episodes" in shown:
+        output.say(f"{rate.successes} of {texts.plural(rate.total, 'episode')} succeeded")
+    for kind, items in shown.items():
+        for item in items:
+            output.say(*_line(kind, item, output))
+    if not any(shown.values()):
+        output.note(f"nothing to show in {name!r}")
+    if view.unreadable:
+        output.note(f"{texts.plural(view.unreadable, 'damaged entry')} left out")
+    episode = next(iter(shown.get("episodes", ())), None)
+    if episode is not None:
+        command = again("memory", name, url, "--id", str(episode.id))
+        output.say(("look closer: ", "dim"), command)
+
+
+def _json(item: Any) -> Any:
+    if isinstance(item, Episode | Fact):
+        return item.to_json()
+    return item if isinstance(item, dict) else {
+        "seq": item.seq, "value": item.value, "at": item.at, "run": item.run,
+    }  # fmt: skip
+
+
+def _line(kind: str, item: Any, output: Output) -> list[Part]:
+    if kind == "working":
+        head: list[Part] = [(f"working memory of run {item['run'] or '-'}", "dim"), "  "]
+        told = text_of(item["values"])
+    elif kind == "notes":
+        head = [(f"{item.seq:>6}  note     {texts.when(item.at)}", "dim"), "  "]
+        told = text_of(item.value)
+    elif kind == "facts":
+        head = [
+            f"{item.id}  ", (f"{item.status:9}", _STYLES.get(item.status, "")),
+            f"{item.confidence:.2f}  ", (f"{item.category}  " if item.category else "", "dim"),
+        ]  # fmt: skip
+        told = item.text
+    else:
+        head = [
+            f"{item.id:>6}  ", (f"{item.outcome:8}", _STYLES[item.outcome]),
+            f" {texts.score(item.score):5} ", (f"{texts.when(item.at)}  ", "dim"),
+            f"{texts.one_line(item.action)}  ",
+        ]  # fmt: skip
+        told = item.feedback or item.description or _last_tried(item)
+    used = sum(texts.width(part if isinstance(part, str) else part[0]) for part in head)
+    room = max(20, output.width - used)
+    return [*head, texts.fit(texts.one_line(told), room, output.signs)]
+
+
+def _last_tried(item: Episode) -> str:
+    last = item.tried[-1] if item.tried else ""
+    return text_of(last.get("tried", last) if isinstance(last, Mapping) else last)
+
+
+def _one(views: Mapping[str, View], space: str, number: str, output: Output) -> None:
+    view = views[space] if space in views else View()
+    known: dict[str, Any] = {str(key): item for key, item in view.episodes.items()}
+    known |= view.facts
+    if number not in known:
+        raise ConfigurationError(
+            f"--id: {space} has no episode or fact {number!r}{nearest(number, known)}"
+        )
+    data = known[number].to_json()
+    if output.as_json:
+        output.give({"space": space, **data})
+        return
+    for name, value in data.items():
+        if value in (None, "", [], False):
+            continue
+        if name == "tried":
+            output.say(("tried:", "bold"))
+            for item in value:
+                output.say(f"  {texts.one_line(text_of(item))}")
+            continue
+        when = name in ("at", "touched")
+        told = texts.when(value) if when else texts.one_line(text_of(value))
+        output.say((f"{name}: ", "bold"), told)

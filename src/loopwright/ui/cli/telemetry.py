@@ -1,0 +1,83 @@
+"""`--otel` and `--log`: what else hears a run than the person at the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from ...errors import ConfigurationError
+from ...records.redaction import of_environment
+from ...telemetry import LogLines, Telemetry, over_http
+from ..formatting import clean_json
+from .options import VARIABLE
+from .output import Output
+
+__all__ = ["Observing"]
+
+
+@dataclass
+class Observing:
+    """What a command line asks for: a collector, a file of log lines, and whether to show content."""
+
+    otel: str | None = None
+    log: str | None = None
+    capture: bool = False
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether log lines go where a live view would be."""
+        return self.log == "-" and sys.stderr is not None and sys.stderr.isatty()
+
+    @contextlib.contextmanager
+    def listeners(self, output: Output) -> Iterator[list[Any]]:
+        """Give the listeners of a run; at the end send what waits, and say what could not be sent.
+
+        Raises:
+            ConfigurationError: if a log file cannot be opened, or `--otel` cannot be followed.
+        """
+        found: list[Any] = []
+        with contextlib.ExitStack() as stack:
+            if self.log is not None:
+                found.append(self._lines(output, stack))
+            telemetry = self._telemetry(output)
+            if telemetry is not None:
+                found.append(telemetry)
+                stack.callback(_close, telemetry, output)
+            yield found
+
+    def _lines(self, output: Output, stack: contextlib.ExitStack) -> Any:
+        file: TextIO = sys.stderr
+        if self.log != "-":
+            try:
+                opened = Path(str(self.log)).open("a", encoding="utf-8")  # noqa: SIM115 - see below
+            except OSError as error:
+                raise ConfigurationError(f"--log: {self.log} cannot be written: {error}") from error
+            file = stack.enter_context(opened)
+
+        def write(line: str) -> None:
+            file.write(clean_json(line) if file.isatty() else line)
+            file.flush()
+
+        return LogLines(write, capture=self.capture, redactor=of_environment(os.environ))
+
+    def _telemetry(self, output: Output) -> Telemetry | None:
+        endpoint = self.otel or os.environ.get(VARIABLE)
+        if not endpoint or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+            return None
+        try:
+            return over_http(endpoint, capture=self.capture, redactor=of_environment(os.environ))
+        except ConfigurationError as error:
+            if self.otel:
+                raise
+            output.note(f"note: {VARIABLE} is set, but {error}")
+            return None
+
+
+def _close(telemetry: Telemetry, output: Output) -> None:
+    if trouble := telemetry.close():
+        output.note(f"note: {trouble}")

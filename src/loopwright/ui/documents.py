@@ -1,0 +1,40 @@
+"""Documents, and the models of steps of Python, as the command line says; loaded only where they are needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..documents import Loaded, Settings, load
+from ..documents.compiler.models import models_alone
+from ..documents.recorded import Recorded
+from ..models.endpoints import PROVIDER_NAMES
+from .sources import Given
+
+__all__ = ["document_of", "models_of"]
+
+
+def document_of(
+    what: str, given: Given, execute: bool, root: str, contents: Mapping[Path, bytes] | None
+) -> Loaded:
+    """Load a document as the command line says."""
+    settings = Settings(
+        sets=given.sets, model=given.model, model_url=given.model_url, replies=given.replies,
+        transcript=given.transcript, agents=given.agents, **given.limits(),
+        environ=os.environ, providers=() if given.replies else PROVIDER_NAMES,
+        root=Path(root) if root else None, execute=execute, agreed=contents,
+        lenient=given.lenient, recorded=Recorded.from_json(given.documents),
+    )  # fmt: skip
+    return load(what, settings)
+
+
+def models_of(given: Given) -> Mapping[str, Any]:
+    """Return the models of a step of Python as the command line says."""
+    return models_alone(
+        Settings(
+            model=given.model, model_url=given.model_url, replies=given.replies,
+            transcript=given.transcript, environ=os.environ,
+        )
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""The page as an ASGI application."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ...errors import ConfigurationError, LoopwrightError, RunNotFound
+from ...journal import Journal
+from . import routes_events as live
+from . import routes_read as reading
+from . import routes_write as actions
+from .access import AccessGuard
+from .page import Page
+from .render import STATIC, render, static_path
+
+__all__ = ["create_app"]
+
+Show = Callable[[Page, Request], Awaitable[Response]]
+
+
+def create_app(journal: Journal, *, url: str, folder: Path, port: int, token: str) -> Starlette:
+    """Return the page over a journal.
+
+    `url` is the journal's, for the processes that the page starts in `folder`; `port` the one that
+    it will listen on; `token` the secret without which nothing is answered.
+    """
+    page = Page(journal, url, folder, live.make_news)
+
+    @contextlib.asynccontextmanager
+    async def life(_: Starlette) -> AsyncIterator[None]:
+        yield
+        page.close()
+
+    app = Starlette(
+        routes=_routes(page),
+        middleware=[Middleware(AccessGuard, port=port, token=token)],
+        exception_handlers={LoopwrightError: _problem, HTTPException: _unknown},
+        lifespan=life,
+    )
+    app.state.page = page
+    return app
+
+
+def _routes(page: Page) -> list[Route | Mount]:
+    shown: dict[str, Show] = {
+        "/": reading.runs,
+        "/events": live.runs_events,
+        "/start": reading.start,
+        "/runs/{run_id}": reading.run,
+        "/runs/{run_id}/events": live.run_events,
+        "/runs/{run_id}/rows": reading.rows,
+        "/runs/{run_id}/inside": reading.inside,
+        "/runs/{run_id}/iteration": reading.iteration,
+        "/runs/{run_id}/compare": reading.compare,
+        "/runs/{run_id}/timeline": reading.timeline,
+        "/runs/{run_id}/export/{form}": reading.export,
+    }
+    changed: dict[str, actions.Change] = {
+        "/start": actions.start,
+        "/runs/{run_id}/cancel": actions.cancel,
+        "/runs/{run_id}/resume": actions.resume,
+        "/runs/{run_id}/rewind": actions.rewind,
+        "/runs/{run_id}/answer": actions.answered,
+        "/runs/{run_id}/raise": actions.raised,
+    }
+    return [
+        *(Route(path, _showing(page, show), methods=["GET"]) for path, show in shown.items()),
+        *(
+            Route(path, actions.changing(page, change), methods=["POST"])
+            for path, change in changed.items()
+        ),
+        Mount(static_path(), StaticFiles(directory=STATIC)),
+    ]
+
+
+def _showing(page: Page, show: Show) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return await show(page, request)
+
+    return answer
+
+
+def _problem(_: Request, error: Exception) -> Response:
+    known: dict[type[Exception], int] = {RunNotFound: 404, ConfigurationError: 400}
+    status = known.get(type(error), 503)
+    title = {404: "Not here", 400: "Not understood"}.get(status, "The journal cannot be read")
+    return HTMLResponse(render("problem.html", title=title, sentence=str(error)), status)
+
+
+def _unknown(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    sentence = "There is no such page." if status == 404 else "It cannot be done like this."
+    return HTMLResponse(render("problem.html", title="Not here", sentence=sentence), status)

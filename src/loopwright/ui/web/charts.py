@@ -1,0 +1,90 @@
+"""Figures as drawings: sparklines and curves as SVG, which needs no script and no style attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+
+from .. import formatting as texts
+
+__all__ = ["curve", "sparkline"]
+
+DOTTED = 60  # points of a curve that are drawn one by one, if there are no more
+LEFT, RIGHT, ABOVE, BELOW = 52, 8, 8, 18  # of a curve, around its plot
+Point = tuple[float, float]
+
+
+def sparkline(scores: Sequence[float], *, width: int = 96, height: int = 22) -> str:
+    """Return scores from 0 to 1 as a small line with a dot at its end, told in words to who cannot see."""
+    if not scores:
+        return ""
+    said = "scores " + ", ".join(texts.score(score) for score in scores)
+    step = (width - 6) / max(1, len(scores) - 1)
+    points = [(3 + i * step, height - 3 - score * (height - 6)) for i, score in enumerate(scores)]
+    x, y = points[-1]
+    line = f'<polyline points="{_joined(points)}"/>' if len(points) > 1 else ""
+    return (
+        f'<svg class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'role="img" aria-label="{escape(said)}">{line}'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/></svg>'
+    )
+
+
+def curve(
+    points: Sequence[Point],
+    label: str,
+    *,
+    top: float = 0.0,
+    line_at: float | None = None,
+    shown: Callable[[float], str] = texts.score,
+    width: int = 340,
+    height: int = 130,
+) -> str:
+    """Return figures by iteration as a curve from 0 to `top` (the highest by default), with a line
+    drawn in at `line_at`; `shown` is how a figure reads at the axis."""
+    if not points:
+        return ""
+    highest = top or max(value for _, value in points) or 1.0
+    first, last = points[0][0], points[-1][0]
+    span = (last - first) or 1.0
+
+    right, low = width - RIGHT, height - BELOW
+
+    def place(x: float, y: float) -> Point:
+        across = (x - first) / span if last != first else 0.5
+        return LEFT + across * (right - LEFT), low - y / highest * (low - ABOVE)
+
+    placed = [place(x, y) for x, y in points]
+    dotted = placed if len(placed) <= DOTTED else []
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in dotted)
+    drawn = ""
+    if line_at is not None:
+        y = place(first, line_at)[1]
+        drawn = f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="wanted"/>'
+    return (
+        f'<svg class="curve" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+        f"{_axes(first, last, highest=highest, shown=shown, right=right, low=low)}"
+        f'{drawn}<polyline points="{_joined(placed)}"/>{dots}</svg>'
+    )
+
+
+def _axes(
+    first: float, last: float, highest: float, shown: Callable[[float], str], right: int, low: int
+) -> str:
+    """Return both axes with their ends, and half of the upright one, told in figures."""
+    drawn = ""
+    for part in (0.0, 0.5, 1.0):
+        y = low - part * (low - ABOVE)
+        drawn += (
+            f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="axis"/>'
+            f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{escape(shown(part * highest))}</text>'
+        )
+    for number, x, anchor in ((first, LEFT, "start"), (last, right, "end")):
+        if number != first or anchor == "start":
+            drawn += f'<text x="{x}" y="{low + 12}" text-anchor="{anchor}">{number:g}</text>'
+    middle = (LEFT + right) / 2
+    return drawn + f'<text x="{middle:.0f}" y="{low + 12}" text-anchor="middle">iteration</text>'
+
+
+def _joined(points: Sequence[Point]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -1,0 +1,37 @@
+"""What the routes of one server share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from ...journal import Journal
+from .events import ChangeFeed, Channels, EventChannel, Folds, Topic
+from .project import ProjectFolder
+from .queries import Records
+from .run_processes import RunProcesses
+
+__all__ = ["News", "Page"]
+
+# Sends what is new about a topic to those who follow it.
+News = Callable[["Page", Topic, EventChannel], Awaitable[None]]
+
+
+class Page:
+    """What the routes of one server share; `closing` is set when it is about to end."""
+
+    def __init__(self, journal: Journal, url: str, folder: Path, news: News) -> None:
+        self.records = Records(journal)
+        self.feed = ChangeFeed(journal)
+        self.folds = Folds()
+        self.project = ProjectFolder(folder)
+        self.children = RunProcesses(journal, url, folder)
+        self.closing = False
+        self.channels = Channels(partial(news, self))
+
+    def close(self) -> None:
+        """End all streams, and look no more."""
+        self.closing = True
+        self.channels.stop()
+        self.feed.stop()

@@ -1,0 +1,134 @@
+"""What pages read: the list of runs, and one run; by the store's indexes where it has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ...journal import Journal, RunInfo
+from ...journal.sqlite.journal import SqliteJournal
+from ...journal.sqlite.views import Pages, Wanted
+from ...journal.views import EntriesView, RunView
+from ...records import NOTHING, Iteration
+
+__all__ = ["Listed", "Listing", "Records", "Wanted", "in_order", "main_loop"]
+
+T = TypeVar("T")
+SPARK = 24  # iterations in the sparkline of a run
+_OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A row of the run list: its key there, the run, and its latest scores."""
+
+    key: int
+    info: RunInfo
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of the run list; `searched` is the key where a search for text stopped, 0 at the end.
+
+    `total` counts all runs of the journal, whatever is asked for; None if nobody counted.
+    """
+
+    rows: list[Listed]
+    names: list[str]
+    total: int | None
+    searched: int = 0
+
+
+class Records:
+    """The read side of a journal, for pages."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._sparks: dict[tuple[str, float], tuple[float, ...]] = {}
+
+    async def look(self, run_id: str, work: Callable[[RunView], T]) -> T:
+        """Do something with the view of a run. Raises RunNotFound."""
+        if isinstance(self.journal, SqliteJournal):
+            return await self.journal.look(lambda pages, now: work(pages.view(run_id, now)))
+        info = await self.journal.find(run_id)
+        return work(EntriesView(info, await self.journal.entries(info.run_id)))
+
+    async def listing(self, wanted: Wanted) -> Listing:
+        """Return a page of the run list."""
+        if isinstance(self.journal, SqliteJournal):
+            if not self.journal.path.exists():
+                return Listing([], [], 0)
+            return await self.journal.look(lambda pages, now: self._listed(pages, wanted, now))
+        return await self._plain(wanted)
+
+    def _listed(self, pages: Pages, wanted: Wanted, now: float) -> Listing:
+        rows = [self._row(key, view) for key, view in pages.listed(wanted, now)]
+        searched = pages.stopped_at(wanted) if len(rows) < wanted.limit else 0
+        return Listing(rows, pages.names(), pages.newest(), searched)
+
+    async def _plain(self, wanted: Wanted) -> Listing:
+        """Return a page from a journal without pages: a key is the place in the list, from the end."""
+        place = wanted.before and -wanted.before
+        offset = max(0, -wanted.after - 1 - wanted.limit) if wanted.after else place
+        found = await self.journal.runs(
+            limit=wanted.limit, offset=offset, name=wanted.name, status=wanted.status,
+            text=wanted.text,
+        )  # fmt: skip
+        rows = []
+        for number, info in enumerate(found, start=offset + 1):
+            if not wanted.reason or info.reason == wanted.reason:
+                view = EntriesView(info, await self.journal.entries(info.run_id))
+                rows.append(self._row(-number, view))
+        return Listing(rows, sorted({row.info.name for row in rows}), None)
+
+    def _row(self, key: int, view: RunView) -> Listed:
+        info = view.info
+        known = self._sparks.get((info.run_id, info.updated))
+        if known is not None and info.status in _OVER:
+            return Listed(key, info, known)
+        loop = main_loop(view)
+        over = info.status in _OVER
+        marks = view.outline(loop, offset=-SPARK if over else 0) if loop else []
+        scores = tuple(item.score for _, item in marks[-SPARK:] if item.score is not None)
+        if over:
+            self._sparks[info.run_id, info.updated] = scores
+            if len(self._sparks) > 2000:
+                self._sparks.clear()
+        elif marks:
+            info = _so_far(info, [item for _, item in marks], view.total())
+        return Listed(key, info, scores)
+
+
+def in_order(view: RunView, loops: list[str]) -> list[str]:
+    """Return loops in the order in which their first iterations were recorded."""
+
+    def first(loop: str) -> int:
+        marks = view.outline(loop, limit=1)
+        return marks[0][0] if marks else 0
+
+    return sorted(loops, key=first)
+
+
+def _so_far(info: RunInfo, items: list[Iteration], total: int) -> RunInfo:
+    """Return a run that has not ended with the figures that its row will have at the end."""
+    scores = [item.score for item in items if item.eligible and item.score is not None]
+    usage = sum((item.usage for item in items), NOTHING)
+    return replace(
+        info, iterations=total, score=max(scores, default=None),
+        usage=info.usage if info.usage.calls > usage.calls else usage,
+    )  # fmt: skip
+
+
+def main_loop(view: RunView) -> str:
+    """Return the path of the loop that stands for a run: the outermost that went on last."""
+    loops = view.loops()
+    if len(loops) < 2:
+        return loops[0] if loops else ""
+
+    def latest(loop: str) -> int:
+        marks = view.outline(loop, offset=-1)
+        return marks[0][0] if marks else 0
+
+    return max(loops[:8], key=latest)

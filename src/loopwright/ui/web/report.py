@@ -1,0 +1,59 @@
+"""A run as one HTML file that needs no other: no script, no address of anything elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from ...journal import Entry, RunInfo
+from ...journal.views import EntriesView
+from ...records import Failure
+from ...records.codec import Json
+from .events import RunProgress
+from .page_models import Row, Section, inner_of, run_of, section_of
+from .queries import in_order, main_loop
+from .render import STATIC, cut, readable, render
+from .steps import steps_of
+
+__all__ = ["report"]
+
+_LONGEST = 100_000  # characters of a value
+
+
+def report(info: RunInfo, entries: Sequence[Entry]) -> str:
+    """Return a run as an HTML document: what it is, why it ended, its curves, its iterations."""
+    view, fold = EntriesView(info, entries), RunProgress()
+    fold.hear(view)
+    style = (STATIC / "page.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    sections = [section_of(view, loop, fold, whole=True) for loop in in_order(view, view.loops())]
+    end = view.ending() or {}
+    return render(
+        "report.html", run=run_of(view, main_loop(view), fold), sections=sections,
+        style=Markup(style), digest=digest,  # noqa: S704
+        steps=steps_of(view), failure=Failure.from_json(end.get("error")), input=_shown(info.input), output=_shown(end.get("output")),
+        detail=lambda row: _detail(view, row), inside=lambda row: _inside(view, row),
+    )  # fmt: skip
+
+
+def _detail(view: EntriesView, row: Row) -> list[tuple[str, str]]:
+    """Return what an opened iteration shows: titles and texts."""
+    item = view.iteration(row.loop, row.number)
+    told = [("Input", _shown(item.input)), ("Output", _shown(item.output))]
+    if item.error is not None:
+        told.append(("Error", item.error.message))
+        told.append(("Traceback", item.error.traceback))
+    if item.evaluation is not None:
+        told.append(("Feedback", item.evaluation.feedback))
+    return [(title, text) for title, text in told if text]
+
+
+def _shown(value: Json) -> str:
+    return cut(readable(value), _LONGEST)
+
+
+def _inside(view: EntriesView, row: Row) -> list[Section]:
+    return inner_of(view, f"{row.loop}/{row.number}", opened=True)

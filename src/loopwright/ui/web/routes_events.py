@@ -1,0 +1,229 @@
+"""The streams: what happened since the last entry that a page has, sent as it is committed.
+
+The number of an entry is the id of its event, so that a browser that lost the connection says by
+itself where it was. News are made once for all pages that are open on the same run or list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from ...errors import LoopwrightError
+from ...journal.views import RunView
+from ...records import Iteration
+from ...records.codec import Json
+from .events import BEAT, EventChannel, ServerEvent, Topic
+from .page import Page
+from .page_models import best_of, items_of, points_of, rows_of, run_of
+from .queries import Wanted, main_loop
+from .render import macro
+from .routes_read import number_in, run_in, wanted_in
+from .steps import steps_of
+
+__all__ = ["make_news", "run_events", "runs_events"]
+
+QUIET = 15.0  # seconds without news after which a stream shows that it is there
+HEAD_GAP = 0.5  # seconds between two tellings of which effects are in flight
+LIST_GAP = 0.7  # seconds between two tellings of the figures of runs that go on
+LIST_SHARE = 100  # times as long as a look at a list took, its figures are left alone
+END_SHARE = 8  # and runs that come and end
+_RETRY = b"retry: 300\n\n"
+_HERE = b": here\n\n"
+Entered = tuple[int, bytes]
+
+
+def _stream(events: AsyncIterator[bytes]) -> Response:
+    return StreamingResponse(
+        events, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+    )
+
+
+def _event(data: Json, number: int | None = None) -> bytes:
+    name = f"id: {number}\n" if number is not None else ""
+    return f"{name}data: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
+async def run_events(page: Page, request: Request) -> Response:
+    """What happens in a run after an entry."""
+    run_id = run_in(request)
+    told = request.headers.get("last-event-id", "")
+    after = int(told) if told.isascii() and told.isdigit() and len(told) < 12 else None
+    if after is None:
+        after = number_in(request, "after")
+    rewinds = number_in(request, "rewinds")
+    await page.records.look(run_id, page.folds.of)  # a run that is not there is a 404, no stream
+
+    async def enter(_: EventChannel, seq: int) -> Entered:
+        last, data = await _look(page, run_id, seq, rewinds, full=True)
+        return last, _event(data, last)
+
+    return _stream(_listening(page, run_id, after, enter))
+
+
+async def runs_events(page: Page, request: Request) -> Response:
+    """What changes in a page of the run list."""
+    wanted = wanted_in(request)
+
+    async def enter(channel: EventChannel, _: int) -> Entered:
+        number = channel.number
+        rows, total = await _rows(page, wanted, {})
+        return number, _event({"rows": _markup(rows), "order": list(rows), "total": total})
+
+    return _stream(_listening(page, wanted, 0, enter))
+
+
+async def _listening(
+    page: Page, topic: Topic, seq: int, enter: Callable[[EventChannel, int], Awaitable[Entered]]
+) -> AsyncIterator[bytes]:
+    """Iterate over the events of a topic after `seq`; `enter` makes the one that fills a gap."""
+    yield _RETRY
+    with page.channels.joined(topic) as (channel, listener):
+        entered = False
+        while not page.closing:
+            if not entered:
+                try:
+                    seq, event = await enter(channel, seq)
+                except LoopwrightError as error:
+                    yield _event({"problem": str(error)})
+                    return
+                entered = True
+                yield event
+            told = await listener.next(QUIET)
+            if told is None:
+                if listener.over:
+                    return
+                yield _HERE
+            elif told.before > seq:
+                entered = False
+            elif told.last >= seq:
+                seq = told.last
+                yield told.event
+
+
+async def make_news(page: Page, topic: Topic, channel: EventChannel) -> None:
+    """Tell a channel what is new in its run or list, until it is cancelled or that cannot be read."""
+    try:
+        if isinstance(topic, str):
+            await _run_news(page, topic, channel)
+        else:
+            await _list_news(page, topic, channel)
+    except LoopwrightError as error:
+        channel.tell(ServerEvent(-1, 1 << 62, _event({"problem": str(error)})))
+
+
+async def _run_news(page: Page, run_id: str, channel: EventChannel) -> None:
+    state = page.feed.state(run_id)
+    seq, rewinds = await page.records.look(run_id, lambda view: _place(page, view))
+    shown, told_at = "", 0.0
+    while True:
+        full = time.monotonic() - told_at >= HEAD_GAP
+        last, data = await _look(page, run_id, seq, rewinds, full=full)
+        if data and (last > seq or data["head"] != shown):
+            channel.tell(ServerEvent(seq, last, _event(data, last)))
+            seq, shown, told_at = last, str(data["head"]), time.monotonic()
+        # What was passed over is told soon; a process that died commits nothing.
+        await page.feed.wait_for(run_id, state, QUIET if data else HEAD_GAP)
+        state = page.feed.state(run_id)
+
+
+def _place(page: Page, view: RunView) -> tuple[int, int]:
+    fold = page.folds.of(view)
+    return fold.last, fold.rewinds
+
+
+async def _look(
+    page: Page, run_id: str, seq: int, rewinds: int, *, full: bool
+) -> tuple[int, dict[str, Json]]:
+    return await page.records.look(run_id, lambda view: _news(page, view, seq, rewinds, full=full))
+
+
+def _news(
+    page: Page, view: RunView, seq: int, rewinds: int, *, full: bool
+) -> tuple[int, dict[str, Json]]:
+    """Return the number of the last entry, and what is new after `seq`.
+
+    Unless it is `full`, effects that began or ended are no news yet: those come many a second.
+    """
+    fold = page.folds.of(view)
+    entries = fold.since(seq, view)
+    if not full and view.info.status == "running" and all(e.kind in _SMALL for e in entries):
+        return seq, {}
+    head = macro("head", run_of(view, main_loop(view), fold))
+    data: dict[str, Json] = {"head": head, "status": view.info.status}
+    if not entries:
+        return max(fold.last, seq), data
+    again = ("rewound", "asked", "suspended")
+    if fold.rewinds > rewinds or any(entry.kind in again for entry in entries):
+        return fold.last, {**data, "reload": True}
+    recorded: dict[str, list[int]] = {}
+    for entry in entries:
+        if entry.kind == "iteration" and isinstance(entry.value, Iteration):
+            recorded.setdefault(entry.path, []).append(entry.value.number)
+    if any(entry.kind == "step" for entry in entries):
+        data["steps"] = macro("steps_table", steps_of(view))
+    loops = {loop: _grown(view, loop, numbers) for loop, numbers in recorded.items()}
+    return fold.last, {**data, "loops": loops}
+
+
+_SMALL = ("started", "finished", "cut")
+
+
+def _grown(view: RunView, loop: str, numbers: list[int]) -> dict[str, Json]:
+    """Return the new rows and points of a loop, and which iteration is its best."""
+    whole = view.outline(loop)
+    marks = [mark for mark in whole if mark[1].number in set(numbers)]
+    best = best_of(whole)
+    before = [mark for mark, item in whole if item.number < min(numbers)]
+    retries = view.retries(loop, before[-1] if before else 0)
+    items = items_of(view, loop, marks, min(numbers) - 1)
+    rows = [[row.number, macro("line", row)] for row in rows_of(loop, marks, best, retries, items)]
+    return {"rows": rows, "points": points_of(marks), "best": best, "count": len(whole)}
+
+
+async def _list_news(page: Page, wanted: Wanted, channel: EventChannel) -> None:
+    shown: dict[str, Shown] = {}
+    while True:
+        state, turn, began = page.feed.state(wanted), page.feed.turn, time.monotonic()
+        rows, total = await _rows(page, wanted, shown)
+        changed = {
+            run_id: row for run_id, row in rows.items() if shown.get(run_id, _NONE)[1] != row[1]
+        }
+        if shown and (changed or list(rows) != list(shown)):
+            channel.number += 1
+            event = _event({"rows": _markup(changed), "order": list(rows), "total": total})
+            channel.tell(ServerEvent(channel.number - 1, channel.number, event))
+        shown = rows
+        took = time.monotonic() - began
+        # A run that came or ended is told soon; figures of those that go on, now and then.
+        await asyncio.sleep(max(0.0, END_SHARE * took - BEAT))
+        rest = max(LIST_GAP, LIST_SHARE * took)
+        if not await page.feed.wait_for(wanted, state, rest):
+            await page.feed.wait_for("", turn, QUIET)
+
+
+Shown = tuple[object, str]
+_NONE: Shown = (None, "")
+
+
+async def _rows(
+    page: Page, wanted: Wanted, known: dict[str, Shown]
+) -> tuple[dict[str, Shown], int | None]:
+    """Return the rows of a list as markup, by run, and how many runs are on record; what is known
+    already is not made again."""
+    found: dict[str, Shown] = {}
+    listing = await page.records.listing(wanted)
+    for row in listing.rows:
+        before = known.get(row.info.run_id, _NONE)
+        same = before[0] == row
+        found[row.info.run_id] = before if same else (row, macro("run_line", row))
+    return found, listing.total
+
+
+def _markup(rows: dict[str, Shown]) -> Json:
+    return {run_id: html for run_id, (_, html) in rows.items()}

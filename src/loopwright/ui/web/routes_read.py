@@ -1,0 +1,281 @@
+"""The routes that show: the list, a run, its iterations, two compared, the timeline, exports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from ...conditions import CEILING
+from ...errors import ConfigurationError, RunNotFound
+from ...journal import surviving
+from ...journal.questions import open_questions
+from ...journal.views import RunView
+from ...records import Failure, Reason
+from ..diff import side_by_side
+from ..export import FORMS
+from .access import is_loop, is_run_id
+from .events import RunProgress
+from .forms import QuestionForm, asked_of
+from .page import Page
+from .page_models import chunks_of, effects_of, inner_of, name_of, run_of, section_of
+from .queries import Listing, Wanted, in_order, main_loop
+from .render import cut, readable, render
+from .steps import steps_of
+
+__all__ = ["STATUSES", "loop_in", "number_in", "run_in", "wanted_in"]
+
+STATUSES = (
+    "running", "interrupted", "suspended", "satisfied", "exhausted", "failed", "impossible", "cancelled",
+)  # fmt: skip
+TIMELINE = 200  # entries of a part of the timeline
+_LONGEST = 200_000  # characters of an input or output on the page of a run
+
+
+def run_in(request: Request) -> str:
+    """Return the run id of a path. Raises RunNotFound if it can be none."""
+    run_id = str(request.path_params["run_id"])
+    if not is_run_id(run_id):
+        raise RunNotFound("there is no run of that id in this journal")
+    return run_id
+
+
+def loop_in(request: Request) -> str:
+    """Return the loop that a query names. Raises ConfigurationError if it can be none."""
+    loop = request.query_params.get("loop", "")
+    if not is_loop(loop):
+        raise ConfigurationError("loop: give the path of a loop of this run")
+    return loop
+
+
+def number_in(request: Request, name: str, *, most: int = 100_000_000, default: int = 0) -> int:
+    """Return a whole number of a query. Raises ConfigurationError if it is none."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most):
+        raise ConfigurationError(f"{name}: it is not a whole number up to {most}")
+    return int(text)
+
+
+def wanted_in(request: Request) -> Wanted:
+    """Return which runs a query asks for. Raises ConfigurationError."""
+    query = request.query_params
+    status = query.get("status", "")
+    if status and status not in STATUSES:
+        raise ConfigurationError(f"status: there is none like that; one of {', '.join(STATUSES)}")
+    return Wanted(
+        name=query.get("name", "")[:400],
+        status=status,
+        reason=query.get("reason", ""),
+        text=query.get("text", "")[:200],
+        before=_key(request, "before"),
+        after=_key(request, "after"),
+    )
+
+
+def _key(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "0")
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
+        raise ConfigurationError(f"{name}: it is not a place in the list")
+    return int(text)
+
+
+async def runs(page: Page, request: Request) -> Response:
+    """The list of runs, newest first."""
+    wanted = wanted_in(request)
+    listing = await page.records.listing(wanted)
+    same = {
+        key: value
+        for key in ("name", "status", "reason", "text")
+        if (value := getattr(wanted, key))
+    }
+
+    def link(**place: int) -> str:
+        return "/?" + urlencode({**same, **place}) if same or place else "/"
+
+    rows = listing.rows
+    first = not wanted.before and not wanted.after
+    full = len(rows) == wanted.limit
+    keys = [row.key for row in rows]
+    return HTMLResponse(
+        render(
+            "runs.html", listing=listing, wanted=wanted, names=_names(listing, wanted),
+            statuses=STATUSES, reasons=[reason.value for reason in Reason], filtered=bool(same),
+            first=first, newest=link(), newer=link(after=max(keys)) if keys and not first else "",
+            older=link(before=min(keys)) if full or (wanted.after and rows) else "",
+            search_on=link(before=listing.searched) if listing.searched else "",
+            events="/events?" + urlencode({**same, "before": wanted.before, "after": wanted.after}),
+        )
+    )  # fmt: skip
+
+
+def _names(listing: Listing, wanted: Wanted) -> list[str]:
+    if wanted.name and wanted.name not in listing.names:
+        return [*listing.names, wanted.name]
+    return listing.names
+
+
+async def run(page: Page, request: Request) -> Response:
+    """One run."""
+    run_id = run_in(request)
+
+    def work(view: RunView) -> str:
+        fold = page.folds.of(view)
+        loop = main_loop(view)
+        shown = run_of(view, loop, fold)
+        sections = [section_of(view, path, fold) for path in in_order(view, view.loops())]
+        steps = steps_of(view)
+        further = [s for s in sections if not s.over_list and s.count < CEILING]
+        questions: list[QuestionForm] = []
+        if view.info.status == "suspended":
+            questions = asked_of(open_questions(surviving(view.between(0, 0))))
+        return render(
+            "run.html", run=shown, failure=_failure(view), sections=sections, steps=steps, questions=questions,
+            raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
+            input=cut(readable(view.info.input), _LONGEST), output=cut(_output(view, loop, questions), _LONGEST),
+            rewindable=bool(sections) and "bounds" in view.info.source,
+            raisable=bool(view.info.source.get("file") or view.info.source.get("python")),
+        )  # fmt: skip
+
+    return HTMLResponse(await page.records.look(run_id, work))
+
+
+def _failure(view: RunView) -> Failure | None:
+    """Return the failure that ended a run, or None."""
+    end = view.ending()
+    return Failure.from_json(end.get("error")) if end is not None else None
+
+
+def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:
+    """Return the output of a run: the one it asks about, or the best so far of one that goes on."""
+    if asked := [question for question in questions if question.of_output]:
+        return asked[0].output
+    end = view.ending()
+    if end is not None:
+        return readable(end.get("output"))
+    marks = view.outline(loop) if loop else []
+    scored = [item for _, item in marks if item.eligible and item.score is not None]
+    best = max(scored, key=lambda item: item.score or 0.0, default=None)
+    if best is None and marks:
+        best = marks[-1][1]
+    return readable(view.iteration(loop, best.number).output) if best else ""
+
+
+async def rows(page: Page, request: Request) -> Response:
+    """Rows of a loop from a place on; all of an inner loop's table with `table`."""
+    run_id, loop = run_in(request), loop_in(request)
+    offset, limit = number_in(request, "offset"), number_in(request, "limit", most=200, default=50)
+
+    def work(view: RunView) -> str:
+        if request.query_params.get("table"):
+            section = section_of(view, loop, RunProgress())
+            return render("inner.html", section=section)
+        return render("rows.html", rows=chunks_of(view, loop, offset, limit))
+
+    return HTMLResponse(await page.records.look(run_id, work))
+
+
+async def inside(page: Page, request: Request) -> Response:
+    """The loops inside the iteration of a loop that is in progress."""
+    run_id, loop = run_in(request), loop_in(request)
+
+    def work(view: RunView) -> str:
+        under = f"{loop}/{view.count(loop) + 1}"
+        return render("inside.html", loops=inner_of(view, under, opened=True))
+
+    return HTMLResponse(await page.records.look(run_id, work))
+
+
+async def iteration(page: Page, request: Request) -> Response:
+    """All of one iteration."""
+    run_id, loop, number = run_in(request), loop_in(request), number_in(request, "number")
+
+    def work(view: RunView) -> str:
+        item = view.iteration(loop, number)
+        effects = effects_of(view.effects(loop, number), view.info.active, f"{loop}/{number}/")
+        loops = inner_of(view, f"{loop}/{number}")
+        return render("iteration.html", item=item, effects=effects, loops=loops)
+
+    return HTMLResponse(await page.records.look(run_id, work))
+
+
+async def compare(page: Page, request: Request) -> Response:
+    """The outputs of two iterations side by side."""
+    run_id, loop = run_in(request), loop_in(request)
+    numbers = number_in(request, "a", default=1), number_in(request, "b", default=1)
+
+    def work(view: RunView) -> tuple[list[str], list[str], str]:
+        items = [view.iteration(loop, number) for number in numbers]
+        titles = [
+            f"Iteration {item.number}"
+            + (f" (score {item.score:.2f})" if item.score is not None else "")
+            for item in items
+        ]
+        return [readable(item.output) for item in items], titles, name_of(loop, view.info)
+
+    outputs, titles, name = await page.records.look(run_id, work)
+    pairs = await asyncio.to_thread(side_by_side, *outputs)
+    template = "compared.html" if request.query_params.get("part") else "compare.html"
+    same = outputs[0] == outputs[1]
+    return HTMLResponse(
+        render(template, pairs=pairs, titles=titles, name=name, run_id=run_id, same=same)
+    )
+
+
+async def timeline(page: Page, request: Request) -> Response:
+    """A part of the timeline of effects."""
+    run_id, after = run_in(request), number_in(request, "after")
+
+    def work(view: RunView) -> str:
+        entries = view.between(after, TIMELINE)
+        last = entries[-1].seq if len(entries) == TIMELINE else 0
+        kept = [
+            entry for entry in surviving(entries) if entry.kind in ("started", "finished", "cut")
+        ]
+        more = f"/runs/{run_id}/timeline?after={last}"
+        effects = effects_of(kept, view.info.active)
+        return render("timeline.html", effects=effects, after=last, more=more)
+
+    return HTMLResponse(await page.records.look(run_id, work))
+
+
+_TYPES = {
+    "html": "text/html", "json": "application/json", "csv": "text/csv",
+    "jsonl": "application/jsonl",
+}  # fmt: skip
+
+
+async def export(page: Page, request: Request) -> Response:
+    """A run as a file: a report, its iterations, everything, its journal."""
+    run_id, form = run_in(request), request.path_params["form"]
+    if form not in _TYPES:
+        raise ConfigurationError(f"form: a run is exported as {', '.join(_TYPES)}")
+    info = await page.records.journal.find(run_id)
+    entries = await page.records.journal.entries(info.run_id)
+    text = await asyncio.to_thread(FORMS[form], info, entries)
+    return Response(
+        text, media_type=f"{_TYPES[form]}; charset=utf-8",
+        headers={"content-disposition": f'attachment; filename="{info.run_id}.{form}"'},
+    )  # fmt: skip
+
+
+async def start(page: Page, request: Request) -> Response:
+    """The workflows of the project folder."""
+    del request
+    documents = await asyncio.to_thread(page.project.documents)
+    return HTMLResponse(
+        render("start.html", documents=documents, folder=_home(page.project.folder))
+    )
+
+
+def _home(folder: Path) -> str:
+    try:
+        return str(Path("~") / folder.relative_to(Path.home()))
+    except (ValueError, RuntimeError):
+        return str(folder)

@@ -1,0 +1,252 @@
+// The page's own script: forms that change something, rows that open, streams that keep it true.
+import { draw, grow, numbers } from "./charts.js";
+
+const $ = (selector, within = document) => within.querySelector(selector);
+const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+const runPage = $("#run");
+const runUrl = runPage && `/runs/${encodeURIComponent(runPage.dataset.run)}`;
+
+// Markup that our own server escaped; scripts in it would not run, and the policy forbids them.
+function fragment(html) {
+  const parsed = new DOMParser().parseFromString(`<template>${html}</template>`, "text/html");
+  return document.importNode($("template", parsed).content, true);
+}
+
+async function load(url, into) {
+  try {
+    const answer = await fetch(url, { headers: { accept: "text/html" } });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(new DOMParser().parseFromString(text, "text/html").querySelector("main p")?.textContent || answer.statusText);
+    into.replaceChildren(fragment(text));
+    ready(into);
+  } catch (problem) {
+    const said = document.createElement("p");
+    said.className = "error";
+    said.textContent = `It could not be loaded: ${problem.message}`;
+    into.replaceChildren(said);
+  }
+}
+
+function query(url, values) {
+  return `${url}?${new URLSearchParams(values)}`;
+}
+
+// Rows that open to all of an iteration.
+async function toggle(button) {
+  const row = button.closest("tr");
+  const next = row.nextElementSibling;
+  if (next?.classList.contains("opened")) {
+    next.remove();
+    button.setAttribute("aria-expanded", "false");
+    remember();
+    return;
+  }
+  const opened = document.createElement("tr");
+  opened.className = "opened";
+  const cell = opened.insertCell();
+  cell.colSpan = row.cells.length;
+  cell.textContent = "…";
+  row.after(opened);
+  button.setAttribute("aria-expanded", "true");
+  remember();
+  await load(query(`${runUrl}/iteration`, { loop: button.dataset.loop, number: button.dataset.number }), cell);
+}
+
+// What is open stays open over a reload.
+const memory = runPage && `open:${runPage.dataset.run}`;
+function remember() {
+  const open = $$("button.open[aria-expanded=true]").map((b) => [b.dataset.loop, b.dataset.number]);
+  try { sessionStorage.setItem(memory, JSON.stringify(open.slice(0, 20))); } catch { /* a private window */ }
+}
+function recall() {
+  try {
+    for (const [loop, number] of JSON.parse(sessionStorage.getItem(memory) || "[]")) {
+      const button = $$("button.open").find((b) => b.dataset.loop === loop && b.dataset.number === number);
+      if (button) toggle(button);
+    }
+  } catch { /* nothing was remembered */ }
+}
+
+// Rows that come when they come into sight.
+async function fill(chunk) {
+  if (chunk.dataset.loading) return;
+  chunk.dataset.loading = "yes";
+  const loop = chunk.closest("table").dataset.loop;
+  const place = document.createElement("div");
+  await load(query(`${runUrl}/rows`, { loop, offset: chunk.dataset.offset, limit: chunk.dataset.limit }), place);
+  const rows = $$("tr", place);
+  if (!rows.length) { delete chunk.dataset.loading; return; }
+  chunk.classList.remove("chunk");
+  chunk.replaceChildren(...rows);
+}
+const sight = new IntersectionObserver((seen) => {
+  for (const { isIntersecting, target } of seen) if (isIntersecting) { sight.unobserve(target); fill(target); }
+}, { rootMargin: "200px" });
+
+function ready(within) {
+  for (const chunk of $$("tbody.chunk", within)) sight.observe(chunk);
+  for (const folded of $$("details.inner, details.timeline, details.numbers", within)) {
+    folded.addEventListener("toggle", () => unfold(folded));
+    if (folded.open && folded.matches(".inner") && !$(".into", folded).childElementCount) unfold(folded);
+  }
+}
+
+function unfold(folded) {
+  const into = $(".into", folded);
+  if (!folded.open) return;
+  if (folded.matches(".numbers")) numbers(folded.closest(".loop"), folded.closest(".chart"), into);
+  else if (into.childElementCount) return;
+  else if (folded.matches(".timeline")) load(folded.dataset.url, into);
+  else load(query(`${runUrl}/rows`, { loop: folded.dataset.loop, table: "yes" }), into);
+}
+
+// Changes: JSON by POST with a header that no form of another site can send.
+async function change(form, button) {
+  const values = Object.fromEntries(new FormData(form));
+  for (const box of $$("input[type=checkbox]", form)) values[box.name] = box.checked;
+  if (button?.name) values[button.name] = button.value;
+  const outcome = $(".outcome", form);
+  const buttons = $$("button", form);
+  for (const one of buttons) one.disabled = true;
+  outcome.classList.remove("error");
+  outcome.textContent = "…";
+  try {
+    const answer = await fetch(form.dataset.action, {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-loopwright": "1" },
+      body: JSON.stringify(values),
+    });
+    const told = await answer.json();
+    if (told.error) throw new Error(told.error);
+    outcome.textContent = told.said || "";
+    if (told.go === location.pathname) location.reload();
+    else if (told.go) location.assign(told.go);
+  } catch (problem) {
+    outcome.classList.add("error");
+    outcome.textContent = problem.message;
+  } finally {
+    for (const one of buttons) one.disabled = false;
+  }
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.matches("form.change")) {
+    event.preventDefault();
+    change(form, event.submitter);
+  } else if (form.matches("form.compare")) {
+    event.preventDefault();
+    load(query(form.action, { ...Object.fromEntries(new FormData(form)), part: "yes" }), form.nextElementSibling);
+  }
+});
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button");
+  if (button?.matches(".open")) toggle(button);
+  else if (button?.matches(".more")) fill(button.closest("tbody"));
+  else if (button?.matches(".more-effects")) {
+    const place = document.createElement("div");
+    button.replaceWith(place);
+    await load(button.dataset.url, place);
+  }
+});
+
+// Streams: a browser that lost the connection says itself which event it had last.
+const link = $("#link");
+function follow(url, hear) {
+  const stream = new EventSource(url);
+  stream.onopen = () => { link.textContent = "live"; link.className = "link live"; };
+  stream.onerror = () => { link.textContent = "connecting again"; link.className = "link lost"; };
+  stream.onmessage = (event) => hear(JSON.parse(event.data), stream);
+  addEventListener("pagehide", () => stream.close());
+}
+
+function hearRun(news, stream) {
+  if (news.problem) { stream.close(); link.textContent = news.problem; return; }
+  const head = fragment(news.head).firstElementChild;
+  const before = $("#head").dataset.status;
+  if (news.reload || (news.status !== before && before !== "")) { location.reload(); return; }
+  $("#head").replaceWith(head);
+  tick();
+  if (news.steps) {
+    $("#steps")?.replaceWith(fragment(news.steps).firstElementChild);
+    $("#nothing")?.remove();
+  }
+  for (const [loop, grown] of Object.entries(news.loops || {})) {
+    const section = $$(".loop").find((one) => one.dataset.loop === loop);
+    if (section) addTo(section, loop, grown);
+    else inside(loop);
+  }
+}
+
+function addTo(section, loop, grown) {
+  const body = $$(`table.iterations > tbody`, $(".wide", section)).at(-1);
+  for (const [number, html] of grown.rows) {
+    if ($(`tr.iteration[data-number="${number}"]`, $("table.iterations", section))) continue;
+    body.append(fragment(`<table><tbody>${html}</tbody></table>`).querySelector("tr"));
+  }
+  for (const row of $$("tr.iteration", $("table.iterations", section))) row.classList.toggle("best", Number(row.dataset.number) === grown.best);
+  const count = $(".count", section);
+  count.textContent = count.textContent.replace(/^\d+ (iteration|item)s?/, (_, unit) => `${grown.count} ${unit}${grown.count === 1 ? "" : "s"}`);
+  for (const field of $$(".compare input[type=number]", section)) field.max = grown.count;
+  if (grow(section, grown.points)) location.reload(); // its first curve
+  inside(`${loop}/`);
+}
+
+// Loops inside the iteration that is in progress.
+const waiting = new Map();
+function inside(path) {
+  const section = $$(".loop").filter((one) => path.startsWith(`${one.dataset.loop}/`)).at(-1);
+  if (!section) { location.reload(); return; }
+  const place = $(".inside", section);
+  if (waiting.has(place)) return;
+  waiting.set(place, setTimeout(() => {
+    waiting.delete(place);
+    load(query(`${runUrl}/inside`, { loop: section.dataset.loop }), place);
+  }, 150));
+}
+
+function tick() {
+  for (const since of $$(".since")) {
+    since.dataset.from ??= performance.now() - 1000 * Number(since.dataset.since);
+    since.textContent = `${((performance.now() - since.dataset.from) / 1000).toFixed(1)} s`;
+  }
+}
+
+function hearRuns(news) {
+  const table = $("#runs");
+  if (news.problem) { link.textContent = news.problem; return; }
+  const total = $("#total");
+  if (total && typeof news.total === "number") total.textContent = `${news.total.toLocaleString("en-US")} on record`;
+  const body = $("tbody", table);
+  if (!body) { // no run was like that
+    if (news.order.length) location.reload();
+    return;
+  }
+  const rows = new Map($$("tr", body).map((row) => [row.dataset.run, row]));
+  for (const [id, html] of Object.entries(news.rows)) {
+    const fresh = fragment(`<table><tbody>${html}</tbody></table>`).querySelector("tr");
+    const had = rows.get(id)?.contains(document.activeElement);
+    rows.get(id)?.replaceWith(fresh);
+    if (had) $("a", fresh).focus();
+    rows.set(id, fresh);
+  }
+  news.order.forEach((id, place) => {
+    const row = rows.get(id);
+    if (row && body.children[place] !== row) body.insertBefore(row, body.children[place] || null);
+  });
+  while (body.children.length > news.order.length) body.lastElementChild.remove();
+}
+
+ready(document);
+if (runPage) {
+  $$(".loop").forEach(draw);
+  recall();
+  setInterval(tick, 100);
+  tick();
+  if (runPage.dataset.live === "true") {
+    const rewinds = $("#head").dataset.rewinds;
+    follow(query(`${runUrl}/events`, { after: runPage.dataset.last, rewinds }), hearRun);
+  }
+}
+const list = $("#runs");
+if (list) follow(list.dataset.events, hearRuns);

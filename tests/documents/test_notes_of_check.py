@@ -1,0 +1,71 @@
+"""What check notes or refuses of single fields: statuses that are accepted, and files outside of the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loopwright.documents import Settings, load
+from loopwright.errors import DocumentError
+
+HEAD = "schema: loopwright/1\nname: x\nsteps:\n"
+LOOP = "loop: {execute: {set: 1}, max_iterations: 1}"
+NO_EFFECT = "accept: failed has no effect without on_failure: continue"
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "document.yaml"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("fields", "noted"),
+    [
+        ("accept: [failed]", True),
+        ("accept: failed", True),
+        ("accept: [failed, exhausted], on_failure: retry", True),
+        ("accept: [failed], on_failure: continue", False),
+        ("accept: [exhausted]", False),
+    ],
+)
+def test_accept_failed_needs_on_failure_continue(fields: str, noted: bool, tmp_path: Path) -> None:
+    """Where a step that fails ends the workflow, its status cannot be accepted: a note says so."""
+    text = f"{HEAD}  - {{name: a, {fields}, {LOOP}}}\n"
+    found = load(written(tmp_path, text), Settings()).lints()
+    assert [p.path for p in found if NO_EFFECT in p.message] == ["steps[0].accept"] * noted
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "file:///etc/passwd", "file:///etc/{{ name }}", "file:///{{ name }}", "file:///{{ name }}/x",
+        "file://../{{ name }}", "file://a/../../{{ name }}.txt",
+    ],
+)  # fmt: skip
+def test_a_file_outside_of_the_project_is_refused_before_it_runs(
+    items: str, tmp_path: Path
+) -> None:
+    """What stands before the placeholder is known at check, the root of the disk too."""
+    text = f"{HEAD}  - {{name: a, each: {{items: '{items}', execute: {{set: 1}}}}}}\n"
+    with pytest.raises(DocumentError, match="leads out of the project folder") as caught:
+        load(written(tmp_path, text), Settings(sets={"name": "x"} if "{{" in items else {}))
+    assert caught.value.problems[0].path == "steps[0].each.items"
+
+
+@pytest.mark.parametrize("items", ["file://{{ name }}", "file://a/{{ name }}"])
+def test_a_file_that_may_be_inside_is_decided_where_it_runs(items: str, tmp_path: Path) -> None:
+    text = f"{HEAD}  - {{name: a, each: {{items: '{items}', execute: {{set: 1}}}}}}\n"
+    assert load(written(tmp_path, text), Settings(sets={"name": "x"})).name == "x"
+
+
+@pytest.mark.parametrize("agents", ["", "agents: []\n"])
+def test_a_loop_node_document_without_agents_is_recognized(agents: str, tmp_path: Path) -> None:
+    """It is read as what it is: what is missing are agents, not a schema."""
+    text = f"orchestrator: {{id: o, agents: [a]}}\n{agents}"
+    with pytest.raises(DocumentError) as caught:
+        load(written(tmp_path, text), Settings())
+    (problem,) = caught.value.problems
+    assert "agents" in (problem.path or problem.message)
+    assert "schema" not in problem.message

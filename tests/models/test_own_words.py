@@ -1,0 +1,130 @@
+"""The own words of a reply: thinking and the marks of templates are no part of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from faulty_server import FaultyServer, delta, streamed, usage
+from hypothesis import given
+from hypothesis import strategies as st
+from model_worlds import KEYS, ask, question
+
+from loopwright.models import ModelError, ProviderModel, Reply, own_words
+from loopwright.models.replies.own_words import is_blank, words_of
+
+THOUGHT = "<think>is it 3? no, 4</think>\n\nIt is 4."
+
+
+@pytest.mark.parametrize(
+    ("reply", "own"),
+    [
+        ("plain\n", "plain\n"),
+        (THOUGHT, "It is 4."),
+        ("no opening tag</think>It is 4.", "It is 4."),
+        ("<think>a</think>b<think>c</think>d", "d"),
+        ("<thinking lang='en'>a</thinking> b", "b"),
+        ("\u25c1think\u25b7a\u25c1/think\u25b7b", "b"),
+        (
+            "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
+            "b",
+        ),
+        ("<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc", "b"),
+        ("assistant\n\nb", "b"),
+        ("b</s>", "b"),
+        ("b\n\nUser: and now?\nAssistant: c", "b"),
+        ("b\n<think>and what else", "b"),
+        ("<think>never closed", ""),
+        ("<|channel|>analysis<|message|>never closed", ""),
+        ("the tag `</think>` closes it", "the tag `</think>` closes it"),
+        ("<s>old</s> new", "<s>old</s> new"),
+        ("Anna: hi\nUser: hello", "Anna: hi\nUser: hello"),
+        ('{"text": "</think> is a tag"}', '{"text": "</think> is a tag"}'),
+        ("assistant of the king", "assistant of the king"),
+    ],
+)
+def test_own_words_have_no_thinking_and_no_template(reply: str, own: str) -> None:
+    """What comes after thinking, up to the end of the turn."""
+    assert own_words(reply) == own
+
+
+PIECES = [
+    "<think>", "</think>", "<|im_start|>", "<|im_end|>", "assistant\n", "User:", "\n", "{", "}", "a",
+    "<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "</s>", "<s>", "`", '"',
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text())
+def test_own_words_of_own_words_are_the_same(text: str) -> None:
+    """Reading a reply twice changes nothing, and what never closes has no words."""
+    words = words_of(text)
+    assert own_words(words.text) == words.text
+    assert not (words.unclosed and words.text)
+
+
+def test_what_cannot_be_seen_is_blank() -> None:
+    """White space, zero-width and control characters are no output."""
+    assert all(
+        is_blank(text) for text in ("", " \n", "\u200b", "\ufeff\u2060", "\x00\x07", "\u2800")
+    )
+    assert not any(is_blank(text) for text in ("0", "\u00a0.", "\U0001f389"))
+
+
+async def replied(*pieces: str, **more: Any) -> Reply | ModelError:
+    """Return what a streamed reply of these pieces is read as."""
+    answer = streamed(*map(delta, pieces), delta(finish="stop"), usage())
+    async with FaultyServer(answer) as server, ProviderModel(KEYS) as model:
+        return await ask(model, question(server.url, **more))
+
+
+CUTS = [
+    [THOUGHT],
+    ["<think>", "is it 3? no, 4", "</think>", "\n\nIt is 4."],
+    ["<think>is it 3? no, 4</think>", "\n\nIt is 4."],
+    ["<think>", "is it 3? no, 4</think>\n\nIt is 4."],
+    ["<thi", "nk>is it 3? no, 4</th", "ink>\n\nIt is", " 4."],
+    list(THOUGHT),
+]
+
+
+@pytest.mark.usefixtures("loopback")
+@pytest.mark.parametrize("pieces", CUTS, ids=range(len(CUTS)))
+async def test_the_answer_does_not_depend_on_how_the_stream_was_cut(pieces: list[str]) -> None:
+    """The same text gives the same output and the same thinking, tag by tag or in one piece."""
+    reply = await replied(*pieces)
+    assert isinstance(reply, Reply)
+    assert (reply.text, reply.thinking) == ("It is 4.", "<think>is it 3? no, 4</think>")
+    assert reply.repairs == ("thinking left out",)
+    assert reply.message().content == "It is 4."
+
+
+@pytest.mark.usefixtures("loopback")
+@pytest.mark.parametrize(
+    "pieces", [["<think>", "4"], ["<think>4"], ["\u200b", " \n"], ["<think></think>"]]
+)
+async def test_thinking_alone_and_blank_text_are_no_output(pieces: list[str]) -> None:
+    """Nothing to see is an empty output, however it was sent."""
+    fault = await replied(*pieces)
+    assert isinstance(fault, ModelError)
+    assert fault.kind == "empty_output"
+
+
+@pytest.mark.usefixtures("loopback")
+async def test_a_key_twice_in_what_an_endpoint_sends_is_refused() -> None:
+    """Nobody can tell which of the two holds, so the reply is none."""
+    event = b'data: {"choices": [{"index": 0, "delta": {"content": "a", "content": "b"}}]}\n\n'
+    async with FaultyServer(_raw(event)) as server, ProviderModel(KEYS) as model:
+        fault = await ask(model, question(server.url))
+    assert isinstance(fault, ModelError)
+    assert (fault.kind, fault.reason, fault.billed) == ("permanent", "bad_response", "maybe")
+    assert "key twice" in str(fault)
+
+
+def _raw(event: bytes) -> Any:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+
+    async def answer(turn: Any) -> None:
+        turn.writer.write(head + event + b"data: [DONE]\n\n")
+        await turn.writer.drain()
+
+    return answer

@@ -1,0 +1,195 @@
+"""Process trees: whatever a command started ends with it, with the run, and before a resume."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import alive, done, gone, noted, pids
+from tree_steps import step_of
+
+from loopwright import Loop, MaxIterations, Timeout, run, run_sync
+from loopwright.engine.leftovers import TOKEN, end_leftovers
+from loopwright.errors import StepTimeout
+from loopwright.tools import ShellStep, run_command
+from loopwright.tools.supervised import Ended, Supervised
+
+NOTE = 'touch "$$"; exec sleep 60'  # a process that notes its number and stays
+AWAY = {
+    "setsid": f"setsid sh -c '{NOTE}' &",
+    "nohup": f"nohup setsid sh -c '{NOTE}' >/dev/null 2>&1 &",
+    "deaf": f"setsid sh -c 'trap \"\" TERM INT HUP; {NOTE}' >/dev/null 2>&1 &",
+    "no environment": "setsid env -i /bin/sh -c 'touch $$; exec /bin/sleep 60' >/dev/null 2>&1 &",
+}
+DAEMON = """
+import os, pathlib, signal, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for number in range(3):
+    os.dup2(os.open(os.devnull, os.O_RDWR), number)
+pathlib.Path(str(os.getpid())).touch()
+time.sleep(60)
+"""
+AWAY["double fork"] = f"{sys.executable} -c '{DAEMON}'"
+KINDS = pytest.mark.parametrize("kind", AWAY)
+
+
+@KINDS
+def test_the_tree_ends_with_the_command(kind: str, tmp_path: Path) -> None:
+    """What a command leaves behind ends with it, in whatever session it is."""
+    result = done(run_command(f"{AWAY[kind]}\n{waiting(1)}", cwd=tmp_path))
+    assert result.exit_code == 0, result.stderr
+    assert len(pids(tmp_path)) == 1
+    assert gone(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["deaf", "double fork"])
+def test_the_tree_ends_at_a_time_limit(kind: str, tmp_path: Path) -> None:
+    """At its own time limit a step ends every process below it."""
+    step = ShellStep(f"{AWAY[kind]}\n{waiting(1)}\ntouch $$\nsleep 60", cwd=tmp_path, timeout=3)
+    with pytest.raises(StepTimeout):
+        done(step.look(None, None))  # type: ignore[arg-type]
+    assert len(pids(tmp_path)) == 2
+    assert gone(tmp_path)
+
+
+@KINDS
+def test_the_tree_ends_with_a_cancel(kind: str, tmp_path: Path) -> None:
+    """A cancelled caller leaves no process."""
+
+    async def cancelled() -> None:
+        script = f"{AWAY[kind]}\ntouch $$; sleep 60"
+        task = asyncio.ensure_future(run_command(script, cwd=tmp_path))
+        await noted(tmp_path, 2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    done(cancelled())
+    assert gone(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_tree_ends_at_the_deadline_of_a_loop(tmp_path: Path) -> None:
+    """A deadline ends the call in flight with its whole tree."""
+    step = ShellStep(f"{AWAY['deaf']}\ntouch $$; sleep 60", cwd=tmp_path)
+    result = run_sync(Loop(step, until=MaxIterations(1) | Timeout(3)), None)
+    assert result.reason.value == "timeout"
+    assert len(pids(tmp_path)) == 2
+    assert gone(tmp_path)
+
+
+def waiting(count: int) -> str:
+    """Return a script that waits until so many processes are noted."""
+    return f"while [ $(ls | grep -c '^[0-9]*$') -lt {count} ]; do sleep 0.01; done"
+
+
+def killed(journal: Path, folder: Path, script: str, count: int) -> None:
+    """Start a run in a process of its own, and kill that once its processes are noted."""
+    program = [sys.executable, str(Path(__file__).with_name("tree_steps.py"))]
+    with subprocess.Popen([*program, str(journal), str(folder), script]) as process:
+        asyncio.run(noted(folder, count))
+        os.kill(process.pid, signal.SIGKILL)
+
+
+@KINDS
+def test_the_tree_ends_when_the_run_is_killed(kind: str, tmp_path: Path) -> None:
+    """After kill -9 of the run no process of its shell step is left."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    killed(tmp_path / "runs.db", folder, f"{AWAY[kind]}\ntouch $$; sleep 60", 2)
+    assert gone(folder)
+
+
+@pytest.mark.slow
+def test_a_resume_ends_the_old_tree_before_it_asks(tmp_path: Path) -> None:
+    """When the question whether to run a step again is asked, nothing of its first attempt runs."""
+    folder, journal = tmp_path / "work", tmp_path / "runs.db"
+    folder.mkdir()
+    script = f"{AWAY['deaf']}\n{AWAY['no environment']}\ntrap '' TERM\ntouch $$; sleep 60"
+    killed(journal, folder, script, 3)
+    result = run_sync(
+        step_of(str(folder), script), None, journal=f"sqlite:{journal}", run_id="busy"
+    )
+    assert not any(alive(pid) for pid in pids(folder))
+    assert (result.status.value, result.request["kind"]) == ("suspended", "doubt")  # type: ignore[index]
+
+
+async def test_what_has_no_supervisor_is_found_by_its_environment(tmp_path: Path) -> None:
+    """Processes that name the run in their environment are ended, others are not."""
+    words = ["sh", "-c", 'touch "$$"; sleep 60 & wait']
+    given = {**os.environ, TOKEN: "0123456789abcdef"}
+    mine = subprocess.Popen(words, env=given, cwd=tmp_path, start_new_session=True)
+    others = subprocess.Popen(["sleep", "60"], env={**os.environ, TOKEN: "another"})
+    await noted(tmp_path, 1)
+    waiter = asyncio.create_task(asyncio.to_thread(mine.wait))
+    assert await end_leftovers("0123456789abcdef") == []
+    assert await waiter == -signal.SIGKILL
+    assert others.poll() is None
+    assert await end_leftovers("another", tmp_path) == []  # as a system without /proc is asked
+    assert others.wait() == -signal.SIGKILL
+
+
+async def test_the_report_names_what_had_to_be_ended(tmp_path: Path) -> None:
+    """A supervisor says which processes it ended, and how."""
+    script = f"{AWAY['deaf']}\ntouch $$; exec sleep 60"
+    program = Supervised(["sh", "-c", script], env=dict(os.environ), cwd=tmp_path, stdin=False)
+    await noted(tmp_path, 2)
+    assert await program.end(0.2)
+    ended = {(item.how, item.name) for item in program.ended}
+    assert ended == {("asked", "sleep"), ("killed", "sleep")}
+    assert isinstance(program.ended[0], Ended)
+    assert program.returncode == -signal.SIGTERM
+    close(program)
+
+
+async def test_the_interrupt_is_what_it_is_said_to_be(tmp_path: Path) -> None:
+    """A program is asked to end by the signal of its choice."""
+    script = "trap 'exit 7' INT; touch $$; while :; do sleep 0.01; done"
+    words, env = ["bash", "-c", script], dict(os.environ)
+    program = Supervised(words, env=env, cwd=tmp_path, stdin=False, interrupt=signal.SIGINT)
+    await noted(tmp_path, 1)
+    assert await program.end(10.0)
+    assert program.returncode == 7
+    close(program)
+
+
+async def test_a_killed_supervisor_leaves_no_program(tmp_path: Path) -> None:
+    """A program whose supervisor was killed dies with it, and that is known."""
+    program = Supervised(["sh", "-c", "touch $$; sleep 60"], env=dict(os.environ), cwd=tmp_path)
+    await noted(tmp_path, 1)
+    stat = Path(f"/proc/{program.pid}/stat").read_text()
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+    await program.gone
+    assert program.returncode == -signal.SIGKILL
+    assert gone(tmp_path)
+    await program.end(0)
+    close(program)
+
+
+def close(program: Any) -> None:
+    for pipe in (program.stdin, program.stdout, program.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+async def test_commands_of_a_run_name_it_in_their_environment(tmp_path: Path) -> None:
+    """The token is the same in every attempt of a run, and another for each journal."""
+    step = ShellStep('printf %s "$LOOPWRIGHT_RUN"')
+    found = [
+        (await run(step, None, journal=f"sqlite:{tmp_path / name}.db", run_id="same")).output
+        for name in ("a", "b")
+    ]
+    assert len(set(found)) == 2
+    assert all(len(token) == 16 for token in found)
