@@ -10,11 +10,10 @@ import pytest
 from phased_steps import answer, inline, plan, work
 
 from loopwright import Budget, Iteration, MemoryJournal, PhasedAgent, run, run_sync
-from loopwright.agents import Capability, ReasoningAgent, executions
-from loopwright.agents.lifecycle import lifecycle_of
+from loopwright.agents import Capability, ReasoningAgent, executions, lifecycle_of
 from loopwright.errors import ConfigurationError, LoopwrightWarning
 from loopwright.models import Models, Reply, Request, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.records import Usage
 
 

@@ -9,7 +9,7 @@ import pytest
 from loopwright import MemoryJournal, PhasedAgent, Reason, Result, run, step
 from loopwright.agents import AgentState, Capability
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.testing import run_virtual
 from loopwright.tools import tool
 

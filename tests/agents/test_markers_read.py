@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loopwright import run_sync
-from loopwright.agents import ReasoningAgent
+from loopwright.agents import ReasoningAgent, completion
 from loopwright.agents.reasoning.agent import NOTICE, WRAPPER
-from loopwright.agents.reasoning.completion import completion
 from loopwright.models import Models, ScriptedModel
 
 NEVER = [

@@ -8,7 +8,7 @@ import pytest
 from phased_steps import NAMES, agent, counted, limits, play
 
 from loopwright import Reason, Status
-from loopwright.agents.phased.presets import ROLES
+from loopwright.agents import ROLES
 from loopwright.errors import ConfigurationError
 
 

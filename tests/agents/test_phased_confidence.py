@@ -8,7 +8,7 @@ import pytest
 from phased_steps import agent, counted, inline, lambda_score, play
 
 from loopwright import MemoryJournal, PhasedAgent, Reason, Result, resume, run
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import judge
 from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
 

@@ -18,8 +18,7 @@ from loopwright import (
     run,
 )
 from loopwright.agents import Execution, executions
-from loopwright.journal import Journal
-from loopwright.journal.open import open_journal
+from loopwright.journal import Journal, open_journal
 from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
 

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from loopwright import Entry, MemoryJournal, Result, run
+from loopwright import Context, Entry, MemoryJournal, Result, run
 from loopwright.agents import call_with_tools
-from loopwright.engine.context import Context
 from loopwright.journal import RunInfo
 from loopwright.models import Message, Models, Request, ScriptedModel
 from loopwright.records import Reason, Status

@@ -22,7 +22,7 @@ from loopwright import PhasedAgent, run
 from loopwright.journal.questions import answer, pending
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.records import Status
 from loopwright.tools import mcp_server, tool
 

@@ -25,7 +25,7 @@ from loopwright.agents import AgentState, Capability
 from loopwright.journal.questions import answer, pending
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.prompts.tool_prompt import tool_prompt
 from loopwright.tools import tool
 

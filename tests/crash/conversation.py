@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import Loop, MaxIterations, Passed, run
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import judge
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Models, Reply, Request, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 
 PRICES = {"worker": {"input": 1.0, "output": 2.0}, "judge": {"input": 3.0, "output": 4.0}}
 VOTES = [("no", 20), ("yes", 60), ("no", 40), ("no", 50), ("yes", 80), ("yes", 90), ("yes", 85)]

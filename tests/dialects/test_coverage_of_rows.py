@@ -16,8 +16,8 @@ ROWS = {
 # Rows that no case of a document can show, with the test that does; "" where there is nothing to do.
 ELSEWHERE = {
     "A24": "",  # a remark on costs: ignored
-    "A25": "tests/cli/test_run.py",  # lines of the command line
-    "2.10": "tests/cli/test_run.py",
+    "A25": "tests/ui/cli/test_run.py",  # lines of the command line
+    "2.10": "tests/ui/cli/test_run.py",
     "B2": "",  # how code fences of a guide are read
     "B27": "tests/dialects/loop_nodes/test_persistence.py",
     "3.13": "",  # what the guide's own examples do elsewhere

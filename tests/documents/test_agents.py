@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loopwright import Result, run_sync
+from loopwright.documents import Settings, load
 from loopwright.documents.check.plan import plan
-from loopwright.documents.load import Settings, load
 from loopwright.errors import DocumentError
 from loopwright.models import Models, ScriptedModel
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopwright import run_sync
-from loopwright.documents.load import load
+from loopwright.documents import load
 from loopwright.models import Models, ScriptedModel
 
 PAGE = Path(__file__).parents[2] / "docs" / "agents.md"

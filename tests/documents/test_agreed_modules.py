@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from loopwright import run_sync
+from loopwright import LoopwrightError, run_sync
 from loopwright.documents import Settings, load
-from loopwright.errors import DocumentError, LoopwrightError
+from loopwright.errors import DocumentError
 
 TEXT = 'schema: loopwright/1\nname: x\nsteps: [{name: a, python: "agreed_own:word"}]\n'
 OWN = "from agreed_pack import part\n\ndef word(value):\n    import agreed_late\n    return part.WORD + agreed_late.WORD\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.documents.load import Settings, load
+from loopwright.documents import Settings, load
 from loopwright.documents.yaml.reader import read
 from loopwright.models import ScriptedModel
 

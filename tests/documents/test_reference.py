@@ -14,9 +14,8 @@ import pytest
 from documents.playing import HEAD
 from loopwright import MemoryJournal, run
 from loopwright.conditions.base import TAGS
-from loopwright.documents import Settings, load
+from loopwright.documents import Settings, export_schema, load
 from loopwright.documents.schema.document import ACTIONS
-from loopwright.documents.schema.export import export_schema
 from loopwright.models import scripted_rules as replies
 from loopwright.records import Status
 from loopwright.templates.filters import FILTERS, METHODS, PREDICATES

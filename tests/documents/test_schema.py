@@ -14,8 +14,8 @@ import pydantic
 import yaml
 
 from documents.corpus import DOCUMENTS
+from loopwright.documents import export_schema
 from loopwright.documents.schema.document import Document
-from loopwright.documents.schema.export import export_schema
 
 SCHEMA = jsonschema.Draft202012Validator(export_schema())
 # What the models know beyond the schema: kinds of errors that only they tell.

@@ -21,8 +21,7 @@ from loopwright import (
     step,
 )
 from loopwright.errors import ConfigurationError
-from loopwright.journal import RunInfo
-from loopwright.journal.open import open_journal
+from loopwright.journal import RunInfo, open_journal
 from loopwright.journal.questions import Question, answer, checked, pending
 
 from .support import interrupted_from_outside

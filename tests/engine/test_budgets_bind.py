@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from loopwright import Budget, Loop, MaxIterations, Usage, run, run_sync, step
-from loopwright.engine.context import Context
+from loopwright import Budget, Context, Loop, MaxIterations, Usage, run, run_sync, step
 from loopwright.errors import LoopwrightWarning
 from loopwright.models import Models, Reply, Request
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.records import History, Reason
 from loopwright.tools import shell
 

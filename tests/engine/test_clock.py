@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import Loop, MaxIterations, Timeout, run
-from loopwright.errors import LoopwrightError
+from loopwright import Loop, LoopwrightError, MaxIterations, Timeout, run
 from loopwright.testing import Deadlock, VirtualClock, VirtualLoop, run_virtual
 
 from .support import Script, play

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from loopwright import (
+    Budget,
     Context,
     Iteration,
     Loop,
@@ -25,12 +26,10 @@ from loopwright import (
 from loopwright import (
     _regex as patterns,
 )
-from loopwright.engine.budget import Budget
 from loopwright.engine.resources import RunResources
 from loopwright.engine.resume import raise_limit, rewind_with_input
 from loopwright.errors import ConfigurationError, listed
-from loopwright.journal import Entry, RunInfo
-from loopwright.journal.open import open_memory
+from loopwright.journal import Entry, RunInfo, open_memory
 from loopwright.journal.questions import answer, pending
 
 

@@ -7,12 +7,11 @@ import re
 
 import pytest
 
-from loopwright import Reason, Stop, errors
+from loopwright import LoopwrightError, Reason, Stop, errors
 from loopwright.errors import (
     DocumentError,
     EvaluationError,
     Interruption,
-    LoopwrightError,
     OwnershipLost,
     Problem,
     ReplayMismatch,

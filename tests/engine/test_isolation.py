@@ -41,7 +41,7 @@ from loopwright import (
 from loopwright.conditions import Condition
 from loopwright.journal import Entry, RunInfo
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.records.parts import ItemOutcome, StepOutcome
+from loopwright.records import ItemOutcome, StepOutcome
 from loopwright.testing import run_virtual
 
 from .support import examples, play

@@ -15,8 +15,8 @@ from loopwright.errors import OwnershipLost, RunLocked, RunNotFound
 from loopwright.journal import RunInfo, set_aside, surviving
 from loopwright.journal.replay import RecordedRun
 from loopwright.testing import run_virtual
+from records.records_made import failures, iterations, seconds
 
-from .records_made import failures, iterations, seconds
 from .support import examples, json_values, kinds, texts, usages
 
 paths = st.lists(st.sampled_from(["a", "b", "1", "2", "execute"]), min_size=1, max_size=4).map(

@@ -24,7 +24,7 @@ from loopwright import (
 )
 from loopwright.engine.resume import raise_limit, rewind_with_input
 from loopwright.errors import ConfigurationError, ReplayMismatch, RunNotFound
-from loopwright.journal.open import open_journal
+from loopwright.journal import open_journal
 
 from .counted_work import Work
 

@@ -28,7 +28,7 @@ from loopwright import (
 )
 from loopwright.conditions import Condition
 from loopwright.errors import ConfigurationError, LoopwrightWarning
-from loopwright.evaluators.score import score
+from loopwright.evaluators import score
 from loopwright.recipes import improvement_loop, strategy_loop
 
 

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from loopwright import Evaluation, Loop, MemoryJournal, Passed, run
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.check import check
-from loopwright.evaluators.checklist import checklist
+from loopwright.evaluators import check, checklist, score
 from loopwright.evaluators.criteria import grade, segments
-from loopwright.evaluators.score import score
 
 ITEMS: dict[str, Any] = {
     "short": {"max_words": 3},

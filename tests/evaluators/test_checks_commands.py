@@ -8,7 +8,7 @@ import pytest
 from checking import error, found, gaps, same
 
 from loopwright import Criterion, Evaluation, Loop, Passed, run_sync
-from loopwright.evaluators.check import check
+from loopwright.evaluators import check
 
 
 def test_a_command_passes_with_exit_code_0() -> None:

@@ -9,7 +9,7 @@ from checking import error, found
 
 from loopwright import Criterion, Evaluation
 from loopwright.errors import StepError
-from loopwright.evaluators.check import check
+from loopwright.evaluators import check
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from loopwright import Criterion, Loop
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.check import check
-from loopwright.evaluators.checklist import checklist
-from loopwright.evaluators.gates import gates
-from loopwright.evaluators.score import score
+from loopwright.evaluators import check, checklist, gates, score
 from loopwright.evaluators.test_report import share_passing
 
 

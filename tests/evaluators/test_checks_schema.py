@@ -10,7 +10,7 @@ from checking import error, found, gaps
 
 from loopwright import Criterion, Evaluation
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.check import check
+from loopwright.evaluators import check
 
 SHAPE = {
     "type": "object",

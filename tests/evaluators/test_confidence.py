@@ -23,9 +23,9 @@ from loopwright import (
 )
 from loopwright.documents import Settings, load
 from loopwright.errors import ConfigurationError, DocumentError
+from loopwright.evaluators import trend
 from loopwright.evaluators.rubric.rating import CUT, cut, listed_criteria
 from loopwright.evaluators.rubric.rubric import band, compare, confidence, report
-from loopwright.evaluators.trend import trend
 from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
 

@@ -20,10 +20,8 @@ from loopwright import (
     step,
 )
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.check import check
+from loopwright.evaluators import check, gates, score
 from loopwright.evaluators.criteria import verdict
-from loopwright.evaluators.gates import gates
-from loopwright.evaluators.score import score
 
 
 def saying(**fields: Any) -> Any:

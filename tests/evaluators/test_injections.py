@@ -10,9 +10,7 @@ import yaml
 from judging import looped, no, settled
 
 from loopwright import run_sync
-from loopwright.evaluators.check import check
-from loopwright.evaluators.gates import gates
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import check, gates, judge
 from loopwright.evaluators.judge.questions import Sentence, mark_of
 from loopwright.models import Models, Reply
 from loopwright.records import Evaluation

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from judging import GARBAGE, SHORT, evaluation, looped, no, prompts_of, settled, unsure, yes
 
 from loopwright import MemoryJournal, run
-from loopwright.evaluators.judge.judge import Judge, judge
+from loopwright.evaluators import judge
+from loopwright.evaluators.judge.judge import Judge
 from loopwright.evaluators.judge.questions import SHOWN, YesNo, mark_of, shown
 from loopwright.models import Models, Reply
 from loopwright.prompts.prompt import PromptSettings

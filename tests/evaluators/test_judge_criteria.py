@@ -8,10 +8,9 @@ import pytest
 from judging import GARBAGE, PRESET, evaluation, judged, no, yes
 
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import judge, score
 from loopwright.evaluators.judge.questions import Preset, preset_question
 from loopwright.evaluators.rubric.rubric import confidence
-from loopwright.evaluators.score import score
 from loopwright.models import Reply
 
 

@@ -13,9 +13,7 @@ from judging import SHORT, judged, looped, no, unsure, yes
 from loopwright import MemoryJournal
 from loopwright.conditions import Budget
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.check import check
-from loopwright.evaluators.gates import gates
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import check, gates, judge
 from loopwright.evaluators.judge.votes import (
     Votes,
     lead_error,

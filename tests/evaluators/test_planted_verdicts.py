@@ -10,14 +10,12 @@ import pytest
 from judging import PRESET, looped, settled, yes
 
 from loopwright import run_sync
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import judge, read_verdict, score
 from loopwright.evaluators.judge.questions import Sentence, mark_of
-from loopwright.evaluators.parsing.verdicts import read_verdict
 from loopwright.evaluators.rubric.rating import Rating
 from loopwright.evaluators.rubric.rubric import confidence
-from loopwright.evaluators.score import score
 from loopwright.models import Reply
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 
 SEED = 20_261
 REPETITIONS = 2_000

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from loopwright import run_sync
-from loopwright.evaluators.parsing.verdicts import read_verdict
-from loopwright.evaluators.score import score
+from loopwright.evaluators import read_verdict, score
 from loopwright.models import read_value
 
 CORPUS: dict[str, Any] = yaml.safe_load(

@@ -9,7 +9,7 @@ from checking import found, same
 
 from loopwright import Evaluation, Loop, MaxIterations, Passed, ScoreAtLeast, run_sync
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.score import score
+from loopwright.evaluators import score
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.parsing.scores import (
-    ScoreReading,
-    read_number,
-    read_score,
-    read_score_by_pattern,
-)
+from loopwright.evaluators import read_score
+from loopwright.evaluators.parsing.scores import ScoreReading, read_number, read_score_by_pattern
 from loopwright.evaluators.parsing.text import normalise_reply
 
 CORPUS = yaml.safe_load((Path(__file__).parent.parent / "data/replies.yaml").read_text("utf-8"))

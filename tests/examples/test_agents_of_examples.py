@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from loopwright.journal.open import open_journal
+from loopwright.journal import open_journal
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

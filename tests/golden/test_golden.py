@@ -18,7 +18,7 @@ from programs import PROGRAMS  # noqa: E402
 from reading import plain  # noqa: E402
 
 from loopwright import Result, run_sync  # noqa: E402
-from loopwright.journal.open import open_journal  # noqa: E402
+from loopwright.journal import open_journal  # noqa: E402
 from loopwright.ui.cli import main  # noqa: E402
 
 EXPECTED = json.loads((HERE / "expected.json").read_text())

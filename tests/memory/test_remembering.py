@@ -23,7 +23,7 @@ from loopwright import (
 )
 from loopwright.engine.loop_memory import lessons, remembered, remembering
 from loopwright.errors import ConfigurationError, JournalUnavailable
-from loopwright.journal.open import open_memory
+from loopwright.journal import open_memory
 from loopwright.memory import InMemory, MemoryEntry, Space
 from loopwright.testing import run_virtual
 

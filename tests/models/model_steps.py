@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from loopwright import MemoryJournal, Result, run
-from loopwright.engine.context import Context
+from loopwright import Context, MemoryJournal, Result, run
 from loopwright.journal import Entry
 from loopwright.models import (
     Message,

@@ -20,9 +20,9 @@ from faulty_server import FaultyServer, says
 from mock_server import serving
 
 from loopwright import Budget, Loop, MaxIterations, Passed, Timeout, run
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import judge
 from loopwright.models import Message, Models, ProviderModel, Reply, Request, call_model
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.records import Reason, Result, Status, Usage
 from loopwright.testing import run_virtual
 

@@ -10,7 +10,7 @@ from model_steps import Ask, World
 from loopwright import Budget, Loop, MaxIterations, run_sync
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.models import Models, Reply
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.records import Usage
 
 

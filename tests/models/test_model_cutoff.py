@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from loopwright import Loop, MaxIterations, MemoryJournal, run, run_sync
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import judge
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.testing import run_virtual
 
 CUT = {"text": "half a", "finish": "length"}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.models.errors import KINDS, ModelError
-from loopwright.models.retry_policy import Policy, Tally, decide
+from loopwright.models import KINDS, ModelError, Policy
+from loopwright.models.retry_policy import Tally, decide
 
 POLICY = Policy()
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
-from loopwright.models import Message, ModelError, Reply, Request, Timers, Tool, ToolCall
-from loopwright.models.errors import KINDS, error_from_json
+from loopwright.models import KINDS, Message, ModelError, Reply, Request, Timers, Tool, ToolCall
+from loopwright.models.errors import error_from_json
 from loopwright.records import Usage
 
 ASK = (Message("user", "hello"),)

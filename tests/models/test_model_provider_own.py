@@ -15,8 +15,7 @@ from faulty_server import (
 )
 from model_worlds import KEY, KEYS, question
 
-from loopwright.models import Message, ModelError, ProviderModel, Request
-from loopwright.models.endpoints import Endpoint
+from loopwright.models import Endpoint, Message, ModelError, ProviderModel, Request
 from loopwright.models.errors import ResponseTrace
 
 pytestmark = pytest.mark.usefixtures("loopback")

@@ -11,11 +11,10 @@ from model_worlds import KEYS
 from loopwright import Loop, MaxIterations, run
 from loopwright.agents import ReasoningAgent
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import judge, score
 from loopwright.evaluators.rubric.rubric import confidence
-from loopwright.evaluators.score import score
 from loopwright.models import Models, ProviderModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 
 ALL: dict[str, Any] = {
     "temperature": 0.3, "max_tokens": 90, "top_p": 0.5, "seed": 7, "stop": ["END"],

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from model_worlds import KEYS
 
 from loopwright import run
-from loopwright.models import Models, ProviderModel
-from loopwright.models.replies.own_words import own_words
+from loopwright.models import Models, ProviderModel, own_words
 from loopwright.models.replies.spoken import SpokenText
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 
 PLAN = "first I PLAN it"
 REPLIES = [

@@ -22,7 +22,7 @@ from loopwright import (
     step,
 )
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators.score import score
+from loopwright.evaluators import score
 from loopwright.recipes import _plan, checklist_loop
 
 

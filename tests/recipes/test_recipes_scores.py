@@ -7,7 +7,7 @@ from recipe_steps import plus, share
 
 from loopwright import Loop, Reason, ScoreAtLeast, Status, Timeout, run_sync, step
 from loopwright.engine.adapters import use_output
-from loopwright.evaluators.score import score
+from loopwright.evaluators import score
 from loopwright.recipes import (
     checklist_loop,
     confidence_loop,

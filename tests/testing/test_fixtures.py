@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from loopwright import Loop, MaxIterations, Passed, Reason
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import judge
 from loopwright.models import KINDS
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 
 
 async def test_the_plugin_gives_a_script_a_journal_and_virtual_time(

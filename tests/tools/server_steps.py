@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from loopwright import Entry, MemoryJournal, Result, run
-from loopwright.engine.context import Context
+from loopwright import Context, Entry, MemoryJournal, Result, run
 from loopwright.journal import RunInfo
 from loopwright.prompts.tool_calls import tools_of
 from loopwright.records import Reason, Status

@@ -12,7 +12,7 @@ from processes import done
 from loopwright import Workflow, run_sync
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.records.excerpts import VALUE_CHARS, shortened
 from loopwright.tools import ShellStep, run_command
 

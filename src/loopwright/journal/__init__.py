@@ -12,6 +12,7 @@ Rules:
 from .cancel import cancel_suspended
 from .entries import Entry, is_at, is_note, set_aside, surviving
 from .in_memory import MemoryJournal, MemoryLog, NoLog
+from .open import open_journal, open_memory
 from .protocol import Journal, Posted, Rewind, RunInfo, RunLog, missing_run
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "is_at",
     "is_note",
     "missing_run",
+    "open_journal",
+    "open_memory",
     "set_aside",
     "surviving",
 ]

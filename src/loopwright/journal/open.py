@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl
 
 from ..errors import ConfigurationError, nearest
 from ..memory import MemoryEntry
-from . import Journal, MemoryJournal
+from .in_memory import MemoryJournal
+from .protocol import Journal
 
 __all__ = ["open_journal", "open_memory"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from dialects.workflow_v2.support import Listening
 from loopwright import Result, run, run_sync
 from loopwright.documents import Settings, load
-from loopwright.journal.open import open_memory
+from loopwright.journal import open_memory
 from loopwright.memory import InMemory
 from loopwright.models import Models
 from loopwright.testing import run_virtual

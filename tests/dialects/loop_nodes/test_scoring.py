@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loopwright.documents.steps.loop_node import Scorer, Strategy, answer
 from loopwright.documents.steps.loop_node.lessons import LoopNodeLessons, extract
 from loopwright.errors import ConfigurationError, StepError
-from loopwright.evaluators.agreement import agreement
+from loopwright.evaluators import agreement
 from loopwright.evaluators.parsing.answers import (
     read_binary,
     read_classification,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from engine.support import json_values, scores, texts, usages
 from loopwright import Criterion, Evaluation, Failure, Iteration, Reason, Stop
-
-from .support import json_values, scores, texts, usages
 
 seconds = st.integers(0, 10**12).map(lambda n: n / 10**6)
 failures = st.builds(

@@ -12,11 +12,10 @@ import pytest
 from loopwright import Evaluation, Loop, MaxIterations, Passed, run
 from loopwright.errors import ConfigurationError
 from loopwright.journal import MemoryJournal
-from loopwright.models import Models, ScriptedModel
-from loopwright.prompts.prompt import prompt
-from loopwright.records.redaction import Redactor
+from loopwright.models import Models, Redactor, ScriptedModel
+from loopwright.prompts import prompt
 from loopwright.telemetry import Telemetry, over_http, trace_id
-from observe.sink import Server, attributes
+from telemetry.sink import Server, attributes
 
 REPLIES = """
 - step: "*/execute"

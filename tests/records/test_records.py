@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.support import examples, history, usages
 from loopwright import Evaluation, Failure, Iteration, Reason, Result, Status, Stop, Usage
 from loopwright.errors import ConfigurationError, NotSatisfied
 from loopwright.records import NOTHING, as_evaluation
 
 from .records_made import evaluations, failures, iterations, stops
-from .support import examples, history, usages
 
 # Round trips.
 

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from observe.sink import Server
-from web.conftest import serving
+from telemetry.sink import Server
+from ui.web.conftest import serving
 
 from .conftest import Project
 from .test_processes import on_terminal

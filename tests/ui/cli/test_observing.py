@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from observe.sink import Server, attributes
+from telemetry.sink import Server, attributes
 
 from .conftest import Project
 from .test_processes import until

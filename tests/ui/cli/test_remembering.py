@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.conftest import Project
+from ui.cli.conftest import Project
 
 MODULE = """
 from loopwright import Loop, MaxIterations

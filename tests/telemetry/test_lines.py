@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from loopwright import Evaluation, Loop, MaxIterations, Passed, run
-from loopwright.records.redaction import Redactor
+from loopwright.models import Redactor
 from loopwright.telemetry import LogLines, trace_id
-from loopwright.testing.clock import run_virtual
+from loopwright.testing import run_virtual
 
 
 async def draft(value: Any, ctx: Any) -> str:

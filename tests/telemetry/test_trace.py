@@ -16,26 +16,19 @@ from loopwright import (
     ScoreAtLeast,
     Usage,
     Workflow,
+    resume,
+    run,
     sequence,
 )
 from loopwright.agents import call_with_tools
-from loopwright.engine.run import resume, run
 from loopwright.journal import Entry, MemoryJournal, RunInfo
 from loopwright.models import Message, Models, Request, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.records import Reason, Result, Status
-from loopwright.telemetry import LogLines
+from loopwright.telemetry import LogLines, trace_id
 from loopwright.telemetry import attributes as names
-from loopwright.telemetry.trace import (
-    Measurement,
-    Signal,
-    Span,
-    SpanEvent,
-    Trace,
-    span_id,
-    trace_id,
-)
-from loopwright.testing.clock import run_virtual
+from loopwright.telemetry.trace import Measurement, Signal, Span, SpanEvent, Trace, span_id
+from loopwright.testing import run_virtual
 
 REPLIES = """
 - step: "*/execute"

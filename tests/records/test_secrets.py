@@ -12,16 +12,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loopwright import Evaluation, History, Loop, MaxIterations, MemoryJournal, run, run_sync
+from engine.support import examples
+from loopwright import (
+    Context,
+    Evaluation,
+    History,
+    Loop,
+    MaxIterations,
+    MemoryJournal,
+    run,
+    run_sync,
+)
 from loopwright.conditions import Condition
-from loopwright.engine.context import Context
 from loopwright.errors import ConfigurationError
 from loopwright.models import Redactor
-from loopwright.tools.base import call_tool
-from loopwright.tools.function import tool
+from loopwright.tools import call_tool, tool
 from loopwright.ui.cli import main
-
-from .support import examples
 
 KEY = "sk/proj+4f9a8b7c=6d5e4f3a2b1c"
 FORMS = (

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.support import texts
 from loopwright.conditions.statistics import (
     cycle_period,
     drawdown_limit,
@@ -13,8 +14,6 @@ from loopwright.conditions.statistics import (
     similarity,
     strictly_falling,
 )
-
-from .support import texts
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from engine.support import examples, json_values, texts
 from loopwright import Evaluation
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.records.codec import (
@@ -27,8 +28,6 @@ from loopwright.records.codec import (
     text_of,
     whole,
 )
-
-from .support import examples, json_values, texts
 
 
 class Shade(enum.StrEnum):

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.support import texts
 from loopwright import Criterion, Evaluation
 from loopwright.errors import EvaluationError
 from loopwright.records import as_evaluation
-
-from .support import texts
 
 # Evaluations.
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from engine.support import ERROR, UNDECIDED, examples, history, scores
 from loopwright import (
     AllCriteriaMet,
     AllOf,
@@ -35,8 +36,6 @@ from loopwright import (
 from loopwright.conditions import CEILING, condition, from_json, tag_of
 from loopwright.conditions.base import TAGS
 from loopwright.errors import ConfigurationError
-
-from .support import ERROR, UNDECIDED, examples, history, scores
 
 R = Reason
 

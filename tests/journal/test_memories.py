@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from loopwright.errors import ConfigurationError, JournalDamaged, JournalUnavailable
-from loopwright.journal import MemoryJournal
-from loopwright.journal.open import open_journal, open_memory
+from loopwright.journal import MemoryJournal, open_journal, open_memory
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.journal.sqlite.files import SideLock
 from loopwright.memory import InMemory, Memory, Space, entry

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.support import ERROR, UNDECIDED, history, scores
 from loopwright import Evaluation, Failure, History, Iteration, Usage
 from loopwright.records import NOTHING
-
-from .support import ERROR, UNDECIDED, history, scores
 
 # Iterations and histories.
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from loopwright.errors import ConfigurationError
-from loopwright.journal import Journal, MemoryJournal
-from loopwright.journal.open import open_journal
+from loopwright.journal import Journal, MemoryJournal, open_journal
 from loopwright.journal.sqlite import Clocks, SqliteJournal, leases
 
 from .contract import JournalContract

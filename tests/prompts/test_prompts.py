@@ -20,9 +20,9 @@ from loopwright import (
 )
 from loopwright.documents import Settings, load
 from loopwright.errors import ConfigurationError, DocumentError
-from loopwright.evaluators.judge.judge import judge
+from loopwright.evaluators import judge
 from loopwright.models import Models, ScriptedModel
-from loopwright.prompts.prompt import prompt
+from loopwright.prompts import prompt
 from loopwright.records import Status
 from loopwright.templates import TemplateError
 from loopwright.testing import run_virtual

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.support import ERROR, UNDECIDED, history, scores
 from loopwright import Condition, Degrading, NoImprovement, Reason, RepeatedOutput, Stop
-
-from .support import ERROR, UNDECIDED, history, scores
 
 R = Reason
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.support import ERROR, UNDECIDED, history
 from loopwright import (
     AllCriteriaMet,
     AnyOf,
@@ -29,8 +30,6 @@ from loopwright import (
     Usage,
 )
 from loopwright.conditions import prefer
-
-from .support import ERROR, UNDECIDED, history
 
 R = Reason
 
