@@ -92,7 +92,7 @@ def test_a_pattern_that_takes_too_long_decides_nothing(evaluator: Any) -> None:
         ({"contains": ""}, "check: contains: '' is not a text; give one, or a list of them"),
         ({"contains": [1]}, "check: contains: 1 is not a text; give one, or a list of them"),
         ({"matches": "("}, "pattern '(': missing ) at position 1"),
-        ({"command": []}, "shell: () is not a command; give a list of words, or a script as text"),
+        ({"command": []}, "shell: () is not a command. Use a list of words, or a script as text."),
     ],
 )  # fmt: skip
 def test_a_check_that_could_mean_nothing_is_refused(options: Any, message: str) -> None:
