@@ -139,7 +139,9 @@ def test_lost_bytes_are_a_warning_of_the_run() -> None:
     """Who takes text learns that some of it was not."""
     result = run_sync(shell(r"printf '\377'", name="odd"))
     assert result.output == "�"
-    assert result.warnings == ("odd: its output is not all UTF-8. The invalid bytes were replaced by U+FFFD.",)
+    assert result.warnings == (
+        "odd: its output is not all UTF-8. The invalid bytes were replaced by U+FFFD.",
+    )
 
 
 @pytest.mark.parametrize(

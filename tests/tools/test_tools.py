@@ -222,7 +222,10 @@ def test_a_command_is_given_the_variables_that_are_named(monkeypatch: pytest.Mon
         ([["a"], []], "is not a command. Use a list of words"),
         ([["{program}"]], "the program cannot be a placeholder"),
         ([["a", "{b...}", "{c...}"]], "two placeholders stand for any number of words"),
-        ([["a", "--b={c...}"]], "'--b={c...}': a placeholder for any number of words cannot follow other text"),
+        (
+            [["a", "--b={c...}"]],
+            "'--b={c...}': a placeholder for any number of words cannot follow other text",
+        ),
     ],
 )
 def test_a_list_that_allows_nothing_is_refused(wrong: Any, says: str) -> None:
