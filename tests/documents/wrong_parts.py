@@ -73,9 +73,9 @@ PARTS: Wrong = {
         "schema: loopwright/1\nname: x\nmodel_url: 'http://localhost[[]]:1/v1'\n"
         "steps:\n  - {name: a, prompt: x, model: 'openai:a', model_url: localhost}\n",
         [
-            "3:12: model_url: 'http://localhost[[]]:1/v1' is is not an http or https URL; write one such as "
+            "3:12: model_url: 'http://localhost[[]]:1/v1' is no http or https address; write one such as "
             "http://localhost:1234/v1",
-            "5:56: steps[0].model_url: 'localhost' is is not an http or https URL; write one such as "
+            "5:56: steps[0].model_url: 'localhost' is no http or https address; write one such as "
             "http://localhost:1234/v1",
         ],
     ),

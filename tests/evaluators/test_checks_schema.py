@@ -89,8 +89,8 @@ def test_a_flood_of_errors_is_cut() -> None:
             {"type": "objekt"},
             "check: schema: $.type: 'objekt' is not valid under any of the given schemas",
         ),
-        ({"$ref": "#/$defs/no"}, ("check: schema: '#/$defs/no' is not in the schema, and nothing "
-         "is fetched; put it under $defs")),
+        ({"$ref": "#/$defs/no"}, ("check: schema: '#/$defs/no' is not in the schema, and remote "
+         "schemas are not fetched. Put it under $defs.")),
         ({"$ref": "http://127.0.0.1:9/x"}, ("check: schema: 'http://127.0.0.1:9/x' is not in the "
          "schema, and remote schemas are not fetched. Put it under $defs.")),
         ({"$schema": "http://a/b"}, ("check: schema: $schema: 'http://a/b' is not a known dialect. "

@@ -310,7 +310,7 @@ def test_a_conversation_and_a_judge_of_a_document(tmp_path: Path) -> None:
             "{preset: quality/strict, criterion: It is short.}",
             "one of criterion, criteria and preset",
         ),
-        ("{criterion: It is short., weights: {a: 1}}", "weights: there is not a criterion 'a'"),
+        ("{criterion: It is short., weights: {a: 1}}", "weights: there is no criterion 'a'"),
         ("{criterion: It is short., max_votes: 1, accept_lead: 3}", "needs at least as many votes"),
         ("{}", "has none"),
     ],
