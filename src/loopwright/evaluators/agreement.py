@@ -72,7 +72,7 @@ def similarity(
     Example:
         >>> from loopwright import run_sync
         >>> run_sync(similarity("The cat sat."), "The cat sat down.").output.score
-        0.8148
+        0.7407
         >>> run_sync(similarity("The cat sat.", at_least=0.9), "the  cat sat.").output.passed
         True
     """
