@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from ..errors import StepError
 from ..records import NOTHING, History, Iteration, Reason, Result, Status, Usage, own
@@ -25,57 +25,9 @@ from .deadlines import DeadlineScope
 from .effects import perform, unrecorded
 from .run_state import Run
 from .scope import Scope
+from .step import CompositeStep, Leaf, Step
 
-__all__ = ["CompositeStep", "Context", "Leaf", "Step"]
-
-
-class Step(Protocol):
-    """Anything that runs: a function, a command, a prompt, a loop, a workflow.
-
-    One with an `effect` is a Leaf, one made of steps a CompositeStep.
-    """
-
-    @property
-    def name(self) -> str:
-        """What it is called in paths."""
-
-    @property
-    def effect(self) -> bool:
-        """Whether it acts on the world itself."""
-
-    @property
-    def required(self) -> bool:
-        """Whether what is around it ends where it is not satisfied."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest that changes when the step's meaning does."""
-
-
-class Leaf(Step, Protocol):
-    """A step that acts: its call is one effect, which the journal records."""
-
-    @property
-    def idempotent(self) -> bool:
-        """Whether it may run twice when the process dies under it."""
-
-    @property
-    def wants_context(self) -> bool:
-        """Whether it acts with a context; else with None."""
-
-    @property
-    def reserve(self) -> Callable[[Json], Usage | None] | None:
-        """What says how much a call may cost at most."""
-
-    def act(self, value: Json, ctx: Any) -> Awaitable[Json]:
-        """Do it and return its output."""
-
-
-class CompositeStep(Step, Protocol):
-    """A step made of steps: it is replayed by running it again."""
-
-    def run(self, value: Json, ctx: Context) -> Awaitable[Result]:
-        """Run its steps and return how it ended."""
+__all__ = ["Context"]
 
 
 class Context:
@@ -221,20 +173,20 @@ class Context:
         return own(await self._begun(name, step, own(value), token))
 
     def _begun(self, name: str, step: Step, value: Json, token: str) -> Coroutine[Any, Any, Json]:
-        try:
-            effect = step.effect
-        except AttributeError:
-            raise StepError(
-                f"{getattr(step, '__name__', step)!r} is no step; make it one with step(…)",
-                path=self.below(name), kind="bad_step", retryable=False,
-            ) from None  # fmt: skip
-        if not effect:
-            return self._through(self.below(name), cast("CompositeStep", step), value)
-        run, leaf = self.run, cast("Leaf", step)
-        plain = self.gate is None and not leaf.wants_context and leaf.reserve is None
-        if run.silent and plain and not self.account.limited:
-            return unrecorded(self, name, leaf, value)
-        return perform(self, f"{self.path}/{name}" if self.path else name, leaf, value, token)
+        if isinstance(step, Leaf):
+            plain = self.gate is None and not step.wants_context and step.reserve is None
+            if self.run.silent and plain and not self.account.limited:
+                return unrecorded(self, name, step, value)
+            return perform(self, f"{self.path}/{name}" if self.path else name, step, value, token)
+        if isinstance(step, CompositeStep):
+            return self._through(self.below(name), step, value)
+        raise self._bad_step(name, step)
+
+    def _bad_step(self, name: str, step: object) -> StepError:
+        return StepError(
+            f"{getattr(step, '__name__', step)!r} is not a step; make it one with step(…)",
+            path=self.below(name), kind="bad_step", retryable=False,
+        )  # fmt: skip
 
     def _take(self, name: str) -> None:
         assert self.names is not None
@@ -266,9 +218,11 @@ class Context:
 
     async def _ended(self, name: str, step: Step, value: Json) -> Result:
         path = self.below(name)
-        if not step.effect:
-            return await cast("CompositeStep", step).run(value, self.child(path))
-        output = await perform(self, path, cast("Leaf", step), value, "")
+        if isinstance(step, CompositeStep):
+            return await step.run(value, self.child(path))
+        if not isinstance(step, Leaf):
+            raise self._bad_step(name, step)
+        output = await perform(self, path, step, value, "")
         return Result(Status.SATISFIED, Reason.COMPLETED, f"{path} completed", output, name=name)
 
     def __dir__(self) -> list[str]:

@@ -34,9 +34,10 @@ from ..records.codec import Json
 from ..records.tracebacks import described
 from .blocking import watch
 from .reporting import OVERSHOOT
+from .step import Leaf
 
 if TYPE_CHECKING:
-    from .context import Context, Leaf
+    from .context import Context
     from .run_state import Run
 
 __all__ = ["being_cancelled", "perform", "unrecorded"]
@@ -54,7 +55,7 @@ async def perform(ctx: Context, path: str, step: Leaf, value: Json, token: str) 
         if run.replay is not None and (known := run.replay.finished.get(path)) is not None:
             return _replayed(run, known, fingerprint)
         # What it sends, where its input does not say it.
-        asked = run.clean(step.asks()) if hasattr(step, "asks") else None
+        asked = run.clean(step.asks())
     _ask(ctx)
     began = run.now()
     started = Entry("started", path, began, asked, fingerprint)

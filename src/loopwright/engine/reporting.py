@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 from ..conditions import Budget
-
-if TYPE_CHECKING:
-    from .context import Leaf, Step
+from .step import Leaf, Step
 
 __all__ = ["CANNOT_BIND", "OVERSHOOT", "cannot_bind", "reports"]
 
@@ -22,13 +18,11 @@ def reports(step: Step) -> bool:
     A model call does. A function does if it takes a context (`ctx.spend`) or states a `reserve`, a command
     if it has `usage`. What nothing is known of counts as reporting.
     """
-    own = getattr(step, "reports", None)
-    if own is not None:
-        return bool(own)
-    if step.effect:
-        leaf = cast("Leaf", step)
-        return leaf.wants_context or leaf.reserve is not None
-    parts = list(step.made_of()) if hasattr(step, "made_of") else []
+    if step.reports is not None:
+        return step.reports
+    if isinstance(step, Leaf):
+        return step.wants_context or step.reserve is not None
+    parts = list(step.parts())
     return not parts or any(reports(part) for part in parts)
 
 

@@ -97,7 +97,7 @@ def function_check(
         EvaluationError: of kind `check_error`, when the function raises or returns nothing.
     """
     inner = as_step(function, name=name)
-    if not inner.effect:
+    if not isinstance(inner, FunctionStep):
         raise ConfigurationError(
             f"check: {inner.name} is made of steps; if it judges, it is an evaluator as it is"
         )
