@@ -234,4 +234,4 @@ def test_what_is_no_step_and_no_usage_is_told() -> None:
         ctx.spend(5)  # type: ignore[arg-type]
 
     assert play(calls, "x").detail == "calls/inner: 'len' is not a step; make it one with step(…)"
-    assert play(spends, "x").detail == "spends: 5 is no usage; spend Usage(calls=…, usd=…)"
+    assert play(spends, "x").detail == "spends: 5 is not a usage; spend Usage(calls=…, usd=…)"

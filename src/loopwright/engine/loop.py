@@ -44,12 +44,12 @@ from ..errors import (
 from ..records import History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
 from ..records.excerpts import shortened
+from .budget import CANNOT_BIND, cannot_bind
 from .composites import acceptable, retrying
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
 from .loop_run import LoopRun
-from .reporting import CANNOT_BIND, cannot_bind
 from .step import CompositeStep, Leaf, Step, StepLike, as_step, digest_of, source_digest
 
 __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_TOLD", "Loop", "any_of"]

@@ -34,13 +34,11 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json, error_line
-from .budget import Account
-from .context import Context
+from .budget import CANNOT_BIND, Account
+from .context import Context, being_cancelled, unrecorded
 from .deadlines import DeadlineScope
-from .effects import being_cancelled, unrecorded
 from .loop_approval import approved
 from .loop_declaration import LoopDeclaration
-from .reporting import CANNOT_BIND
 from .scope import Scope
 from .step import CompositeStep, Step
 

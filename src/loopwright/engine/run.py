@@ -12,7 +12,7 @@ import os
 import random as _random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,20 +32,23 @@ from ..journal.inbox import status_of, take_up
 from ..journal.open import open_journal
 from ..records import Failure, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
-from .budget import Account
-from .clock import Clock
+from .budget import CANNOT_BIND, Account, cannot_bind
 from .context import Context
 from .leftovers import end_leftovers
-from .listeners import Listener, hearing
-from .reporting import CANNOT_BIND, cannot_bind
-from .resources import RunResources, redactor_of
 from .resume import raise_limit
 from .run_record import bounds_of, ended_entry, ended_loops, finished, row_of
-from .run_state import Run
+from .run_state import (
+    Clock,
+    Listener,
+    Run,
+    RunResources,
+    SystemClock,
+    hearing,
+    redactor_of,
+)
 from .step import CompositeStep, Step, StepLike, as_step
 
 __all__ = [
-    "SystemClock",
     "fresh_row",
     "journal_of",
     "new_run_id",
@@ -160,25 +163,6 @@ def _check_same(
 
 
 DEBUG = "LOOPWRIGHT_DEBUG"  # of the environment: tracebacks keep the frames inside this package
-
-
-class SystemClock:
-    """The clock of the running event loop, which a virtual one may drive, and of the machine."""
-
-    __slots__ = ("monotonic",)
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        own = type(loop).time is not asyncio.BaseEventLoop.time  # a loop with a clock of its own
-        self.monotonic = loop.time if own else time.monotonic
-
-    def wall(self) -> float:
-        """Return seconds since the epoch."""
-        return time.time()
-
-    def sleep(self, seconds: float) -> Awaitable[None]:
-        """Return what to await for a pause."""
-        return asyncio.sleep(seconds)
 
 
 async def run(

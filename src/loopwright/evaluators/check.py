@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from .._regex import compile_pattern
+from ..engine.budget import reports
 from ..engine.context import Context
-from ..engine.reporting import reports
 from ..engine.step import FunctionStep, as_step, digest_of
 from ..engine.threads import in_thread
 from ..errors import (

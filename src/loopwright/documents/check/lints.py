@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...conditions.base import TAGS
+from ...engine.budget import CANNOT_BIND, cannot_bind
 from ...engine.loop import NO_GOAL, NO_GOAL_TOLD, Loop
-from ...engine.reporting import CANNOT_BIND, cannot_bind
 from ...engine.step import Step
 from ...errors import Problem
 from ...templates import TemplateError, compile_expression

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from ...engine.budget import reports
 from ...engine.composites import Wrapper, attempt
 from ...engine.context import Context
-from ...engine.reporting import reports
 from ...engine.scope import Scope
 from ...engine.step import CompositeStep, Leaf, Step, StepLike, digest_of
 from ...engine.workflow import Workflow
