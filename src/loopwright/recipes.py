@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
-from .engine.composites import Composite, attempt, retrying
+from .engine.composites import attempt, combined, retrying
 from .engine.concurrency import run_all
-from .engine.context import Context, Step
+from .engine.context import Context
 from .engine.loop import Loop, any_of
-from .engine.step import FunctionStep, as_step, digest_of
+from .engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from .errors import ConfigurationError, nearest
 from .evaluators.checklist import Check, as_check
 from .evaluators.criteria import grade
@@ -36,14 +36,13 @@ from .records.codec import Json
 
 __all__ = ["checklist_loop", "confidence_loop", "improvement_loop", "strategy_loop"]
 
-_StepLike = Step | Callable[..., object]
 _Steps = tuple[tuple[str, Step], ...]
 
 
 def confidence_loop(
-    execute: _StepLike,
-    evaluate: _StepLike,
-    adapt: _StepLike | None = None,
+    execute: StepLike,
+    evaluate: StepLike,
+    adapt: StepLike | None = None,
     *,
     threshold: float = 0.85,
     max_iterations: int = 5,
@@ -83,9 +82,9 @@ def confidence_loop(
 
 
 def improvement_loop(
-    execute: _StepLike,
-    evaluate: _StepLike,
-    adapt: _StepLike | None = None,
+    execute: StepLike,
+    evaluate: StepLike,
+    adapt: StepLike | None = None,
     *,
     patience: int = 2,
     min_delta: float = 0.0,
@@ -153,9 +152,9 @@ class _Improving(Loop):
 
 
 def checklist_loop(
-    items: Mapping[str, _StepLike],
+    items: Mapping[str, StepLike],
     checks: Mapping[str, Check],
-    fix: _StepLike | Mapping[str, _StepLike] | None = None,
+    fix: StepLike | Mapping[str, StepLike] | None = None,
     *,
     max_iterations: int = 5,
     at_once: int = 1,
@@ -255,7 +254,7 @@ def _retried(options: dict[str, Any]) -> Callable[[Step], Step]:
 
 
 @dataclass(frozen=True)
-class _Items(Composite):
+class _Items(CompositeStep):
     """Makes the missing items. From the second iteration on, its input is a plan."""
 
     name: str
@@ -288,11 +287,11 @@ class _Items(Composite):
         made = {name: result.output for (name, _), result in zip(missing, ended, strict=True)}
         items = {**plan["items"], **made}
         parts = [(n, maker, r) for (n, maker), r in zip(missing, ended, strict=True)]
-        return self._end({name: items[name] for name, _ in self.makers}, parts, ctx)
+        return combined(self.name, {name: items[name] for name, _ in self.makers}, parts, ctx)
 
 
 @dataclass(frozen=True)
-class _Checks(Composite):
+class _Checks(CompositeStep):
     """Checks the items that have not passed yet."""
 
     name: str
@@ -312,7 +311,7 @@ class _Checks(Composite):
             result = await attempt(ctx, name, check, value[name])
             evaluations.append((name, as_evaluation(result.output)))
             ended.append((name, check, result))
-        return self._end(grade(evaluations), ended, ctx)
+        return combined(self.name, grade(evaluations), ended, ctx)
 
 
 async def _plan(last: Iteration, ctx: Context) -> Json:
@@ -344,9 +343,9 @@ def _improvements(name: str, evaluation: Evaluation) -> list[str]:
 
 
 def strategy_loop(
-    strategies: Mapping[str, _StepLike],
-    evaluate: _StepLike,
-    adapt: _StepLike | None = None,
+    strategies: Mapping[str, StepLike],
+    evaluate: StepLike,
+    adapt: StepLike | None = None,
     *,
     threshold: float | None = None,
     max_iterations: int | None = None,
@@ -402,24 +401,26 @@ def strategy_loop(
 
 
 @dataclass(frozen=True)
-class _Strategies(Composite):
+class _Strategies(CompositeStep):
     """Runs the strategy of the current iteration."""
 
     name: str
-    parts: _Steps
+    members: _Steps
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("strategies", *(f"{name} {part.fingerprint}" for name, part in self.parts))
+        return digest_of(
+            "strategies", *(f"{name} {part.fingerprint}" for name, part in self.members)
+        )
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        name, part = self.parts[(ctx.iteration - 1) % len(self.parts)]
+        name, part = self.members[(ctx.iteration - 1) % len(self.members)]
         result = await attempt(ctx, name, part, value)
-        return self._end(result.output, [(name, part, result)], ctx)
+        return combined(self.name, result.output, [(name, part, result)], ctx)
 
 
 @dataclass(frozen=True)
-class _Named(Composite):
+class _Named(CompositeStep):
     """Evaluates under the name of the strategy of the current iteration."""
 
     name: str
@@ -436,4 +437,4 @@ class _Named(Composite):
         evaluation = as_evaluation(result.output)
         votes = (*evaluation.votes, {"strategy": name})
         evaluation = dataclasses.replace(evaluation, votes=votes)
-        return self._end(evaluation, [(name, self.inner, result)], ctx)
+        return combined(self.name, evaluation, [(name, self.inner, result)], ctx)

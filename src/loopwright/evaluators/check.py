@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from .._regex import compile_pattern
+from ..engine.budget import reports
 from ..engine.context import Context
-from ..engine.reporting import reports
 from ..engine.step import FunctionStep, as_step, digest_of
 from ..engine.threads import in_thread
 from ..errors import (
@@ -112,7 +112,7 @@ def function_check(
         EvaluationError: At run time, of kind `check_error`, if the function raises or returns None.
     """
     inner = as_step(function, name=name)
-    if not inner.effect:
+    if not isinstance(inner, FunctionStep):
         raise ConfigurationError(
             f"check: {inner.name} consists of several steps. If it is an evaluator, use it directly."
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..engine.composites import Composite, attempt
-from ..engine.context import Context, Step
-from ..engine.step import as_step, digest_of
+from ..engine.composites import attempt, combined
+from ..engine.context import Context
+from ..engine.step import CompositeStep, Step, StepLike, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Result, as_evaluation, codec
 from ..records.codec import Json
@@ -17,29 +17,27 @@ from .criteria import grade, segments
 
 __all__ = ["Check", "as_check", "checklist"]
 
-Check = (
-    Step | Callable[..., object] | Mapping[str, Json]
-)  # an evaluator, a function, or options of `check`
+Check = StepLike | Mapping[str, Json]  # an evaluator, a function, or options of `check`
 
 
 @dataclass(frozen=True)
-class _Checklist(Composite):
+class _Checklist(CompositeStep):
     name: str
-    parts: tuple[tuple[str, str, Step], ...]  # path segment, name and evaluator of each item
+    members: tuple[tuple[str, str, Step], ...]  # path segment, name and evaluator of each item
     weights: tuple[tuple[str, float], ...]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        parts = (f"{name} {part.fingerprint}" for _, name, part in self.parts)
+        parts = (f"{name} {part.fingerprint}" for _, name, part in self.members)
         return digest_of("checklist", repr(self.weights), *parts)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         evaluations, ended = [], []
-        for segment, name, part in self.parts:
+        for segment, name, part in self.members:
             result = await attempt(ctx, segment, part, value)
             evaluations.append((name, as_evaluation(result.output)))
             ended.append((segment, part, result))
-        return self._end(grade(evaluations, dict(self.weights)), ended, ctx)
+        return combined(self.name, grade(evaluations, dict(self.weights)), ended, ctx)
 
 
 def checklist(
@@ -95,7 +93,4 @@ def as_check(name: str, target: Check) -> Step:
     """Return a step unchanged, and a function or an object of options as a check."""
     if isinstance(target, Mapping):
         return check(**{"name": name, **target})
-    step: Step = as_step(target, name=name)
-    if step is target or not callable(target):
-        return step
-    return check(target, name=name)
+    return target if isinstance(target, Step) else check(target, name=name)

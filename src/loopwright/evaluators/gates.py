@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from ..engine.composites import Composite, attempt
-from ..engine.context import Context, Step
-from ..engine.step import digest_of
+from ..engine.composites import attempt, combined
+from ..engine.context import Context
+from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import ConfigurationError
 from ..records import Evaluation, Result, as_evaluation
 from ..records.codec import Json
@@ -18,31 +18,31 @@ __all__ = ["gates"]
 
 
 @dataclass(frozen=True)
-class _Gates(Composite):
+class _Gates(CompositeStep):
     name: str
-    parts: tuple[tuple[str, Step], ...]
+    members: tuple[tuple[str, Step], ...]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("gates", *(f"{name} {part.fingerprint}" for name, part in self.parts))
+        return digest_of("gates", *(f"{name} {part.fingerprint}" for name, part in self.members))
 
     @property
     def scores_only(self) -> bool:
         """Whether it never gives a verdict, because one of its parts never does."""
-        return any(getattr(part, "scores_only", False) for _, part in self.parts)
+        return any(part.scores_only for _, part in self.members)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         evaluations: list[tuple[str, Evaluation]] = []
         ended = []
-        for name, part in self.parts:
+        for name, part in self.members:
             result = await attempt(ctx, name, part, value)
             evaluation = as_evaluation(result.output)
             evaluations.append((name, evaluation))
             ended.append((name, part, result))
             if evaluation.passed is False or evaluation.undecided:
                 break
-        complete = len(evaluations) == len(self.parts)
-        return self._end(_merged(evaluations, complete=complete), ended, ctx)
+        complete = len(evaluations) == len(self.members)
+        return combined(self.name, _merged(evaluations, complete=complete), ended, ctx)
 
 
 def gates(*evaluators: Check, name: str = "gates") -> Step:

@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import cast
 
 from .._regex import compile_pattern
-from ..engine.composites import Composite, attempt
-from ..engine.context import Context, Step
-from ..engine.step import FunctionStep, as_step, digest_of
+from ..engine.composites import attempt
+from ..engine.context import Context
+from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError
 from ..models.replies.own_words import own_words
@@ -32,10 +32,10 @@ def score(
     label: str | None = "score",
     scale: tuple[float, float] = (0.0, 1.0),
     *,
-    of: Step | Callable[..., object] | None = None,
+    of: StepLike | None = None,
     pattern: str = "",
     name: str = "score",
-) -> FunctionStep | ScoreOf:
+) -> Step:
     """Make an evaluator that reads a number in the output, or in the reply of the step `of`.
 
     In a text the number follows `label`: 0.85, 8/10, 93 of 100 or 93 %; prose without another digit may
@@ -106,10 +106,11 @@ def _reader(label: str | None, scale: tuple[float, float], pattern: str) -> _Rea
     return search_in_thread
 
 
-class ScoreOf(Composite):
+class ScoreOf(CompositeStep):
     """A score in the reply of a step about the value. See `score`."""
 
     scores_only = True  # it never gives a verdict
+    fingerprint: str
 
     def __init__(self, of: Step, read: _Read, *, form: str, name: str, meaning: str) -> None:
         self.of = of
@@ -118,7 +119,7 @@ class ScoreOf(Composite):
         self.name = name
         self.fingerprint = digest_of("score of", of.fingerprint, meaning)
 
-    def made_of(self) -> Iterable[Step]:
+    def parts(self) -> Iterable[Step]:
         return [self.of]
 
     async def run(self, value: Json, ctx: Context) -> Result:
@@ -141,7 +142,7 @@ def _has_messages(step: Step) -> bool:
     """Whether a step may write text, instead of only rearranging its input."""
     if getattr(step, "effect", False) or hasattr(step, "asking"):
         return not getattr(step, "wordless", False)
-    return any(_has_messages(part) for part in getattr(step, "made_of", tuple)())
+    return any(_has_messages(part) for part in step.parts())
 
 
 def _evaluation(reading: ScoreReading, feedback: str) -> Evaluation:

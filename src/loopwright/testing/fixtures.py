@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from ..engine.run import run
+from ..engine.step import StepLike
 from ..journal import MemoryJournal
 from ..records import Result
 from ..records.codec import Json
@@ -48,7 +49,7 @@ def journal() -> MemoryJournal:
 def virtual(journal: MemoryJournal) -> _Run:
     """Return a function with the arguments of `run` that runs a step in virtual time."""
 
-    def execute(step: object, value: Json = None, **options: Json) -> Result:
+    def execute(step: StepLike, value: Json = None, **options: Json) -> Result:
         return run_virtual(run(step, value, **{"journal": journal, **options}))
 
     return execute

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..engine.run import run_sync
+from ..engine.step import StepLike
 from ..journal import MemoryJournal
 from ..records import Result
 from ..records.codec import Json
@@ -16,7 +17,7 @@ __all__ = ["assert_replays"]
 _RUN = "replayed"
 
 
-def assert_replays(step: Any, value: Json = None, **options: Any) -> Result:
+def assert_replays(step: StepLike, value: Json = None, **options: Any) -> Result:
     """Run a step, replay it as after a crash just before its end, and assert that the replay is equal.
 
     A step fails if it is not deterministic outside of its effects, for example because it chooses its next

@@ -28,7 +28,7 @@ from typing import Protocol, TypedDict, runtime_checkable
 
 from ..engine.blocking import watch
 from ..engine.context import Context
-from ..engine.step import digest_of
+from ..engine.step import Leaf, digest_of
 from ..errors import ConfigurationError, StepError
 from ..models import structured_output as structured
 from ..models.protocol import ToolDefinition
@@ -101,7 +101,7 @@ class ToolOptions(TypedDict, total=False):
     limit: int
 
 
-class Tool:
+class Tool(Leaf):
     """A function that is called by name with arguments. Subclasses implement `invoke`.
 
     Args:
@@ -124,10 +124,7 @@ class Tool:
         ''
     """
 
-    effect = True
-    required = False
-    reserve = None
-    wants_context = True
+    idempotent: bool
     reports = False  # whether it reports its cost; a command may, but does not declare it
 
     def __init__(
@@ -225,19 +222,11 @@ class ToolSet(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Leaf):
     """One call of a tool as an effect. Its output says how the call ended."""
 
     tool: Tool
-
-    effect = True
-    required = False
-    reserve = None
-    wants_context = True
-
-    @property
-    def name(self) -> str:
-        return self.tool.name
+    name: str
 
     @property
     def idempotent(self) -> bool:
@@ -293,7 +282,7 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
                 why = f"{tool.name}: the arguments as a person changed them: {problem}"
                 return {**call, **error_of("invalid_arguments", why)}
     try:
-        result = await ctx.call(name, _Call(tool), arguments)
+        result = await ctx.call(name, _Call(tool, tool.name), arguments)
     except StepError as error:  # a person declared that the uncertain call failed
         return {**call, **error_of(error.kind, str(error))}
     if not isinstance(result, dict) or not result.keys() & {"output", "error"}:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from ..engine.context import Context
-from ..engine.step import as_step, digest_of
+from ..engine.step import Leaf, as_step, digest_of
 from ..errors import ConfigurationError, StepError, StepTimeout, nearest
 from ..records import codec
 from ..records.codec import Json
@@ -35,7 +35,7 @@ class CommandOptions(TypedDict, total=False):
     timeout: float | None
 
 
-class ShellStep:
+class ShellStep(Leaf):
     """Make a step that runs a command: a list of words, or the text of a script for `/bin/sh -e`.
 
     The step's input is the command's standard input: text unchanged, other values as JSON. `args`, `env`
@@ -78,10 +78,9 @@ class ShellStep:
         '$(rm -rf x)!'
     """
 
-    effect = True
-    required = False
-    reserve = None
-    wants_context = True
+    fingerprint: str
+    idempotent: bool
+    reports: bool
 
     def __init__(
         self,

@@ -19,9 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack, cast
 
-from ...engine.composites import Composite
-from ...engine.context import Context, Step
-from ...engine.step import digest_of
+from ...engine.context import Context
+from ...engine.step import CompositeStep, Step, StepLike, as_step, digest_of
 from ...errors import EvaluationError
 from ...models.settings import ModelSettings
 from ...prompts.prompt import PromptSettings, asking_of, with_schema
@@ -126,10 +125,11 @@ def _note(evaluation: Evaluation | None) -> _Note | None:
     return cast("_Note | None", next((note for note in notes if note is not None), None))
 
 
-class Rubric(Composite):
+class Rubric(CompositeStep):
     """An evaluator that rates an output by weighted criteria. See `rubric`."""
 
     name = "confidence"  # paths and fingerprints of recorded runs contain the former name
+    fingerprint: str
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ def _last_score(last: Iteration | None) -> float | None:
 
 
 @dataclass(frozen=True)
-class Compare(Composite):
+class Compare(CompositeStep):
     """A step that rates several outputs and returns the best. See `compare`."""
 
     scorer: Step
@@ -299,7 +299,7 @@ class Compare(Composite):
         return Result(Status.SATISFIED, Reason.COMPLETED, "compared", output, name=self.name)
 
 
-def compare(scorer: Step) -> Compare:
+def compare(scorer: StepLike) -> Compare:
     """Make a step that rates a list of outputs and returns the best, the earliest of equal ones.
 
     Args:
@@ -308,7 +308,7 @@ def compare(scorer: Step) -> Compare:
     Returns:
         A step whose output has `best` (an index from 0), `output`, `scores` and `evaluations`.
     """
-    return Compare(scorer)
+    return Compare(as_step(scorer))
 
 
 def rubric(
