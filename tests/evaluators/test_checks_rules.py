@@ -21,11 +21,11 @@ from loopwright.evaluators import test_report as tests_of
     [
         ({"max_words": 2}, "a b", ""),
         ({"max_words": 2}, " a\tb\nc ", "has 3 words, 1 more than allowed"),
-        ({"min_words": 3}, "a b", "has 2 words, 1 fewer than required"),
+        ({"min_words": 3}, "a b", "has 2 words, 1 fewer than asked for"),
         ({"min_words": 0}, "", ""),
         ({"max_chars": 3}, "aé🙂", ""),
         ({"max_chars": 3}, "abcde", "has 5 chars, 2 more than allowed"),
-        ({"min_chars": 2}, "a", "has 1 chars, 1 fewer than required"),
+        ({"min_chars": 2}, "a", "has 1 chars, 1 fewer than asked for"),
         ({"contains": "b"}, "abc", ""),
         ({"contains": "B"}, "abc", "'B' is not in it"),
         ({"contains": "B", "ignore_case": True}, "abc", ""),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from loopwright import Loop, MaxIterations, sequence
+from loopwright import Loop, MaxIterations, Reason, Result, Status, sequence
+from loopwright.engine.step import CompositeStep
 from loopwright.testing import assert_replays
 
 
@@ -27,23 +28,13 @@ def test_a_replay_that_takes_another_path_fails() -> None:
     """A step that chooses its effects by something outside of the record is reported."""
     turn = itertools.count()
 
-    class Choosing:
+    class Choosing(CompositeStep):
         """A composite whose inner step depends on how often it ran."""
 
-        effect = False
-        required = False
-        reserve = None
-        idempotent = True
-        accept = ()
         name = "choosing"
         fingerprint = "choosing/1"
 
-        def made_of(self) -> Any:
-            return ()
-
         async def run(self, value: Any, ctx: Any) -> Any:
-            from loopwright.records import Reason, Result, Status
-
             output = await ctx.call(f"turn-{next(turn)}", sequence(lambda v: v, name="same"), value)
             return Result(Status.SATISFIED, Reason.COMPLETED, "", output, name=self.name)
 

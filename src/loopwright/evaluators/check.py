@@ -289,7 +289,7 @@ def _limit(keyword: str, limit: int) -> Rule:
         if side == "max" and over > 0:
             return f"has {limit + over} {unit}, {over} more than allowed"
         if side == "min" and over < 0:
-            return f"has {limit + over} {unit}, {-over} fewer than required"
+            return f"has {limit + over} {unit}, {-over} fewer than asked for"
         return ""
 
     return rule

@@ -71,7 +71,7 @@ def gates(*evaluators: Check, name: str = "gates") -> Step:
         >>> print(result.score, result.passed, result.feedback, sep="\\n")
         0.0
         False
-        min_words 3: has 2 words, 1 fewer than required
+        min_words 3: has 2 words, 1 fewer than asked for
     """
     if not evaluators:
         raise ConfigurationError(f"{name}: no evaluator. Pass at least one.")
