@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from documents.playing import crashed_everywhere, loaded, play, scripted
+from engine.support import DyingJournal
 from loopwright import Budget, MemoryJournal, run
 from loopwright.documents.steps.for_each import inside, items_of
 from loopwright.engine.resume import raise_limit
-from loopwright.errors import DocumentError, StepError
+from loopwright.errors import DocumentError, OwnershipLost, StepError
 from loopwright.testing import run_virtual
 
 EACH = """\
@@ -270,6 +271,20 @@ def test_a_crash_anywhere_changes_nothing(tmp_path: Path, at_once: int, before: 
 def test_a_crash_after_the_time_ran_out_changes_nothing(tmp_path: Path, before: bool) -> None:
     """I35: killed after the record of an interrupted item, a list still ends by its time, not by an error."""
     crashed_everywhere(each(tmp_path, more="timeout: 10.5"), THREE, before=before)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_used_up_budget_keeps_an_item_that_ran_before_the_crash(
+    tmp_path: Path, at_once: int
+) -> None:
+    """I35: an item whose call is recorded is not admitted again after a crash, so its output stays."""
+    journal, budget = DyingJournal(5, before=True), Budget(calls=1)
+    found = each(tmp_path, more=f"at_once: {at_once}")
+    with pytest.raises((asyncio.CancelledError, OwnershipLost)):
+        play(found, THREE, journal=journal, run_id="r", budget=budget)
+    journal.at = 0
+    result = play(found, THREE, journal=journal, run_id="r", budget=budget)
+    assert (result.reason, result.loops["walk"].output) == ("budget", ["A", None, None])
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
