@@ -204,7 +204,7 @@ def test_answers_that_mean_nothing_are_warnings() -> None:
     result = play(Odd())
     assert counted(result) == [1, 5, 2]
     told = "\n".join(result.warnings)
-    for words in ("which is no object", "which is no list", "neither yes nor no"):
+    for words in ("which is not an object", "which is not a list", "neither yes nor no"):
         assert words in told
 
 

@@ -5,9 +5,8 @@ itself until it says that it is done), and the conversation with tools that both
 from ..prompts.tool_calls import call_with_tools
 from ..records.sanitize import sanitised
 from .lifecycle import Lifecycle, LifecycleListener, lifecycle_of
-from .phased.agent import PhasedAgent
+from .phased.agent import COMPLEXITIES, ROLES, PhasedAgent
 from .phased.capabilities import AgentState, Capability
-from .phased.presets import COMPLEXITIES, ROLES
 from .reasoning.agent import ReasoningAgent
 from .reasoning.completion import completion
 from .reasoning.executions import Execution, execution_of, executions
