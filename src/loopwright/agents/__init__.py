@@ -1,6 +1,5 @@
-"""Agents on the one engine: phased (planning, execution, refinement), reasoning (a conversation with
-itself until it says that it is done), and the conversation with tools that both are made of.
-"""
+"""Agents as steps: phased (planning, execution, refinement) and reasoning (a conversation until the model
+states its final answer)."""
 
 from ..prompts.tool_calls import call_with_tools
 from ..records.sanitize import sanitised
