@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ...conditions import CEILING
-from ...engine.composites import Composite
-from ...engine.context import Context, Step
-from ...engine.step import as_step, digest_of
+from ...engine.context import Context
+from ...engine.step import CompositeStep, Step, StepLike, as_step, digest_of
 from ...errors import ConfigurationError, LoopwrightWarning, nearest
 from ...models.prices import DEFAULT_MAX_TOKENS
 from ...prompts.prompt import Prompt
@@ -35,7 +34,6 @@ from .run import PhasedRun
 __all__ = ["COMPLEXITIES", "ROLES", "PhasedAgent", "effective", "preset"]
 
 TOKEN_SPLIT = (0.1, 0.4, 0.5)  # of planning, execution and refinement
-_Given = Step | Callable[..., object] | None
 _BUFFER = 0.1  # of the sum of the phases, at least one iteration: the format defines it
 _LIMITS = tuple(f"max_{phase}_iterations" for phase in PHASES)
 
@@ -81,7 +79,7 @@ def effective(total: int, explicit: int | None) -> int:
 
 
 @dataclass(frozen=True)
-class PhasedAgent(Composite):
+class PhasedAgent(CompositeStep):
     """An agent that plans, executes and refines; each phase is a step or a prompt.
 
     A phase is called with an object: `phase`, `input` (the input of the agent), `plan` (the output of
@@ -142,11 +140,11 @@ class PhasedAgent(Composite):
         'A TITLE'
     """
 
-    planning: _Given = None
-    execution: _Given = None
-    refinement: _Given = None
+    planning: StepLike | None = None
+    execution: StepLike | None = None
+    refinement: StepLike | None = None
     name: str = field(default="agent", kw_only=True)
-    evaluate: _Given | Mapping[str, object] = field(default=None, kw_only=True)
+    evaluate: StepLike | Mapping[str, StepLike] | None = field(default=None, kw_only=True)
     preset: str = field(default="", kw_only=True)
     role: str = field(default="", kw_only=True)
     task_complexity: str = field(default="", kw_only=True)
@@ -313,7 +311,7 @@ class PhasedAgent(Composite):
 
     supplies = ("task", "plan", "results")
 
-    def made_of(self) -> Iterable[Step]:
+    def parts(self) -> Iterable[Step]:
         steps = (getattr(self, phase) for phase in PHASES)
         return [step for step in (*steps, *self.evaluators.values()) if step is not None]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...conditions import Condition
-from ...engine.composites import Composite, attempt
-from ...engine.context import CompositeStep, Context, Step
-from ...engine.step import FunctionStep, digest_of
+from ...engine.composites import Wrapper, attempt
+from ...engine.context import Context
+from ...engine.step import CompositeStep, FunctionStep, Step, digest_of
 from ...errors import StepError, Stopped, nearest
 from ...prompts.prompt import Prompt
 from ...records import Evaluation, History, Iteration, Reason, Result, Status, Stop
@@ -110,30 +110,20 @@ next_input = FunctionStep(_next_input, name="adapt", fingerprint=digest_of("next
 
 
 @dataclass(frozen=True)
-class _InPlace(Composite):
+class _InPlace(Wrapper):
     """A composite step that runs at its own path, with other variables around it."""
 
+    name: str
     inner: CompositeStep
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.inner.name
 
     @property
     def fingerprint(self) -> str:
         return self.inner.fingerprint
 
-    def made_of(self) -> Iterable[Step]:
-        return [self.inner]
-
 
 @dataclass(frozen=True)
 class WithResults(_InPlace):
     """A composite step of a phase, such as a prompt: its templates see the results so far by name."""
-
-    @property
-    def required(self) -> bool:  # type: ignore[override]
-        return self.inner.required
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the phase at its own path."""
@@ -158,7 +148,7 @@ class Judged(_InPlace):
 
 
 @dataclass(frozen=True)
-class PhaseIteration(Composite):
+class PhaseIteration(CompositeStep):
     """One iteration of a phase: its step, and the hooks of the capabilities around it."""
 
     name: str
@@ -168,7 +158,7 @@ class PhaseIteration(Composite):
     state: AgentState = field(default_factory=lambda: AgentState(""), compare=False)
     owner: str = field(default="", compare=False)
 
-    def made_of(self) -> Iterable[Step]:
+    def parts(self) -> Iterable[Step]:
         return [self.inner]
 
     @functools.cached_property

@@ -6,13 +6,14 @@ import functools
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ...conditions import Budget, Condition, MaxIterations, Passed, PhaseLimit, ScoreAtLeast
-from ...engine.context import CompositeStep, Context, Step
+from ...engine.context import Context
 from ...engine.deadlines import DeadlineScope
 from ...engine.loop import Loop, any_of
 from ...engine.scope import Scope
+from ...engine.step import CompositeStep, Step
 from ...errors import Stopped
 from ...records import (
     NOTHING,
@@ -218,14 +219,14 @@ class PhasedRun:
                 state=self.state(),
                 owner=self.outer.path,
             )
-        return step if step.effect else WithResults(cast("CompositeStep", step))
+        return WithResults(step.name, step) if isinstance(step, CompositeStep) else step
 
     def _judge(self, phase: str) -> tuple[Step | None, Condition | None]:
         """Return the evaluator of a phase, and the condition under which its answer is sure."""
         agent = self.agent
         judge = agent.evaluators.get(phase)
-        if judge is not None and not judge.effect:
-            judge = Judged(cast("CompositeStep", judge), self.task)
+        if isinstance(judge, CompositeStep):
+            judge = Judged(judge.name, judge, self.task)
         if not agent.enable_dynamic_termination:
             return judge, None
         judge = judge or (None if phase == "planning" else confidence)

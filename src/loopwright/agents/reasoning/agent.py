@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from ...conditions import MaxIterations, Passed
-from ...engine.composites import Composite
-from ...engine.context import Context, Step
+from ...engine.context import Context
 from ...engine.loop import Loop
-from ...engine.step import FunctionStep, digest_of
+from ...engine.step import CompositeStep, FunctionStep, Step, digest_of
 from ...errors import ConfigurationError, StepError, nearest
 from ...models import Message
 from ...models.attempts import ModelAttempt
@@ -55,7 +54,7 @@ NOTICE = (
 EARLY = "IMPORTANT: This is iteration {number} of {most} maximum. Work towards your final answer."
 
 
-class ReasoningAgent(Composite):
+class ReasoningAgent(CompositeStep):
     """An agent that reasons over several calls of a model until it states its final answer.
 
     Its input, or `prompt` rendered with it, is the task: text that is not blank. The agent is a step: pass it
@@ -142,7 +141,7 @@ class ReasoningAgent(Composite):
         """Whether it is one plain call."""
         return self.mode == "single" or self.max_iterations == 1
 
-    def made_of(self) -> Iterable[Step]:
+    def parts(self) -> Iterable[Step]:
         return [] if self.single else [self.loop]
 
     @functools.cached_property
@@ -352,7 +351,7 @@ def _max_iterations(ctx: Context, most: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Thought(Composite):
+class _Thought(CompositeStep):
     """One iteration: the next message of the conversation, and its reply."""
 
     agent: ReasoningAgent = field(repr=False)

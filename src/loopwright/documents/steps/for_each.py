@@ -25,13 +25,13 @@ from typing import ClassVar
 
 from ...conditions import Condition
 from ...engine.budget import Account
-from ...engine.composites import Composite, attempt
+from ...engine.composites import attempt
 from ...engine.concurrency import run_all
-from ...engine.context import Context, Step
+from ...engine.context import Context
 from ...engine.deadlines import DeadlineScope
 from ...engine.loop_run import Attempt, LoopRun
 from ...engine.scope import Scope
-from ...engine.step import digest_of
+from ...engine.step import CompositeStep, Leaf, Step, digest_of
 from ...errors import StepError, Stopped, Suspended
 from ...evaluators.parsing.text import clean_text, read_json, strip_fence
 from ...journal.replay import RecordedRun
@@ -60,7 +60,7 @@ MAX_BYTES = 5_000_000
 MOST_ITEMS = 1000  # of a list without `max_items`
 
 
-class Items:
+class Items(Leaf):
     """A leaf step whose output is the list of items, so that the content of a file is recorded too.
 
     Items beyond `most` are left out with a warning; without `most`, more than MOST_ITEMS are an error.
@@ -68,12 +68,9 @@ class Items:
     `file://` names a file: a value never chooses one.
     """
 
+    fingerprint: str
+
     name = "items"
-    effect = True
-    required = False
-    reserve = None
-    idempotent = True
-    wants_context = True
 
     def __init__(
         self, source: TemplatedValue, folder: Path, root: Path, most: int | None = None
@@ -160,7 +157,7 @@ def _refused(message: str, path: str) -> StepError:
 
 
 @dataclass(frozen=True)
-class ForEach(Composite):
+class ForEach(CompositeStep):
     """The same step on each item: a loop whose input is the next item and whose limit is the length.
 
     `seconds` is the time for all items. `keep` is `all` for the list of outputs or `last` for the last
@@ -190,7 +187,7 @@ class ForEach(Composite):
     members: ClassVar[tuple[Condition, ...]] = ()
     watched: ClassVar[tuple[Condition, ...]] = ()
 
-    def made_of(self) -> Iterable[Step]:
+    def parts(self) -> Iterable[Step]:
         return [self.execute]
 
     @functools.cached_property
