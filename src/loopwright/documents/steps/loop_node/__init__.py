@@ -4,10 +4,10 @@ The engine's part of the loop-node dialect; `documents.loop_nodes` reads its fil
 """
 
 from ....evaluators.parsing.answers import Answer, answer
+from ..memory import MemoryRead, MemoryWrite
 from .agent_groups import AgentGroup, AgentsAtOnce, ungrouped
 from .lessons import LoopNodeLessons, extract
 from .loop_node import LoopNode, LoopNodeEvaluator
-from .memory import MemoryRead, MemoryWrite
 from .scoring import Scorer, Strategy
 from .templates import node_expression, node_fill
 

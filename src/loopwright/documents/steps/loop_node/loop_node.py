@@ -15,8 +15,8 @@ from ....evaluators.parsing.replies import agents_in, reply_text
 from ....prompts.prompt import Prompt, Reask
 from ....records import Evaluation, Iteration, Reason, Result, Status
 from ....records.codec import Json, text_of
+from ..memory import ReadMemory, WriteMemory
 from .lessons import LoopNodeLessons, RecordLessons
-from .memory import ReadMemory, WriteMemory
 from .scope import NodeScope, notes_of, past_loops
 from .scoring import Scorer, looks_like_scorer
 
