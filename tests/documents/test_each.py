@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from documents.playing import crashed_everywhere, loaded, play, scripted
 from engine.support import DyingJournal
 from loopwright import Budget, MemoryJournal, run
-from loopwright.documents.steps.for_each import inside, items_of
+from loopwright.documents.steps.for_each import ListRun, inside, items_of
+from loopwright.engine.loop_run import LoopRun
 from loopwright.engine.resume import raise_limit
 from loopwright.errors import DocumentError, OwnershipLost, StepError
 from loopwright.testing import run_virtual
@@ -103,6 +104,14 @@ def test_files_stay_inside_the_root(tmp_path: Path) -> None:
     assert inside(root, "a.txt", root) == (root / "a.txt").resolve()
     for name in ("../a.txt", "link/a.txt", "/etc/passwd", str(tmp_path / "inner")):
         assert inside(root, name, root) is None
+
+
+def test_a_list_runs_on_the_loop() -> None:
+    """Rule: one machine for iterations. A list has no other way to iterate, record or admit than a loop."""
+    assert issubclass(ListRun, LoopRun)
+    assert ListRun.iterate is LoopRun.iterate
+    assert ListRun.record is LoopRun.record
+    assert ListRun.admit is LoopRun.admit
 
 
 def test_items_are_done_in_order(tmp_path: Path) -> None:
