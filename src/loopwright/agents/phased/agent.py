@@ -60,7 +60,7 @@ def preset(role: str, complexity: str) -> dict[str, float]:
     """Return the defaults of a role, and over them those of a task's complexity.
 
     Raises:
-        ConfigurationError: for an unknown name, with the nearest known one.
+        ConfigurationError: for an unknown name, with the nearest valid one.
     """
     defaults = dict(ROLES["base"])
     tables = (("role", role, ROLES), ("task_complexity", complexity, COMPLEXITIES))
@@ -201,12 +201,12 @@ class PhasedAgent(CompositeStep):
             object.__setattr__(self, "max_duration_seconds", defaults["max_duration_seconds"])
         limits = {}
         for phase, name in zip(PHASES, _LIMITS, strict=True):
-            given = getattr(self, name)
-            limit = _integer(name, int(defaults[name]) if given is None else given, least=0)
+            explicit = getattr(self, name)
+            limit = _integer(name, int(defaults[name]) if explicit is None else explicit, least=0)
             if limit > CEILING:
                 raise _wrong(name, limit, f"give at most {CEILING}")
-            if given and getattr(self, phase) is None:
-                raise _wrong(name, given, f"there is no {phase} step; give one, or no limit")
+            if explicit and getattr(self, phase) is None:
+                raise _wrong(name, explicit, f"there is no {phase} step; give one, or no limit")
             limits[phase] = limit if getattr(self, phase) is not None else 0
         return limits
 
@@ -231,7 +231,7 @@ class PhasedAgent(CompositeStep):
             _integer("max_iterations", self.max_iterations, least=1)
         if (seconds := self.max_duration_seconds) is not None:
             codec.number("phased agent: max_duration_seconds", seconds, least=0, above=True)
-        if self.kit.given and not isinstance(self.execution, Prompt):
+        if self.kit.tools and not isinstance(self.execution, Prompt):
             raise ConfigurationError(
                 "phased agent: tools: only a prompt calls tools; give execution=prompt(…)"
             )
@@ -328,7 +328,7 @@ class PhasedAgent(CompositeStep):
             self.max_iterations, dict(self.limits), self.max_duration_seconds,
             self.enable_dynamic_termination, self.min_confidence_threshold,
             self.reserve_refinement, self.token_budget, list(self.token_split),
-            self.token_rollover, self.on_failure, self.max_retries, self.kit.named, self.kit.rounds,
+            self.token_rollover, self.on_failure, self.max_retries, self.kit.named, self.kit.max_rounds,
         ]  # fmt: skip
         hooks = fingerprint_of(self.capabilities)
         return digest_of("phased agent", codec.canonical([parts, judges, settings, hooks]))

@@ -11,7 +11,7 @@ import copy
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...conditions import Condition
 from ...engine.composites import Wrapper, attempt
@@ -221,16 +221,12 @@ class PhaseIteration(CompositeStep):
         """Return the state of the agent in this iteration."""
         state, begun = self.state, len(ctx.history)
         phase = state.phase
-        return AgentState(
-            name=state.name,
-            input=state.input,
-            phase=phase,
+        counts = state.phase_iterations
+        return replace(
+            state,
             iteration=ctx.iteration,
             current_iteration=state.current_iteration + begun,
-            phase_iterations={
-                **state.phase_iterations,
-                phase: state.phase_iterations.get(phase, 0) + begun,
-            },
+            phase_iterations={**counts, phase: counts.get(phase, 0) + begun},
             memory=[*state.memory, *memories_of(phase, ctx.history)],
         )
 

@@ -21,15 +21,15 @@ __all__ = ["Tools", "ask_with_hooks"]
 class Tools:
     """The tools of an agent, and the number of replies of one iteration that may call some."""
 
-    given: tuple[object, ...] = ()
-    rounds: int = 8
+    tools: tuple[object, ...] = ()
+    max_rounds: int = 8
 
     @property
     def named(self) -> list[str]:
         """The tools as a fingerprint names them."""
         return [
             str(getattr(one, "fingerprint", getattr(one, "__qualname__", one)))
-            for one in self.given
+            for one in self.tools
         ]
 
 
@@ -45,9 +45,10 @@ async def ask_with_hooks(
     system = filled_in(prompt.system, value, ctx)
     messages = [*([Message("system", system)] if system else []), Message("user", str(text))]
     inner = ctx.child(ctx.below("work"))
-    offered: list[object] = [*getattr(prompt, "tools", ()), *tools.given]
+    offered: list[object] = [*getattr(prompt, "tools", ()), *tools.tools]
     if offered:
-        rounds = tools.rounds if tools.given else getattr(prompt, "max_rounds", tools.rounds)
+        kit = tools if tools.tools else prompt
+        rounds = getattr(kit, "max_rounds", tools.max_rounds)
         if hooks:
             offered = [_HookedTools(tuple(offered), hooks, state)]
         reply, _ = await answered(prompt.asking, messages, offered, rounds, inner)

@@ -167,8 +167,8 @@ class PhasedRun:
 
     def _first(self) -> str:
         """Return the first phase: an input with a plan needs no planning."""
-        given = self.input.get("plan") if isinstance(self.input, dict) else None
-        return PHASES[given is not None]
+        plan = self.input.get("plan") if isinstance(self.input, dict) else None
+        return PHASES[0] if plan is None else PHASES[1]
 
     def _phases_from(self, phase: str) -> list[str]:
         """Return the phases from this one on that may have iterations."""
@@ -210,7 +210,7 @@ class PhasedRun:
         agent = self.agent
         step: Step = getattr(agent, phase)
         tools = agent.kit if phase == "execution" else type(agent.kit)()
-        if self.hooks or tools.given:
+        if self.hooks or tools.tools:
             step = PhaseIteration(
                 name=step.name,
                 inner=step,

@@ -243,11 +243,11 @@ class ReasoningAgent(CompositeStep):
         Raises:
             ModelError: if no model and no attempt is left.
         """
-        if not self.kit.given:
+        if not self.kit.tools:
             reply = await self.asking.ask(messages, ctx)
             return [*messages, reply.message()]
         reply, conversation = await answered(
-            self.asking, messages, self.kit.given, self.kit.rounds, ctx
+            self.asking, messages, self.kit.tools, self.kit.max_rounds, ctx
         )
         warn_of(reply, ctx)
         return conversation

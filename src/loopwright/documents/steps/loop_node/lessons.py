@@ -30,15 +30,15 @@ class LoopNodeLessons:
     """The settings of the entry of each iteration.
 
     `patterns` are regular expressions by category (insights, improvements, mistakes) whose first group is the
-    lesson. `metadata` holds the templates of an entry, `longest` is the limit of a category in characters,
-    `most` the number of entries in a template, and `persist` the ID under which entries outlive the run
+    lesson. `metadata` holds the templates of an entry, `max_chars` is the limit of a category in characters,
+    `max_entries` the number of entries in a template, and `persist` the ID under which entries outlive the run
     ("": they do not).
     """
 
     patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     metadata: Mapping[str, Json] = field(default_factory=lambda: DEFAULT_METADATA)
-    longest: int = 300
-    most: int = MAX_ENTRIES
+    max_chars: int = 300
+    max_entries: int = MAX_ENTRIES
     persist: str = ""
 
     def compiled(self) -> tuple[dict[str, list[Pattern]], dict[str, Template]]:
@@ -58,12 +58,12 @@ class LoopNodeLessons:
     def fingerprint(self) -> str:
         """A digest of the settings."""
         patterns, metadata = dict(self.patterns), dict(self.metadata)
-        settings = (patterns, metadata, self.longest, self.most, self.persist)
+        settings = (patterns, metadata, self.max_chars, self.max_entries, self.persist)
         return digest_of("lessons", repr(settings))
 
 
 def extract(
-    patterns: Mapping[str, list[Pattern]], outputs: Mapping[str, Json], longest: int
+    patterns: Mapping[str, list[Pattern]], outputs: Mapping[str, Json], max_chars: int
 ) -> dict[str, str]:
     """Return the lessons of an iteration by category, in the order of the agents, each once."""
     by_category = dict.fromkeys(CATEGORIES, "")
@@ -76,7 +76,7 @@ def extract(
                 for lesson in _lessons(pattern, text):
                     lessons.setdefault(lesson.lower(), lesson)
         joined = " | ".join(lessons.values())
-        by_category[category] = joined if len(joined) <= longest else joined[:longest] + "..."
+        by_category[category] = joined if len(joined) <= max_chars else joined[:max_chars] + "..."
     return by_category
 
 
@@ -105,7 +105,7 @@ class RecordLessons(Leaf):
         """Return the entry: its metadata as text, and number and score unchanged."""
         outputs, score = value["outputs"], value["score"]
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ctx.run.clock.wall()))
-        lessons = extract(self.patterns, outputs, self.lessons.longest)
+        lessons = extract(self.patterns, outputs, self.lessons.max_chars)
         if not lessons["mistakes"]:  # without a match, the criteria that a validator names
             lessons["mistakes"] = ", ".join(text_of(name) for name in value.get("failed", ()))
         own: dict[str, Json] = {
@@ -121,7 +121,7 @@ class RecordLessons(Leaf):
 
     def _entry(self, view: LoopNodeView, own: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
         agents = view.agents
-        seen = {
+        values = {
             **view.values,
             "reasoning_quality": reply_text(agents.get("REASONING_QUALITY", 0.0)),
             "convergence_trend": reply_text(agents.get("CONVERGENCE_TREND", "STABLE")),
@@ -132,7 +132,7 @@ class RecordLessons(Leaf):
             entry[name] = text
             if name in self.templates:
                 try:
-                    entry[name] = written(self.templates[name], view, seen, ctx)
+                    entry[name] = written(self.templates[name], view, values, ctx)
                 except TemplateError as error:
                     ctx.warn(f"past_loops_metadata.{name}: {error}")
                     entry[name] = ""

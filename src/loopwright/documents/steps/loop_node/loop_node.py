@@ -151,10 +151,10 @@ class LoopNode(CompositeStep):
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the loop and return its output object."""
         scope = NodeScope(self.name, value, ctx.scope, ctx.path)
-        scope.threshold, scope.most = self.threshold, self.lessons.most
+        scope.threshold, scope.max_entries = self.threshold, self.lessons.max_entries
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
         if self.lessons.persist:
-            recall = ReadMemory(self.lessons.persist, self.lessons.most)
+            recall = ReadMemory(self.lessons.persist, self.lessons.max_entries)
             scope.recalled = await inner.call("recall", recall, self.lessons.persist)
         result = await self.loop.run(value, inner)
         if ctx.scope is not None:
@@ -179,7 +179,7 @@ class LoopNode(CompositeStep):
             "loops_completed": sum(not item.interrupted for item in result.history),
             "final_score": final,
             "threshold_met": result.satisfied,
-            "past_loops": past_loops(history, recalled, self.lessons.most),
+            "past_loops": past_loops(history, recalled, self.lessons.max_entries),
             "rounds": [{"iteration": item.number, "score": item.score} for item in history],
             "last_score": last.score if last is not None else None,
             "input": value if isinstance(value, str) else text_of(value),

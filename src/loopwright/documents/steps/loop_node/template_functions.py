@@ -199,7 +199,7 @@ class _Functions:
         return "\n".join(lines[-2:]) or f"No past decisions for {name}"
 
     def _past_responses(self, agent: str) -> Iterator[tuple[int, str]]:
-        loop = self._view.round
+        loop = self._view.loop
         for item in loop.history if loop is not None else ():
             agents = agents_in(item.output if isinstance(item.output, Mapping) else {})
             if agent in agents:
@@ -258,20 +258,20 @@ class _Functions:
 
     def get_loop_rounds(self) -> Json:
         """Return the number of past iterations."""
-        if self._view.round is not None:
-            return len(self._view.round.history)
+        if self._view.loop is not None:
+            return len(self._view.loop.history)
         return self._ended_loop().get("loops_completed", _UNKNOWN)
 
     def get_final_score(self) -> Json:
         """Return the latest score."""
-        if self._view.round is not None:
+        if self._view.loop is not None:
             return self._view.score if self._view.score != "" else _UNKNOWN
         score = self._ended_loop().get("final_score")
         return _UNKNOWN if score is None else score
 
     def get_loop_status(self) -> str:
         """Return the status of the loop."""
-        if self._view.round is not None:
+        if self._view.loop is not None:
             return "running"
         return "exhausted" if self._ended_loop().get("threshold_met") is False else "completed"
 
@@ -284,7 +284,7 @@ class _Functions:
 
     def get_debate_evolution(self, *_: object) -> str:
         """Return the scores of past iterations as a sentence."""
-        loop = self._view.round
+        loop = self._view.loop
         scores = [
             f"Round {item.number}: Agreement {_UNKNOWN if item.score is None else f'{item.score:g}'}"
             for item in (loop.history if loop is not None else ())

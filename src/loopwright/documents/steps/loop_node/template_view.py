@@ -23,13 +23,13 @@ _LATEST = 5  # lessons of a category in `past_loops_metadata`
 class NodeScope(Scope):
     """The variables around a loop node: the entries of earlier runs, and the score that satisfies it."""
 
-    __slots__ = ("most", "recalled", "threshold")
+    __slots__ = ("max_entries", "recalled", "threshold")
 
     def __init__(self, name: str, initial: Json, parent: Scope | None, path: str) -> None:
         super().__init__(name, initial, parent, path)
         self.recalled: list[Json] = []
         self.threshold = 0.0
-        self.most = MAX_ENTRIES
+        self.max_entries = MAX_ENTRIES
 
 
 def notes_of(item: Iteration) -> Iterator[Mapping[str, Json]]:
@@ -38,12 +38,12 @@ def notes_of(item: Iteration) -> Iterator[Mapping[str, Json]]:
         yield from (vote for vote in item.evaluation.votes if isinstance(vote, Mapping))
 
 
-def past_loops(history: History, recalled: list[Json], most: int) -> list[Json]:
-    """Return the latest `most` entries: those of earlier runs, then those of the iterations so far."""
+def past_loops(history: History, recalled: list[Json], max_entries: int) -> list[Json]:
+    """Return the latest `max_entries` entries: those of earlier runs, then those of the iterations so far."""
     entries = [
         note["past_loop"] for item in history for note in notes_of(item) if "past_loop" in note
     ]
-    return [*recalled, *entries][-most:]
+    return [*recalled, *entries][-max_entries:]
 
 
 class LoopNodeView:
@@ -59,7 +59,7 @@ class LoopNodeView:
         self.value = value
         self.completed = outputs or {}
         self.scopes = tuple(_scopes(ctx.scope))
-        self.round = next((scope for scope in self.scopes if scope.number), None)
+        self.loop = next((scope for scope in self.scopes if scope.number), None)
         self.node = next((scope for scope in self.scopes if isinstance(scope, NodeScope)), None)
 
     @functools.cached_property
@@ -106,18 +106,18 @@ class LoopNodeView:
     @functools.cached_property
     def input(self) -> TemplateValue:
         """The input, which renders as its text and has the fields of its data."""
-        scope = self.round or (self.scopes[-1] if self.scopes else None)
+        scope = self.loop or (self.scopes[-1] if self.scopes else None)
         return _input(self.value if scope is None else scope.initial, self.number, self.previous)
 
     @property
     def number(self) -> int:
         """The number of the present iteration; 1 outside of loops."""
-        return self.round.number if self.round is not None else 1
+        return self.loop.number if self.loop is not None else 1
 
     @functools.cached_property
     def latest(self) -> Iteration | None:
         """The last iteration, scored or not."""
-        return self.round.history.last if self.round is not None else None
+        return self.loop.history.last if self.loop is not None else None
 
     @property
     def score(self) -> Json:
@@ -128,18 +128,20 @@ class LoopNodeView:
     @functools.cached_property
     def past(self) -> list[Json]:
         """The entries of past iterations; outside of loops, those of the latest loop that ended."""
-        if self.round is None:
+        if self.loop is None:
             ended = [out for out in self.agents.values() if isinstance(out, Mapping)]
             return next(
                 (list(out["past_loops"]) for out in reversed(ended) if "past_loops" in out), []
             )
-        recalled, most = (self.node.recalled, self.node.most) if self.node else ([], MAX_ENTRIES)
-        return past_loops(self.round.history, recalled, most)
+        recalled, max_entries = (
+            (self.node.recalled, self.node.max_entries) if self.node else ([], MAX_ENTRIES)
+        )
+        return past_loops(self.loop.history, recalled, max_entries)
 
     @functools.cached_property
     def lessons(self) -> list[Mapping[str, str]]:
         """The lessons of past iterations by category, the newest first."""
-        history = self.round.history if self.round is not None else ()
+        history = self.loop.history if self.loop is not None else ()
         notes = [note for item in history for note in notes_of(item)]
         lessons = [note["lessons"] for note in notes if "lessons" in note]
         recalled = self.node.recalled if self.node is not None else []
