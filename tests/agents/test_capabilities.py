@@ -153,7 +153,7 @@ def test_an_iteration_that_may_not_begin_ends_the_agent() -> None:
     result = play(Gate())
     assert counted(result) == [1, 1, 0]
     assert (result.reason, result.output) == (Reason.CONDITION_MET, "execution: no hint")
-    assert result.detail == "the capability Gate lets no further iteration begin"
+    assert result.detail == "the capability Gate allows no further iteration"
 
 
 class Broken(Capability):

@@ -180,7 +180,7 @@ class PhaseIteration(CompositeStep):
         hooks = self.hooks
         if name := await hooks.ask(ctx, "start_agent_loop", state, usual=True):
             _annotate(ctx, {"not_started": True})
-            detail = f"the capability {name} lets no further iteration begin"
+            detail = f"the capability {name} allows no further iteration"
             raise Stopped(self.owner, Stop(Reason.CONDITION_MET, detail))
         try:
             response, output = await self._execute(value, ctx, state)

@@ -204,12 +204,12 @@ class ReasoningAgent(CompositeStep):
     def _problem_with(self, task: Json) -> str:
         if not isinstance(task, str):
             kind = type(task).__name__
-            return f"the task is a {kind}, not text; give text, or a prompt that makes some of it"
+            return f"the task is not text but {kind}; give text, or a prompt that renders text"
         if is_blank(task):  # also if it has only zero-width and control characters
             return "the task is blank; give text"
         if len(task) > self.max_prompt_chars:
             return (
-                f"the task has {len(task)} characters, {self.max_prompt_chars} is the most; "
+                f"the task has {len(task)} characters, and the maximum is {self.max_prompt_chars}; "
                 "shorten it, or raise max_prompt_chars"
             )
         return ""

@@ -100,7 +100,7 @@ class Items(Leaf):
             return items
         owner = ctx.path.rpartition("/")[0]
         ctx.run.warn(
-            f"{owner}: only the first {self.most} of {len(items)} items are done: that is its limit"
+            f"{owner}: only the first {self.most} of {len(items)} items are done, because the limit is {self.most}"
         )
         return items[: self.most]
 
