@@ -24,23 +24,18 @@ from ..errors import (
     nearest,
 )
 from ..records.codec import Json
-from .check.lints import lints
+from .check.lints import lints, once
 from .check.plan import plan
 from .check.readiness import missing
-from .check.remarks import once
 from .check.trust import LocalActions, local_actions
-from .compiler.compilation import Compilation, Path_
-from .compiler.compiler import compile_document
+from .compiler.compilation import LANGUAGES, Compilation, Path_
+from .compiler.compiler import KINDS, compile_document
 from .compiler.models import resources
-from .compiler.registry import KINDS
-from .compiler.template_languages import LANGUAGES
-from .dialects.detect import parse
-from .dialects.dialect import Dialect
-from .project import LoadedDocument, Project, Settings, shown_path
-from .recorded import Recorded
+from .dialects.detect import Dialect, parse
+from .project import LoadedDocument, Project, Recorded, Settings, shown_path
 from .schema.document import Document
-from .schema.partial import NOTHING_LEFT_OUT
-from .schema.settings import SETTINGS
+from .schema.fields import SETTINGS
+from .schema.validate import NOTHING_LEFT_OUT
 from .steps.steps import DocumentWorkflow, RootWorkflow
 from .yaml.reader import Source, read
 
@@ -250,7 +245,7 @@ class _Loader:
         made = compile_document(document, compilation, given)
         project.problems += compilation.problems
         if made is not None:
-            project.notes += dialect.remarks(document, source, self._called)
+            project.notes += dialect.translator.remarks(document, source, self._called)
         if len(project.open) == 1:
             project.settable = _settable(document, compilation)
         return made

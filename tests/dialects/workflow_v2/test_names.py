@@ -17,14 +17,11 @@ from loopwright.documents.dialects.workflow_v2.names import (
     quoted,
     variable,
 )
-from loopwright.documents.dialects.workflow_v2.placeholders import (
-    UnknownName,
-    holds,
-    interpolate,
-)
 from loopwright.records.codec import text_of
 from loopwright.templates import compile_expression
 from loopwright.templates.variables import fill
+
+from .reference import UnknownName, holds, interpolate
 
 STEPS = {"a": "one", "my step": "{{a}}", "value": "V", "größe": " G ", "if": "{% x %}"}
 SEEN = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...conditions.base import TAGS
@@ -15,9 +16,9 @@ from ..project import LoadedDocument
 from ..schema.document import Action, Document, LoopSpec
 from ..schema.traverse import models_in, sentences
 from ..yaml.reader import Source
-from .remarks import once
 
-__all__ = ["lints"]
+__all__ = ["lints", "once"]
+
 
 _At = tuple[str | int, ...]
 _Found = Iterator[tuple[_At, str]]
@@ -242,3 +243,16 @@ def _round(action: Action, called: _Called) -> tuple[list[str], str]:
         return [], ""
     child = called(action.workflow)
     return ([step.name for step in child.steps], child.output or "") if child else ([], "")
+
+
+def once(found: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return each remark on a file at its first place, with the number of places where there are several."""
+    places: dict[tuple[str, str], dict[Problem, None]] = {}
+    for problem in found:
+        places.setdefault((problem.file, problem.message), {})[problem] = None
+    shown = []
+    for same in places.values():
+        first = next(iter(same))
+        more = f" ({len(same)} times in this file)" if len(same) > 1 else ""
+        shown.append(replace(first, message=first.message + more))
+    return tuple(shown)

@@ -10,7 +10,7 @@ from ...agents.reasoning.agent import ReasoningAgent
 from ..schema.document import Action
 from ..schema.traverse import phases_of
 from .compilation import Compilation, Path_
-from .loops import compile_evaluators
+from .evaluators import compile_evaluators
 from .prompts import asked
 from .tools import tools_named
 

@@ -10,15 +10,26 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ...engine.composites import acceptable, limited, retrying
 from ...errors import ConfigurationError, Problem, listed, nearest
-from ...templates import TemplateError
-from ...templates.variables import FIXED, OF_ITEMS, OF_LOOPS, OF_ROUNDS, TemplatedValue
+from ...templates import TemplateError, compile_expression
+from ...templates.variables import (
+    FIXED,
+    OF_ITEMS,
+    OF_LOOPS,
+    OF_ROUNDS,
+    TemplatedValue,
+    fill,
+    needed,
+)
 from ..project import Project
 from ..schema.document import Action, StepSpec
-from ..schema.partial import NOTHING_LEFT_OUT, Gaps
+from ..schema.traverse import holds_loops, is_loop, running_order
+from ..schema.validate import NOTHING_LEFT_OUT, Gaps
+from ..steps.loop_node import node_expression, node_fill
 from ..steps.steps import (
     Accepting,
     Conditional,
@@ -30,10 +41,38 @@ from ..steps.steps import (
 )
 from ..yaml.reader import Source
 from . import functions
-from .order import holds_loops, is_loop, running_order
-from .template_languages import NATIVE, TemplateLanguage
 
-__all__ = ["Compilation", "CompileCall", "CompileKind", "Path_"]
+__all__ = [
+    "LANGUAGES",
+    "NATIVE",
+    "Compilation",
+    "CompileCall",
+    "CompileKind",
+    "Path_",
+    "TemplateLanguage",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateLanguage:
+    """How templates are read: `fill` compiles a value, `expression` a condition, `names` says what that needs."""
+
+    fill: Callable[[Any], TemplatedValue]
+    expression: Callable[[str], Any]
+    names: Callable[[Any], Iterable[str]]
+
+
+def _none(_: Any) -> Iterable[str]:
+    """Return no names: what a loop node's condition lacks is empty there."""
+    return ()
+
+
+NATIVE = TemplateLanguage(fill, compile_expression, needed)
+# By the `templates` of a document.
+LANGUAGES: Mapping[str, TemplateLanguage] = MappingProxyType(
+    {"native": NATIVE, "loop_node": TemplateLanguage(node_fill, node_expression, _none)}
+)
+
 
 Path_ = tuple[str | int, ...]
 _T = TypeVar("_T")

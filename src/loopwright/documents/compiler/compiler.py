@@ -6,16 +6,52 @@ checked, and everything wrong is reported at once, each with its place.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from ...errors import nearest
 from ..schema.document import Document
+from ..schema.traverse import needs_of
 from ..steps.steps import DocumentWorkflow
-from .compilation import Compilation
-from .order import needs_of
-from .tools import compile_tools
+from .agents import compile_phased, compile_reasoning
+from .compilation import Compilation, CompileKind
+from .loops import compile_loop
+from .prompts import compile_consensus, compile_prompt
+from .steps import (
+    compile_call,
+    compile_each,
+    compile_fallback,
+    compile_memory,
+    compile_parallel,
+    compile_python,
+    compile_set,
+    compile_steps,
+)
+from .tools import compile_command, compile_tool_step, compile_tools
 
-__all__ = ["compile_document"]
+__all__ = ["KINDS", "compile_document"]
+
+
+KINDS: Mapping[str, CompileKind] = MappingProxyType(
+    {
+        "python": compile_python,
+        "shell": compile_command,
+        "workflow": compile_call,
+        "loop": compile_loop,
+        "each": compile_each,
+        "consensus": compile_consensus,
+        "steps": compile_steps,
+        "parallel": compile_parallel,
+        "fallback": compile_fallback,
+        "prompt": compile_prompt,
+        "tool": compile_tool_step,
+        "phased": compile_phased,
+        "reasoning": compile_reasoning,
+        "memory": compile_memory,
+        "set": compile_set,
+    }
+)
 
 
 def compile_document(

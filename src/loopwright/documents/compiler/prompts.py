@@ -18,12 +18,11 @@ from ...models.protocol import MAX_TOOL_CALLS
 from ...prompts.prompt import Prompt, PromptSettings, Text
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...prompts.tool_prompt import ToolPrompt
-from ..schema.agents import ReasoningSpec
 from ..schema.document import Action
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
+from ..schema.fields import SETTINGS
 from ..schema.loop_nodes import PresetSpec
-from ..schema.models import VoterSpec
-from ..schema.settings import SETTINGS
+from ..schema.models import ReasoningSpec, VoterSpec
 from ..steps.consensus import Consensus, offered_verdicts
 from .compilation import Compilation, Path_
 from .tools import tools_named

@@ -6,24 +6,57 @@ import math
 from typing import Any
 
 from ...engine.composites import fallback, limited, parallel, retrying
+from ...engine.step import FunctionStep
 from ...engine.workflow import Workflow
+from ...errors import nearest
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, StepSpec
+from ..schema.traverse import given_needs
 from ..steps.facts import RecallFacts, RememberFact
 from ..steps.for_each import FILE, ForEach, Items, inside
 from ..steps.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite
-from ..steps.steps import SetValue
+from ..steps.steps import CallDocument, SetValue
 from .compilation import Compilation, Path_
-from .order import given_needs
 
 __all__ = [
+    "compile_call",
     "compile_each",
     "compile_fallback",
     "compile_memory",
     "compile_parallel",
+    "compile_python",
     "compile_set",
     "compile_steps",
 ]
+
+
+def compile_python(compilation: Compilation, spec: Action, name: str, at: Path_) -> Any:
+    """Compile a call of a function; None if problems were found."""
+    assert spec.python is not None
+    path = (*at, "python")
+    found = compilation.function(path, spec.python)
+    if found is None or hasattr(found, "effect"):
+        return found
+    idempotent = True if spec.idempotent is None else spec.idempotent
+    return compilation.attempt(path, lambda: FunctionStep(found, name=name, idempotent=idempotent))
+
+
+def compile_call(
+    compilation: Compilation, spec: Action, name: str, at: Path_
+) -> CallDocument | None:
+    """Compile a call of another document; None if problems were found."""
+    assert spec.workflow is not None
+    given = compilation.filled((*at, "with"), spec.with_ or {})
+    around = {known for known in compilation.known if known.partition(".")[0] == "loop"}
+    supplied = frozenset({*(spec.with_ or {}), *around})
+    child = compilation.call(compilation, spec.workflow, (*at, "workflow"), supplied)
+    if child is None:
+        return None
+    for i, step in enumerate(spec.expose):
+        if step not in child.steps:
+            what = f"{spec.workflow} has no step {step!r}{nearest(step, child.steps)}"
+            compilation.problem((*at, "expose", i), what)
+    return CallDocument(name, child, given, tuple(spec.expose))
 
 
 def compile_steps(compilation: Compilation, spec: Action, name: str, at: Path_) -> Any:

@@ -11,12 +11,19 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .agents import PhasedFields, ReasoningSpec
+from ...records.codec import Json
 from .evaluators import AdaptSpec, CheckSpec, ConfidenceSpec, JudgeSpec
-from .fields import Accepted, Identifier, Names, Part, Pause, Seconds
+from .fields import Accepted, Identifier, Names, Part, Pause, Seconds, SettingsFields
 from .loop_nodes import LoopMemorySpec, MemorySpec, NodeSpec
-from .models import BudgetSpec, ConsensusSpec, ModelFields, PriceSpec, PromptFields
-from .settings import SettingsFields
+from .models import (
+    BudgetSpec,
+    ConsensusSpec,
+    ModelFields,
+    PhasedFields,
+    PriceSpec,
+    PromptFields,
+    ReasoningSpec,
+)
 from .tools import CommandFields, ServerSpec, ToolSpec
 
 __all__ = [
@@ -29,6 +36,7 @@ __all__ = [
     "PhasedSpec",
     "ScoreSpec",
     "StepSpec",
+    "export_schema",
 ]
 
 
@@ -371,3 +379,9 @@ class Document(ModelFields):
 
 # Built once, with all that it holds; on its own each model would be built again for each that holds it.
 Document.model_rebuild()
+
+
+def export_schema() -> dict[str, Json]:
+    """Return the JSON Schema (draft 2020-12) of a native document."""
+    schema = Document.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

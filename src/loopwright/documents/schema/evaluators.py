@@ -10,8 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .fields import Part, Seconds, Url
-from .settings import SettingsFields
+from .fields import Part, Seconds, SettingsFields, Url
 
 __all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "ConfidenceSpec", "JudgeSpec"]
 

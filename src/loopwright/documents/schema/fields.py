@@ -9,9 +9,22 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from ...models.settings import SAMPLING
 from ..yaml.scalars import shorten
 
-__all__ = ["Accepted", "Identifier", "Names", "Part", "Pause", "Seconds", "StrictModel", "Url"]
+__all__ = [
+    "SETTINGS",
+    "Accepted",
+    "Identifier",
+    "Names",
+    "Part",
+    "Pause",
+    "Seconds",
+    "SettingsFields",
+    "StrictModel",
+    "Url",
+]
+
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _LONGEST = 60  # characters of a duration
@@ -113,3 +126,26 @@ class Part(StrictModel):
     """A model of which others are made; it is built with them, and not for itself before that is needed."""
 
     model_config = ConfigDict(defer_build=True)
+
+
+SETTINGS = (*SAMPLING, "extra_headers", "on_cutoff")
+
+
+class SettingsFields(Part):
+    """Further settings of model calls; what an endpoint does not take is left out with a warning."""
+
+    on_cutoff: Literal["fail", "retry", "accept"] | None = Field(
+        None,
+        description="What follows a reply that was cut off at max_tokens: fail (where max_tokens is given), "
+        "retry with a larger limit (elsewhere), or accept the cut text.",
+    )
+    top_p: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
+    seed: int | None = None
+    stop: str | list[str] | None = Field(None, description="Texts at which a reply ends.")
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    frequency_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
+    presence_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
+    extra_body: dict[str, Any] | None = Field(None, description="Further fields of the request.")
+    extra_headers: dict[str, str] | None = Field(
+        None, description="Headers of the request, without keys: those are named in api_key_env."
+    )

@@ -6,11 +6,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from .fields import Names, Part, Seconds, Url
+from .fields import Names, Part, Seconds, SettingsFields, Url
 from .loop_nodes import PresetSpec
-from .settings import SettingsFields
 
-__all__ = ["BudgetSpec", "ConsensusSpec", "ModelFields", "PriceSpec", "PromptFields", "VoterSpec"]
+__all__ = [
+    "BudgetSpec",
+    "ConsensusSpec",
+    "ModelFields",
+    "PhasedFields",
+    "PriceSpec",
+    "PromptFields",
+    "ReasoningSpec",
+    "VoterSpec",
+]
 
 
 class ModelFields(SettingsFields):
@@ -119,4 +127,92 @@ class BudgetSpec(Part):
         None,
         ge=1,
         description="All that acts and is on record: functions, commands, calls of tools and of models.",
+    )
+
+
+Presets = Literal["base", "qa_specialist", "coordinator", "financial_analyst", "risk_analyst"]
+_LIMIT = "Iterations of this phase at most; 0 skips it. Default: that of the preset."
+
+
+class PhasedFields(Part):
+    """The settings of a phased agent."""
+
+    preset: Presets = Field("base", description="The limits of what is not given.")
+    role: Presets | None = Field(None, description="An older spelling of `preset`.")
+    task_complexity: Literal["low", "medium", "high"] | None = Field(
+        None, description="Limits and duration over those of the preset."
+    )
+    max_iterations: int | None = Field(
+        None,
+        ge=1,
+        description="The cap of all phases; default: their sum and a tenth more, at least one.",
+    )
+    max_planning_iterations: int | None = Field(None, ge=0, le=1000, description=_LIMIT)
+    max_execution_iterations: int | None = Field(None, ge=0, le=1000, description=_LIMIT)
+    max_refinement_iterations: int | None = Field(None, ge=0, le=1000, description=_LIMIT)
+    max_duration_seconds: Seconds | None = Field(
+        None, description="How long it may be active; the call in flight is cancelled."
+    )
+    enable_dynamic_termination: bool = Field(False, description="End at a confident answer.")
+    min_confidence_threshold: float = Field(0.8, ge=0, le=1, allow_inf_nan=False)
+    reserve_refinement: int | bool = Field(
+        False, description="Iterations of the cap that are kept for refinement; true is 1."
+    )
+    token_budget: int | None = Field(None, ge=1, description="Tokens of all phases together.")
+    token_split: list[float] = Field(
+        default_factory=lambda: [0.1, 0.4, 0.5],
+        min_length=3,
+        max_length=3,
+        description="The share of each phase.",
+    )
+    token_rollover: bool = Field(
+        False, description="Whether the next phase gets what one left over."
+    )
+    capabilities: Names = Field(
+        default_factory=list,
+        description="`package.module:name` of classes of capabilities, or of functions that make them.",
+    )
+    on_failure: Literal["halt", "continue", "retry"] = "halt"
+    max_retries: int = Field(2, ge=0, le=100)
+
+
+class ReasoningSpec(SettingsFields):
+    """An agent that reasons over several calls in one conversation until it states its answer."""
+
+    prompt: str | None = Field(None, description="The task, a template; default: the input.")
+    role: str = Field("", description="Who it is: `You are ROLE.`")
+    goal: str = ""
+    backstory: str = ""
+    system: str | None = Field(None, description="More of the system message, a template.")
+    model: str | None = Field(None, description="`provider:model`.")
+    models: list[str] | None = Field(
+        None, min_length=1, description="Models tried in order when one is not available."
+    )
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    model_url: Url | None = None
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    call_timeout: Seconds | None = None
+    answer_timeout: Seconds | None = None
+    max_iterations: int = Field(
+        5, ge=1, le=1000, description="Rounds at most; 1 is one plain call."
+    )
+    mode: Literal["iterate", "single"] = Field(
+        "iterate", description="`single`: one plain call, without instructions or marker."
+    )
+    notice_lead: int = Field(
+        1, ge=1, description="How many of the last rounds are told that the end is near."
+    )
+    max_prompt_chars: int = Field(10_000, ge=1)
+    tools: Names = Field(
+        default_factory=list,
+        description="What the model may call: tools, servers, or `server.tool`.",
+    )
+    max_tool_rounds: int = Field(
+        8, ge=1, le=1000, description="How many replies of one round may call tools."
+    )
+    max_tool_calls_per_reply: int = Field(
+        128, ge=1, le=1000, description="How many calls one reply may have."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...agents.phased.phase import PHASES
@@ -11,15 +11,30 @@ from ...agents.phased.presets import effective, preset
 from ...conditions import CEILING
 from ...engine.loop import DEFAULT_LIMIT
 from ...tools.mcp.settings import VARIABLE
-from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec
+from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
 from .evaluators import JudgeSpec
 from .fields import StrictModel
 from .tools import ServerSpec, ToolSpec
 
 __all__ = [
-    "commands_in", "condition_limit", "evaluators", "functions_in", "inner_actions", "models_in",
-    "parts", "phase_limits", "phases_of", "sentences", "variables_in", "variables_of",
-]  # fmt: skip
+    "commands_in",
+    "condition_limit",
+    "evaluators",
+    "functions_in",
+    "given_needs",
+    "holds_loops",
+    "inner_actions",
+    "is_loop",
+    "models_in",
+    "needs_of",
+    "parts",
+    "phase_limits",
+    "phases_of",
+    "running_order",
+    "sentences",
+    "variables_in",
+    "variables_of",
+]
 
 
 def parts(value: Any) -> Iterator[Any]:
@@ -215,3 +230,57 @@ def _limits(tree: Any) -> Iterator[int]:
                 limit = value.get("limit") if isinstance(value, Mapping) else value
                 if isinstance(limit, int):
                     yield limit
+
+
+Path_ = tuple[str | int, ...]
+
+
+def is_loop(spec: Action) -> bool:
+    """Whether it is a loop, a list or an agent."""
+    return any(one is not None for one in (spec.loop, spec.each, spec.phased, spec.reasoning))
+
+
+def holds_loops(spec: Action) -> bool:
+    """Whether a loop may have ended where a step has: itself, or one of those that it runs at once or in turn."""
+    if is_loop(spec):
+        return True
+    return any(holds_loops(inner) for inner in (*(spec.parallel or ()), *(spec.fallback or ())))
+
+
+def running_order(specs: list[StepSpec]) -> list[int]:
+    """Return the order in which steps can run: as written, moved later by needs; a circle stays as written."""
+    done: set[str] = set()
+    names = {spec.name for spec in specs}
+    left = list(range(len(specs)))
+    order: list[int] = []
+    while left:
+        ready = next(
+            (i for i in left if all(n in done or n not in names for n in specs[i].needs)), left[0]
+        )
+        order.append(ready)
+        done.add(specs[ready].name)
+        left.remove(ready)
+    return order
+
+
+def given_needs(specs: Sequence[StepSpec]) -> dict[str, list[str]]:
+    """Return what each step says it needs, without names that are no steps of these."""
+    names = {spec.name for spec in specs}
+    return {spec.name: [n for n in spec.needs if n in names] for spec in specs}
+
+
+def needs_of(
+    document: Document, used: Sequence[tuple[Path_, frozenset[str]]]
+) -> dict[str, list[str]]:
+    """Return what each step needs; of several at once, also the steps before it whose output it names."""
+    needs = given_needs(document.steps)
+    if document.at_once == 1:
+        return needs
+    before: list[str] = []
+    for i in running_order(document.steps):
+        name = document.steps[i].name
+        named = frozenset().union(*(n for path, n in used if path[:2] == ("steps", i)))
+        plain = {given.removeprefix("steps.").removeprefix("loops.") for given in named}
+        needs[name] += [other for other in before if other in plain and other not in needs[name]]
+        before.append(name)
+    return needs

@@ -6,17 +6,27 @@ Nodes form a tree in which an alias shares its anchor's node; the plain values s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from loopwright.errors import Problem
-
+from ...errors import Problem
 from .limits import Place
-from .positions import place_of_character
 from .scalars import Scalar, shorten
 
-__all__ = ["Child", "Node", "Path", "Source", "Stage", "plain", "written"]
+__all__ = [
+    "Child",
+    "Node",
+    "Path",
+    "Source",
+    "SourceMap",
+    "Stage",
+    "place_of_character",
+    "plain",
+    "translated",
+    "written",
+]
+
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _NAME = re.compile(r"[^\W\d][\w$-]*|\$\w+")
@@ -178,3 +188,126 @@ def plain(node: Node) -> Any:
     if isinstance(children, list):
         return [plain(child.node) for child in children]
     return {key: plain(child.node) for key, child in children.items()}
+
+
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor and a tag before a value
+_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?$")
+_LONG_ESCAPES = {"x": 2, "u": 4, "U": 8}  # letter -> digits after it
+_WHITE_ESCAPES = "tnrvfNLP_ \t"
+
+
+def place_of_character(lines: Sequence[str], place: Place, text: str, offset: int) -> Place | None:
+    """Return line and column, from 1, of `text[offset]`, of a text that is written at `place`."""
+    if not 0 < place[0] <= len(lines):
+        return None
+    before = sum(not char.isspace() for char in text[:offset])
+    row, column = place
+    column += _PROPERTIES.match(lines[row - 1], column - 1).end() - (column - 1)  # type: ignore[union-attr]
+    head = lines[row - 1][column - 1 :]
+    if head.startswith("*"):
+        return None  # an alias: the text stands at its anchor
+    if _HEADER.match(head):
+        characters = _plain(lines, row + 1, 1)
+    elif head[:1] in ("'", '"'):
+        characters = _quoted(lines, row, column + 1, head[0])
+    else:
+        characters = _plain(lines, row, column)
+    for found in characters:
+        if before == 0:
+            return found
+        before -= 1
+    return None
+
+
+def _plain(lines: Sequence[str], row: int, column: int) -> Iterator[Place]:
+    """Iterate over the places of characters that are no white space."""
+    for number in range(row, len(lines) + 1):
+        line = lines[number - 1]
+        for at in range(column - 1 if number == row else 0, len(line)):
+            if not line[at].isspace():
+                yield number, at + 1
+
+
+def _quoted(lines: Sequence[str], row: int, column: int, quote: str) -> Iterator[Place]:
+    """Iterate over the places of characters that are no white space, with escapes counted as one."""
+    for number in range(row, len(lines) + 1):
+        line = lines[number - 1]
+        at = column - 1 if number == row else 0
+        while at < len(line):
+            length = _length_of_escape(line, at, quote)
+            if length == 1 and line[at] == quote:
+                return
+            white = line[at].isspace() if length == 1 else _is_white_escape(line, at, length)
+            if not white:
+                yield number, at + 1
+            at += length
+
+
+def _length_of_escape(line: str, at: int, quote: str) -> int:
+    """Return how many characters of a line make one of the text."""
+    if quote == "'":
+        return 2 if line[at : at + 2] == "''" else 1
+    if line[at] != "\\":
+        return 1
+    return 2 + _LONG_ESCAPES.get(line[at + 1 : at + 2], 0)
+
+
+def _is_white_escape(line: str, at: int, length: int) -> bool:
+    if length > 2:
+        digits = line[at + 2 : at + length]
+        return chr(int(digits, 16)).isspace()
+    following = line[at + 1 : at + 2]
+    return line[at] == "\\" and (not following or following in _WHITE_ESCAPES)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SourceMap(Source):
+    """A source that is asked by the paths of the native document that was made from it.
+
+    `places` maps native paths to paths in the `original`; what lies below a mapped path is looked
+    for under the same names, and has the place of the mapped path where there is no such thing.
+    """
+
+    original: Source
+    places: Mapping[Path, Path]
+
+    def position(self, path: Path, *, key: bool = False) -> Place:
+        return self.original.position(self._found(path), key=key)
+
+    def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
+        found = self._found(path)
+        return self.original.problem(found, message, key=key and len(found) > 0)
+
+    def problem_at_word(self, path: Path, message: str, word: str) -> Problem:
+        return self.original.problem_at_word(self._found(path), message, word)
+
+    def place_inside(self, path: Path, offset: int) -> Place | None:
+        return self.original.place_inside(self._found(path), offset)
+
+    def text(self, path: Path) -> str | None:
+        return self.original.text(self._found(path))
+
+    def _found(self, path: Path) -> Path:
+        """Return the path in the original, without what the original does not have."""
+        for end in range(len(path), 0, -1):
+            start = self.places.get(path[:end])
+            if start is not None:
+                return self._existing((*start, *path[end:]))
+        return self._existing(path)
+
+    def _existing(self, path: Path) -> Path:
+        value = self.original.value
+        for length, part in enumerate(path):
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return path[:length]
+        return path
+
+
+def translated(source: Source, places: Mapping[Path, Path]) -> SourceMap:
+    """Return a source that is asked by native paths."""
+    return SourceMap(
+        source.file, source.value, source.notes, source.stages, source._root, source.lines, source,
+        dict(places),
+    )  # fmt: skip

@@ -5,7 +5,7 @@ The prompts of loop-node agents that bring their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,23 @@ from pydantic import ValidationError
 from ....errors import DocumentError, Problem, listed, nearest
 from ....evaluators.presets import context_of
 from ....records.codec import text_of
-from ...schema.partial import placeholder
-from ...schema.validate import validated
+from ....templates import TemplateError
+from ....templates.variables import FIXED
+from ...schema.validate import placeholder, validated
+from ...steps.loop_node.template_functions import HELPERS
+from ...steps.loop_node.templates import node_template
 from ...yaml.reader import Path, Source
-from .lints import remarks
 from .models import Defaults, choose
-from .schema import IGNORED, KNOWN, MISSING, TYPES, AgentSpec, StructuredSpec
-from .structured_output import asks_for_data, schema_of
+from .schema import (
+    IGNORED,
+    KNOWN,
+    MISSING,
+    TYPES,
+    AgentSpec,
+    StructuredSpec,
+    asks_for_data,
+    schema_of,
+)
 
 __all__ = [
     "Agents",
@@ -29,9 +39,29 @@ __all__ = [
     "notes_on",
     "placed",
     "plan_validator",
+    "remarks",
     "structured",
     "validator",
 ]
+
+
+_NAMES = frozenset(
+    {"previous_outputs", "loop_number", "score", "past_loops_metadata", "orchestrator"}
+)
+
+
+def remarks(text: str, agents: Collection[str]) -> Iterator[str]:
+    """Iterate over what is odd about a prompt; `agents` are those that the document has."""
+    try:
+        template = node_template(text)
+    except TemplateError:
+        return  # it is refused when it is compiled
+    yield from template.notes
+    known = {*HELPERS, *FIXED, *_NAMES, *agents}
+    for name in sorted(template.required - known):
+        yield f"nothing supplies {name!r}, so it is empty{nearest(name, known)}"
+    for name in sorted(template.members("previous_outputs") - {*agents, "past_loops"}):
+        yield f"there is no agent {name!r}, so previous_outputs.{name} is empty{nearest(name, agents)}"
 
 
 # Where a plan is looked for, if nothing says where it is.

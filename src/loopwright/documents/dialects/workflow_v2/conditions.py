@@ -11,8 +11,7 @@ import re
 from typing import NamedTuple
 
 from ...yaml.scalars import shorten
-from .names import Place, Rewriter, UnknownPlaceholder, quoted
-from .placeholders import placeholders
+from .names import Place, Rewriter, UnknownPlaceholder, placeholders, quoted
 
 __all__ = ["condition"]
 

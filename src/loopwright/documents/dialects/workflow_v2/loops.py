@@ -7,9 +7,8 @@ from typing import Any
 from ....conditions import CEILING
 from ...yaml.reader import Path
 from .names import Place
-from .order import TranslatedStep
 from .schema import LoopV2
-from .steps import Translator, asking
+from .steps import TranslatedStep, Translator, asking
 
 __all__ = ["WORKERS", "native_loop"]
 

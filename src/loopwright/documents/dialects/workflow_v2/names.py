@@ -16,9 +16,28 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ....errors import listed, nearest
-from .placeholders import placeholders
 
-__all__ = ["NameTable", "Place", "Rewriter", "UnknownPlaceholder", "quoted"]
+__all__ = [
+    "NameTable",
+    "Place",
+    "Rewriter",
+    "UnknownPlaceholder",
+    "placeholders",
+    "quoted",
+]
+
+
+def placeholders(text: str) -> list[tuple[str, int]]:
+    """Return the name of each placeholder and the offset of its braces, in order; linear in the text."""
+    result, at = [], 0
+    while (start := text.find("{{", at)) >= 0 and (close := text.find("}", start + 2)) >= 0:
+        # No placeholder can begin before a lone brace: it would have to reach across it.
+        at = close + 1
+        if close > start + 2 and text.startswith("}}", close):
+            result.append((text[start + 2 : close].strip(), start))
+            at = close + 2
+    return result
+
 
 JOINED = '.outputs | join("\\n---\\n")'
 FIELDS = ("iterations", "exit_reason", "output", "history", "succeeded", "failed", "iteration")

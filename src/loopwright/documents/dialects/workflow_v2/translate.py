@@ -13,21 +13,29 @@ from typing import Any
 
 from ....errors import DocumentError, Problem, nearest
 from ...project import Project
-from ...schema.document import Document
-from ...schema.partial import Gaps, Kind, placeholder, readable
-from ...schema.source_map import translated
-from ...schema.validate import validated
+from ...schema.document import Action, Document
+from ...schema.fields import StrictModel
+from ...schema.validate import Gaps, Kind, placeholder, readable, validated
 from ...yaml.limits import MAX_PROBLEMS
 from ...yaml.reader import Path, Source
-from . import SCHEMA
+from ...yaml.source import translated
+from ..detect import V2_SCHEMA as SCHEMA
+from ..detect import Called
 from .loops import WORKERS, native_loop
 from .names import NameTable
-from .order import DependencyCycle, TranslatedStep, in_order, written_order
 from .schema import ExecutionSettings, LoopV2, StepV2, WorkflowV2, hint
 from .servers import Servers
-from .steps import CALL_TIMEOUT, Translator, asking
+from .steps import (
+    CALL_TIMEOUT,
+    DependencyCycle,
+    TranslatedStep,
+    Translator,
+    asking,
+    in_order,
+    written_order,
+)
 
-__all__ = ["translate"]
+__all__ = ["remarks", "translate"]
 
 
 def translate(source: Source, project: Project) -> tuple[Source, Document]:
@@ -315,3 +323,36 @@ def _arranged(native: dict[str, Any], needs: list[str]) -> dict[str, Any]:
     first = {"name": native["name"], **({"needs": needs} if needs else {})}
     condition = {"if": native["if"]} if "if" in native else {}
     return {**first, **condition, **{k: v for k, v in native.items() if k not in ("name", "if")}}
+
+
+def remarks(document: Document, source: Source, called: Called) -> Iterator[Problem]:
+    """Iterate over the loops that hand on the output of the last step of their workflow, where it has others.
+
+    That step often reviews the work, and its output is not the work.
+    """
+    for at, spec in _actions(document, ()):
+        child = called(spec.workflow) if at[-1:] == ("execute",) and spec.workflow else None
+        if child is None:
+            continue
+        output = child.output or child.steps[-1].name
+        others = [step.name for step in child.steps if step.name != output]
+        for key, text in (spec.with_ or {}).items() if others else ():
+            if isinstance(text, str) and "{{ loop.output }}" in text:
+                message = (
+                    f"this is what {output!r} gave, the last step of {spec.workflow}; "
+                    f"what another one gave is named so: {{{{loop.last.{others[-1]}}}}}"
+                )
+                yield source.problem((*at, "with", key), message)
+
+
+def _actions(value: Any, at: Path) -> Iterator[tuple[Path, Action]]:
+    """Iterate over the actions of a document, each with its place."""
+    if isinstance(value, StrictModel):
+        if isinstance(value, Action):
+            yield at, value
+        for name, field in type(value).model_fields.items():
+            if name in value.model_fields_set:
+                yield from _actions(getattr(value, name), (*at, field.alias or name))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _actions(item, (*at, i))
