@@ -86,7 +86,7 @@ def test_one_that_raises_fails_the_run_with_its_traceback(tmp_path: Path) -> Non
         ('{python: "own:Words", lest: 3}', "unknown field 'lest'; did you mean 'least'?"),
         ('{python: "own:Words"}', "own:Words: needs least"),
         ('{python: "own:Never", least: 3}', "it cannot be made with least: TypeError"),
-        ("{python: 3}", "3 names no class; write package.module:Class"),
+        ("{python: 3}", "3 is not a class reference; write package.module:Class"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_place(tmp_path: Path, condition: str, message: str) -> None:

@@ -53,7 +53,7 @@ PARTS: Wrong = {
     "many at once": (
         "schema: loopwright/1\nname: 9\nmodle: x\nsteps:\n  - {name: a, sett: 1}\n  - {name: b, shell: [ls], timeout: 1 year}\n",
         [
-            "2:7: name: '9' is not a name; use letters, digits, _, - and spaces, a letter first",
+            "2:7: name: '9' is not a name; use letters, digits, _, - and spaces, starting with a letter",
             "3:1: modle: unknown key 'modle'; did you mean 'model'?",
             "5:15: steps[0].sett: unknown key 'sett'; did you mean 'set'?",
             "6:37: steps[1].timeout: '1 year' is not a duration; write seconds, or text like 30s or 5m",
@@ -73,9 +73,9 @@ PARTS: Wrong = {
         "schema: loopwright/1\nname: x\nmodel_url: 'http://localhost[[]]:1/v1'\n"
         "steps:\n  - {name: a, prompt: x, model: 'openai:a', model_url: localhost}\n",
         [
-            "3:12: model_url: 'http://localhost[[]]:1/v1' is no http or https address; write one such as "
+            "3:12: model_url: 'http://localhost[[]]:1/v1' is not an http or https address; write one such as "
             "http://localhost:1234/v1",
-            "5:56: steps[0].model_url: 'localhost' is no http or https address; write one such as "
+            "5:56: steps[0].model_url: 'localhost' is not an http or https address; write one such as "
             "http://localhost:1234/v1",
         ],
     ),

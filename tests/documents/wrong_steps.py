@@ -65,7 +65,7 @@ STEPS: Wrong = {
     "max_retries a text": (
         HEAD + "  - {name: a, set: 1, on_failure: retry, max_retries: many}\n",
         [
-            "4:55: steps[0].max_retries: expected a whole number, not 'many'",
+            "4:55: steps[0].max_retries: expected an integer, not 'many'",
         ],
     ),
     "bad timeout": (
@@ -127,7 +127,7 @@ STEPS: Wrong = {
     "if a list": (
         HEAD + "  - {name: a, set: 1, if: [1]}\n",
         [
-            "4:27: steps[0].if: expected a text, not [1]",
+            "4:27: steps[0].if: expected text, not [1]",
         ],
     ),
     "if not an expression": (
@@ -181,7 +181,7 @@ STEPS: Wrong = {
     "loop outside": (
         HEAD + '  - {name: a, set: "{{ loop.iteration }}"}\n',
         [
-            "4:24: steps[0].set: template: nothing supplies 'loop'; no loop is around it or has ended before it",
+            "4:24: steps[0].set: template: nothing supplies 'loop'; no loop contains this step or ends before it",
         ],
     ),
     "two unknown names": (
@@ -200,19 +200,19 @@ STEPS: Wrong = {
     "template in a command": (
         HEAD + '  - {name: a, shell: [echo, "{{ input }}"]}\n',
         [
-            "4:29: steps[0].shell[1]: a template inside command text would let a value become a command; pass values by env or stdin",
+            "4:29: steps[0].shell[1]: commands cannot contain template values; pass values through env or stdin",
         ],
     ),
     "template in a script": (
         HEAD + '  - {name: a, shell: "echo {{ input }}"}\n',
         [
-            "4:22: steps[0].shell: a template inside command text would let a value become a command; pass values by env or stdin",
+            "4:22: steps[0].shell: commands cannot contain template values; pass values through env or stdin",
         ],
     ),
     "tag in a script": (
         HEAD + '  - {name: a, shell: "echo {% if a %}"}\n',
         [
-            "4:22: steps[0].shell: a template inside command text would let a value become a command; pass values by env or stdin",
+            "4:22: steps[0].shell: commands cannot contain template values; pass values through env or stdin",
         ],
     ),
     "empty command": (
@@ -230,19 +230,19 @@ STEPS: Wrong = {
     "command of numbers": (
         HEAD + "  - {name: a, shell: {a: b}}\n",
         [
-            "4:22: steps[0].shell: expected a list or a text, not {'a': 'b'}",
+            "4:22: steps[0].shell: expected a list or text, not {'a': 'b'}",
         ],
     ),
     "cwd up": (
         HEAD + "  - {name: a, shell: [ls], cwd: ../..}\n",
         [
-            "4:33: steps[0].cwd: '../..' leads out of the project folder",
+            "4:33: steps[0].cwd: '../..' is outside the project folder",
         ],
     ),
     "cwd absolute": (
         HEAD + "  - {name: a, shell: [ls], cwd: /etc}\n",
         [
-            "4:33: steps[0].cwd: '/etc' leads out of the project folder",
+            "4:33: steps[0].cwd: '/etc' is outside the project folder",
         ],
     ),
     "shell output": (

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from ..conditions import UNITS, Budget
 from ..engine.composites import limited
+from ..engine.context import Step
 from ..errors import (
     ConfigurationError,
     DocumentError,
@@ -24,11 +24,11 @@ from ..errors import (
     nearest,
 )
 from ..records.codec import Json
-from .check.lints import lints, once
+from .check.lints import lints, merge_repeats
 from .check.plan import plan
 from .check.readiness import missing
 from .check.trust import LocalActions, local_actions
-from .compiler.compilation import LANGUAGES, Compilation, Path_
+from .compiler.compilation import LANGUAGES, Compilation, Location
 from .compiler.compiler import KINDS, compile_document
 from .compiler.models import resources
 from .dialects.detect import Dialect, parse
@@ -43,8 +43,8 @@ __all__ = ["Loaded", "Project", "Settings", "find", "load"]
 
 
 ENDINGS = (".yaml", ".yml", ".json")
-MOST_FILES = 1000  # of a folder that are looked into
-MOST_FOLDERS = 200  # that a hint is looked for in
+MAX_FILES = 1000  # of a folder that are looked into
+MAX_FOLDERS = 200  # that a hint is looked for in
 
 
 def find(name: str, folders: Collection[Path], root: Path, calling: Collection[Path] = ()) -> Path:
@@ -58,29 +58,29 @@ def find(name: str, folders: Collection[Path], root: Path, calling: Collection[P
         ConfigurationError: if there is none, if there are several, or if it leads out of `root`.
     """
     if Path(name).is_absolute() or ".." in Path(name).parts or not name.strip():
-        raise ConfigurationError(f"{name!r} leads out of the project folder")
+        raise ConfigurationError(f"{name!r} is outside the project folder")
     for folder in folders:
         if (folder / name).is_file():
             return _inside(folder / name, root, name)
     for folder in folders:
-        found = sorted({_inside(file, root, name) for file in _named(folder / name)})
-        found = [file for file in found if file not in calling] or found
-        if len(found) > 1:
-            files = ", ".join(file.name for file in found)
-            raise ConfigurationError(f"{name!r} may be any of {files}; name the file")
-        if found:
-            return found[0]
+        result = sorted({_inside(file, root, name) for file in _documents_named(folder / name)})
+        result = [file for file in result if file not in calling] or result
+        if len(result) > 1:
+            files = ", ".join(file.name for file in result)
+            raise ConfigurationError(f"{name!r} is ambiguous: {files}; use a file name")
+        if result:
+            return result[0]
     where = "beside this one" + (" or from the project folder" if "/" in name else "")
     raise ConfigurationError(f"there is no document {name!r} {where}{_hint(name, folders)}")
 
 
 def _hint(name: str, folders: Collection[Path]) -> str:
     """Return what could be meant: a file of that stem somewhere else, or the nearest stem."""
-    wanted = Path(name).stem
+    expected = Path(name).stem
     same: dict[Path, str] = {}
     for folder in folders:
         for file in _below(folder):
-            if wanted in (file.stem, file.name):
+            if expected in (file.stem, file.name):
                 same.setdefault(file, str(file.relative_to(folder)))
     if same:
         files = " or ".join(sorted(same.values(), key=lambda file: (file.count(os.sep), file))[:3])
@@ -94,25 +94,25 @@ def _below(folder: Path) -> Iterator[Path]:
     for count, (path, folders, names) in enumerate(os.walk(folder)):
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "node_modules")
         yield from (Path(path, name) for name in names if name.endswith(ENDINGS))
-        if count == MOST_FOLDERS:
+        if count == MAX_FOLDERS:
             return
 
 
 def _inside(file: Path, root: Path, name: str) -> Path:
-    real = Path(os.path.realpath(file))
-    if not real.is_relative_to(os.path.realpath(root)):
-        raise ConfigurationError(f"{name!r} leads out of the project folder")
-    return real
+    resolved = Path(os.path.realpath(file))
+    if not resolved.is_relative_to(os.path.realpath(root)):
+        raise ConfigurationError(f"{name!r} is outside the project folder")
+    return resolved
 
 
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    found = (file for file in folder.iterdir() if file.suffix in ENDINGS and file.is_file())
-    return sorted(found)[:MOST_FILES]
+    result = (file for file in folder.iterdir() if file.suffix in ENDINGS and file.is_file())
+    return sorted(result)[:MAX_FILES]
 
 
-def _named(wanted: Path) -> Iterator[Path]:
+def _documents_named(wanted: Path) -> Iterator[Path]:
     """Iterate over the files whose stem, or whose `name:`, is the last part of a path."""
     for file in _files(wanted.parent):
         if file.stem == wanted.name or _name_in(file, wanted.name):
@@ -174,37 +174,41 @@ class _Loader:
         return dialect, source, document
 
     def call(
-        self, caller: Compilation, name: str, path: Path_, given: frozenset[str]
+        self, caller: Compilation, name: str, path: Location, value: frozenset[str]
     ) -> DocumentWorkflow | None:
         """Compile the document that a step calls, for the names that it supplies."""
         project = self.project
         folders = list(dict.fromkeys([caller.folder, project.root, project.project]))
-        found = project.settings.recorded.meant(project.open[-1], name) or caller.attempt(
+        result = project.settings.recorded.meant(project.open[-1], name) or caller.attempt(
             path, lambda: find(name, folders, project.project, project.open)
         )
-        if found is None:
+        if result is None:
             return None
-        project.calls[str(project.open[-1]), name] = str(found)
-        if found in project.open:
+        project.calls[str(project.open[-1]), name] = str(result)
+        if result in project.open:
             circle = " -> ".join(
-                p.name for p in [*project.open[project.open.index(found) :], found]
+                p.name for p in [*project.open[project.open.index(result) :], result]
             )
-            caller.problem(path, f"documents call each other in a circle: {circle}")
+            caller.problem(path, f"documents call each other in a cycle: {circle}")
             return None
         if len(project.open) >= MAX_NESTING:
-            caller.problem(path, f"documents call each other more than {MAX_NESTING} deep")
+            caller.problem(
+                path, f"calls between documents are nested more than {MAX_NESTING} levels deep"
+            )
             return None
         try:
-            dialect, source, document = self.file(found)
+            dialect, source, document = self.file(result)
         except DocumentError as error:
             project.problems += error.problems
             return None
-        project.open.append(found)
+        project.open.append(result)
         try:
-            made = self.compile(dialect, source, document, found.parent, given, caller.defaults)
+            compiled = self.compile(
+                dialect, source, document, result.parent, value, caller.defaults
+            )
         finally:
             project.open.pop()
-        return None if source.file in project.gaps else made
+        return None if source.file in project.gaps else compiled
 
     def compile(
         self,
@@ -212,8 +216,8 @@ class _Loader:
         source: Source,
         document: Document,
         folder: Path,
-        given: frozenset[str],
-        inherited: Mapping[str, Any] = MappingProxyType({}),
+        value: frozenset[str],
+        inherited: Mapping[str, Json] = MappingProxyType({}),
     ) -> DocumentWorkflow | None:
         """Compile a document; its problems are kept. One that names no model is asked as its caller is."""
         names = (
@@ -242,13 +246,13 @@ class _Loader:
             templates=templates,
             gaps=gaps,
         )
-        made = compile_document(document, compilation, given)
+        result = compile_document(document, compilation, value)
         project.problems += compilation.problems
-        if made is not None:
+        if result is not None:
             project.notes += dialect.translator.remarks(document, source, self._called)
         if len(project.open) == 1:
             project.settable = _settable(document, compilation)
-        return made
+        return result
 
     def _called(self, name: str) -> Document | None:
         """Return the document that the one which is being compiled means by a name."""
@@ -278,10 +282,10 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         project.problems += project.notes
     if project.problems or workflow is None:
         raise DocumentError(dict.fromkeys(_in_order(project)))
-    found = resources(document, settings, project)
+    result = resources(document, settings, project)
     if project.problems:
         raise DocumentError(project.problems)
-    step: Any = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
+    step: Step = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
     if document.timeout is not None:
         step = limited(step, document.timeout)
     return Loaded(
@@ -290,8 +294,8 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         source=_source(path, settings, project),
         default_input=document.input,
         budget=_budget(document, settings),
-        resources=found,
-        notes=once(project.notes),
+        resources=result,
+        notes=merge_repeats(project.notes),
         documents=project.documents,
         sources=project.sources,
         calls=project.calls,
@@ -316,8 +320,8 @@ def _project(root: Path, settings: Settings) -> Path:
     """Return the folder that documents are looked for in: the caller's, else the current one around the root."""
     if settings.project or settings.root:
         return settings.project or root
-    here = Path.cwd()
-    return here if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(here)) else root
+    place = Path.cwd()
+    return place if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(place)) else root
 
 
 def _settable(document: Document, compilation: Compilation) -> frozenset[str]:
@@ -335,9 +339,7 @@ def _refuse_unused(settings: Settings, project: Project) -> None:
     for name in settings.sets:
         if name not in names and not any(used.startswith(f"{name}.") for used in names):
             hint = nearest(name, names) or listed(name, sorted(names), lead="it takes")
-            what = (
-                f"--set: nothing in the document uses {name!r}{hint or '; it takes no variables'}"
-            )
+            what = f"--set: the document does not use the variable {name!r}{hint or '; it takes no variables'}"
             project.problems.append(
                 Problem(next(iter(project.sources.values())).file, 0, 0, "", what)
             )
@@ -346,7 +348,7 @@ def _refuse_unused(settings: Settings, project: Project) -> None:
 def _source(path: str | Path, settings: Settings, project: Project) -> dict[str, Json]:
     """Return how the document can be loaded again, with the contents for when its files are gone."""
     files = {str(file): content for file, content in project.contents.items()}
-    given = {
+    values = {
         "file": os.path.realpath(path),
         "dialect": project.dialect,
         "sets": dict(settings.sets),
@@ -361,13 +363,13 @@ def _source(path: str | Path, settings: Settings, project: Project) -> dict[str,
         "strict": settings.strict,
         "documents": Recorded(files, project.calls).to_json(),
     }
-    return {key: value for key, value in given.items() if value}
+    return {key: value for key, value in values.items() if value}
 
 
 def _budget(document: Document, settings: Settings) -> Budget | None:
-    found: dict[str, Any] = {}
+    result: dict[str, Json] = {}
     for name, unit in UNITS.items():
-        given = (getattr(document.budget, unit, None), getattr(settings, name))
-        if caps := [cap for cap in given if cap is not None]:
-            found[unit] = min(caps)
-    return Budget(**found) if found else None
+        value = (getattr(document.budget, unit, None), getattr(settings, name))
+        if caps := [cap for cap in value if cap is not None]:
+            result[unit] = min(caps)
+    return Budget(**result) if result else None

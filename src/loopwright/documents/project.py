@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..conditions import Budget
+from ..engine.context import Step
 from ..errors import DocumentError, Problem
 from ..prompts.prompt import PromptSettings
 from ..records.codec import Json
@@ -20,7 +20,7 @@ from .yaml.reader import Source
 __all__ = ["LoadedDocument", "Project", "Recorded", "Settings", "shown_path"]
 
 
-MOST = 1_000_000  # bytes of all documents of a run; more are not kept
+MAX_RECORDED = 1_000_000  # bytes of all documents of a run; more are not kept
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class Recorded:
         files = {
             name: text.encode("utf-8", "surrogateescape") for name, text in data["files"].items()
         }
-        return cls(files, {(file, name): found for file, name, found in data["calls"]})
+        return cls(files, {(file, name): result for file, name, result in data["calls"]})
 
     def to_json(self) -> Json:
         """Return it as JSON; None if it is too large to be kept."""
-        if sum(map(len, self.files.values())) > MOST:
+        if sum(map(len, self.files.values())) > MAX_RECORDED:
             return None
         try:
             texts = {name: raw.decode("utf-8") for name, raw in self.files.items()}
         except UnicodeDecodeError:
             return None
-        calls: list[Json] = [[file, name, found] for (file, name), found in self.calls.items()]
+        calls: list[Json] = [[file, name, result] for (file, name), result in self.calls.items()]
         return {"files": texts, "calls": calls}
 
     def has(self, file: Path) -> bool:
@@ -57,8 +57,8 @@ class Recorded:
 
     def meant(self, caller: Path, name: str) -> Path | None:
         """Return the file that a document meant by a name, if that is gone and on record."""
-        found = self.calls.get((str(caller), name))
-        return Path(found) if found is not None and self.has(Path(found)) else None
+        result = self.calls.get((str(caller), name))
+        return Path(result) if result is not None and self.has(Path(result)) else None
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ class LoadedDocument:
     """
 
     name: str
-    step: Any
+    step: Step
     source: dict[str, Json]
     default_input: Json = None
     budget: Budget | None = None
-    resources: Mapping[str, Any] = field(default_factory=dict)
+    resources: Mapping[str, Json] = field(default_factory=dict)
     notes: tuple[Problem, ...] = ()
     documents: Mapping[str, Document] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -187,11 +187,11 @@ class Project:
         agreed, recorded = self.settings.agreed, self.settings.recorded
         gone = recorded.has(path)
         if gone:
-            told = "is gone; the run goes on with the document that is on record"
-            self.notes.append(Problem(shown_path(path), 0, 0, "", told))
+            message = "no longer exists; the run continues with the recorded document"
+            self.notes.append(Problem(shown_path(path), 0, 0, "", message))
         if agreed is not None:
             if path not in agreed:
-                what = "is not among the files that were agreed to; run it again to be asked"
+                what = "is not among the approved files; run it again to approve it"
                 raise DocumentError([Problem(shown_path(path), 0, 0, "", what)])
             return agreed[path]
         try:

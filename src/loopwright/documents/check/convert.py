@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from typing import Any
 
 import yaml
 
+from ...records.codec import Json
 from ..schema.document import ACTIONS, Document
 from ..yaml.scalars import resolve
 
@@ -36,7 +36,7 @@ class _Printer(yaml.SafeDumper):
         del indentless
         super().increase_indent(flow, False)
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Json) -> bool:
         """Write a value out wherever it stands."""
         del data
         return True
@@ -63,7 +63,7 @@ def _is_text(text: str) -> bool:
         return False
 
 
-def _list(printer: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+def _list(printer: yaml.SafeDumper, items: list[Json]) -> yaml.SequenceNode:
     """Return a list of a few names on one line."""
     names = all(isinstance(item, str) and "\n" not in item for item in items)
     short = names and sum(len(item) + 2 for item in items) <= _SHORT
@@ -80,16 +80,16 @@ def to_native_yaml(document: Document) -> str:
     data = {key: dumped[key] for key in (*_HEAD, *dumped) if key in dumped}
     steps = [_printed([_step(step)]) for step in data.pop("steps")]
     output = {"output": data.pop("output")} if "output" in data else {}
-    whole = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
+    total = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
     end = f"\n{_printed(output)}" if output else ""
-    return f"{_printed(data)}\nsteps:\n{whole}{end}"
+    return f"{_printed(data)}\nsteps:\n{total}{end}"
 
 
 def _has_more(line: str) -> bool:
     return line != "\n"
 
 
-def _printed(data: Any) -> str:
+def _printed(data: Json) -> str:
     printed: str = yaml.dump(
         data, Dumper=_Printer, sort_keys=False, allow_unicode=True, width=1_000_000,
         default_flow_style=False,
@@ -97,9 +97,9 @@ def _printed(data: Any) -> str:
     return printed
 
 
-def _step(action: dict[str, Any]) -> dict[str, Any]:
+def _step(action: dict[str, Json]) -> dict[str, Json]:
     """Return a step with its fields, and those of the steps in it, in the order people write."""
-    inner: dict[str, Any] = {
+    inner: dict[str, Json] = {
         key: [_step(step) for step in action[key]]
         for key in ("steps", "parallel", "fallback")
         if action.get(key)
@@ -107,6 +107,6 @@ def _step(action: dict[str, Any]) -> dict[str, Any]:
     for key in ("loop", "each"):
         if action.get(key):
             inner[key] = {**action[key], "execute": _step(action[key]["execute"])}
-    whole = {**action, **inner}
-    middle = [key for key in whole if key not in (*_FIRST, *_LAST)]
-    return {key: whole[key] for key in (*_FIRST, *middle, *_LAST) if key in whole}
+    total = {**action, **inner}
+    middle = [key for key in total if key not in (*_FIRST, *_LAST)]
+    return {key: total[key] for key in (*_FIRST, *middle, *_LAST) if key in total}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlsplit
 
 from ...conditions import CEILING
@@ -31,7 +30,7 @@ from ..steps.for_each import MOST_ITEMS
 
 __all__ = ["plan"]
 
-_ASKED = 2  # times that a judge is asked for a vote, if the first answer cannot be read
+ASKS_PER_VOTE = 2  # times that a judge is asked for a vote, if the first answer cannot be read
 
 
 def plan(loaded: LoadedDocument) -> dict[str, Json]:
@@ -40,15 +39,15 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
     documents = list(loaded.documents.values())
     root = documents[0]
     by_name = {d.name: d for d in documents}
-    found: dict[str, list[str]] = {
+    result: dict[str, list[str]] = {
         k: [] for k in ("models", "commands", "python", "hosts", "environment")
     }
     for document in documents:
-        _collect(document, found)
+        _collect(document, result)
     return {
         "name": loaded.name,
         "steps": [_described(step) for step in root.steps],
-        **{key: list(dict.fromkeys(values)) for key, values in found.items()},
+        **{key: list(dict.fromkeys(values)) for key, values in result.items()},
         "keys": list(loaded.keys),
         "documents": [str(name) for name in by_name],
         "bounds": _bounds(loaded, root),
@@ -63,19 +62,19 @@ def _collect(document: Document, found: dict[str, list[str]]) -> None:
     found["commands"] += [_command(command) for command, _ in commands_in(document)]
     found["python"] += functions_in(document)
     for server in document.servers.values():
-        _reached([], server.url, found)
+        _collect_hosts([], server.url, found)
     for part in parts(document):
-        given = part.__dict__  # most parts have none of these, and a model takes long to say so
+        value = part.__dict__  # most parts have none of these, and a model takes long to say so
         found["environment"] += variables_of(part)
-        models = [given.get("model"), *(given.get("models") or ())]
+        models = [value.get("model"), *(value.get("models") or ())]
         found["models"] += [name for name in models if name]
-        _reached([name for name in models if name], given.get("model_url"), found)
+        _collect_hosts([name for name in models if name], value.get("model_url"), found)
         if part is not document:
-            found["environment"] += given.get("env", ())
-        found["environment"] += given.get("pass_env") or ()
+            found["environment"] += value.get("env", ())
+        found["environment"] += value.get("pass_env") or ()
 
 
-def _reached(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:
+def _collect_hosts(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:
     """Collect the hosts that models are asked at, and the names that their keys may have."""
     if url:
         found["hosts"].append(urlsplit(url.strip()).hostname or url)
@@ -97,14 +96,14 @@ def _host(provider: Provider) -> str | None:
     )
 
 
-def _command(command: Any) -> str:
+def _command(command: list[str] | str) -> str:
     return command if isinstance(command, str) else " ".join(command)
 
 
-def _all(action: Action) -> Iterator[Action]:
+def _all_actions(action: Action) -> Iterator[Action]:
     yield action
     for inner in inner_actions(action):
-        yield from _all(inner)
+        yield from _all_actions(inner)
 
 
 def _described(step: StepSpec) -> dict[str, Json]:
@@ -139,7 +138,7 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
     if root.timeout is not None:
         bounds["timeout"] = root.timeout
     for document in loaded.documents.values():
-        for step, action in ((s, a) for s in document.steps for a in _all(s)):
+        for step, action in ((s, a) for s in document.steps for a in _all_actions(s)):
             if action.loop is not None:
                 name = getattr(action, "name", "") or f"{step.name}/execute"
                 bounds.setdefault("loops", {})[name] = condition_limit(action.loop)
@@ -158,8 +157,8 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
         own += _phased_calls(action.phased, loaded, file)
     elif action.reasoning is not None:
         agent = action.reasoning
-        once = agent.max_tool_rounds + 1 if agent.tools else 1
-        own += once * (agent.max_iterations if agent.mode == "iterate" else 1)
+        merge_repeats = agent.max_tool_rounds + 1 if agent.tools else 1
+        own += merge_repeats * (agent.max_iterations if agent.mode == "iterate" else 1)
     elif action.each is not None:
         tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
         own += _calls(action.each.execute, loaded, file) * (action.each.max_items or MOST_ITEMS)
@@ -173,20 +172,20 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
 
 
 def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
-    once, after = _calls(loop.execute, loaded, file), 0
+    merge_repeats, after = _calls(loop.execute, loaded, file), 0
     if loop.node is not None and loop.node.score_missing == "re_ask":
-        once += 1
+        merge_repeats += 1
     for evaluator in evaluators(loop):
-        once += _evaluation_calls(evaluator, loaded, file)
+        merge_repeats += _evaluation_calls(evaluator, loaded, file)
         if isinstance(judge := evaluator.judge, JudgeSpec):
             tests = len(KNOWN_BAD) if judge.self_test else 0
             # The winner is looked at again with all votes, as often as the judge wants.
             after += judge.rejudge * _judge_calls(judge)
-            after += tests * len(judge.criteria or (1,)) * _ASKED
+            after += tests * len(judge.criteria or (1,)) * ASKS_PER_VOTE
         if evaluator.confidence is not None:
             after += 0 if evaluator.confidence.criteria else 1
     tries = loop.max_retries + 1 if loop.on_failure == "retry" else 1
-    return once * min(condition_limit(loop), CEILING) * tries + after
+    return merge_repeats * min(condition_limit(loop), CEILING) * tries + after
 
 
 def _phased_calls(agent: PhasedSpec, loaded: LoadedDocument, file: str) -> int:
@@ -194,29 +193,29 @@ def _phased_calls(agent: PhasedSpec, loaded: LoadedDocument, file: str) -> int:
     limits, cap = phase_limits(agent)
     judged = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(agent))
     tries = agent.max_retries + 1 if agent.on_failure == "retry" else 1
-    total, left = 0, cap
+    total, remaining = 0, cap
     for phase, action in phases_of(agent):
-        rounds = min(limits[phase], left)
-        left -= rounds
-        once = _calls(action, loaded, file) + (0 if phase == "planning" else judged)
-        total += rounds * once * tries
+        rounds = min(limits[phase], remaining)
+        remaining -= rounds
+        merge_repeats = _calls(action, loaded, file) + (0 if phase == "planning" else judged)
+        total += rounds * merge_repeats * tries
     return total
 
 
 def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str) -> int:
     """Return the most calls of judging once."""
-    found = 0
+    result = 0
     if evaluator.judge is not None:
         judge = evaluator.judge if isinstance(evaluator.judge, JudgeSpec) else JudgeSpec()
-        found += _judge_calls(judge)
+        result += _judge_calls(judge)
     if evaluator.confidence is not None:
-        found += _ASKED
+        result += ASKS_PER_VOTE
     if evaluator.score is not None and evaluator.score.of is not None:
-        found += _calls(evaluator.score.of, loaded, file)
-    return found
+        result += _calls(evaluator.score.of, loaded, file)
+    return result
 
 
 def _judge_calls(judge: JudgeSpec) -> int:
     """Return the most calls of one look of a judge: every vote, and each once more if it cannot be read."""
     votes = votes_of(judge.max_votes, judge.accept_lead, judge.reject_lead, judge.confirm).most
-    return votes * len(judge.criteria or (1,)) * _ASKED
+    return votes * len(judge.criteria or (1,)) * ASKS_PER_VOTE

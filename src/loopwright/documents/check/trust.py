@@ -89,8 +89,8 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
                 references.append(reference)
                 _take_modules(reference.partition(":")[0], folder, files)
     # What a document says beyond its file, such as servers that a file beside it declares.
-    said = [document.model_dump_json(exclude_unset=True) for document in loaded.documents.values()]
-    digest = _digest(files.taken, [*commands, *references, *loaded.keys, *said])
+    text = [document.model_dump_json(exclude_unset=True) for document in loaded.documents.values()]
+    digest = _digest(files.taken, [*commands, *references, *loaded.keys, *text])
     return LocalActions(
         tuple(dict.fromkeys(commands)), tuple(dict.fromkeys(references)), loaded.keys, digest,
         files.taken,
@@ -107,10 +107,10 @@ class _Files:
 
     def take(self, file: Path) -> bytes:
         """Return what a file holds, and keep it."""
-        real = Path(os.path.realpath(file))
-        if real not in self.taken:
-            self.taken[real] = self._content(real)
-        return self.taken[real]
+        resolved = Path(os.path.realpath(file))
+        if resolved not in self.taken:
+            self.taken[resolved] = self._content(resolved)
+        return self.taken[resolved]
 
     def _content(self, file: Path) -> bytes:
         if file in self._known:
@@ -137,16 +137,16 @@ def _files_named(command: list[str] | str, folder: Path, cwd: str) -> Iterator[P
 def _take_modules(name: str, folder: Path, files: _Files) -> None:
     """Take the files of a module beside a document, and of those beside it that it imports."""
     waiting = [name]
-    seen: set[str] = set()
-    found: set[Path] = set()
+    visited: set[str] = set()
+    result: set[Path] = set()
     while waiting:
         module = waiting.pop()
-        if module in seen:
+        if module in visited:
             continue
-        seen.add(module)
+        visited.add(module)
         file = functions.module_path_of(module, folder)
-        if file is not None and file not in found:
-            found.add(file)
+        if file is not None and file not in result:
+            result.add(file)
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
             waiting += [*_imports(files.take(file), package), module.rpartition(".")[0] or module]
 
@@ -169,9 +169,9 @@ def _imports(source: bytes, package: str) -> Iterator[str]:
 
 
 def _digest(files: Mapping[Path, bytes], words: list[str]) -> str:
-    whole = hashlib.sha256()
+    total = hashlib.sha256()
     contents = sorted((str(file), content) for file, content in files.items())
     for name, content in [*contents, *((word, b"") for word in sorted(set(words)))]:
         for part in (name.encode("utf-8", "surrogatepass"), content):
-            whole.update(len(part).to_bytes(8, "big") + part)
-    return whole.hexdigest()
+            total.update(len(part).to_bytes(8, "big") + part)
+    return total.hexdigest()

@@ -55,27 +55,27 @@ KINDS: Mapping[str, CompileKind] = MappingProxyType(
 
 
 def compile_document(
-    document: Document, compilation: Compilation, given: frozenset[str]
+    document: Document, compilation: Compilation, value: frozenset[str]
 ) -> DocumentWorkflow | None:
-    """Compile a document for a caller that supplies the names in `given`; None if problems were found."""
+    """Compile a document for a caller that supplies the names in `value`; None if problems were found."""
     declared = frozenset({*document.tools, *document.servers, *compilation.gaps.tools})
     tools = compile_tools(document, compilation)
-    inner = replace(compilation.knowing(given), tools=tools, declared=declared)
-    made = inner.steps(document.steps, ("steps",))
+    inner = replace(compilation.with_names(value), tools=tools, declared=declared)
+    result = inner.steps(document.steps, ("steps",))
     names = {spec.name for spec in document.steps}
-    known = document.output is None or document.output in names or compilation.gaps.names
-    if not known:
+    defined = document.output is None or document.output in names or compilation.gaps.names
+    if not defined:
         compilation.problem(
             ("output",),
             f"there is no step {document.output!r}{nearest(document.output or '', names)}",
         )
-    if compilation.problems or not made:
+    if compilation.problems or not result:
         return None
     return compilation.attempt(
         ("steps",),
         lambda: DocumentWorkflow(
             document.name,
-            made,
+            result,
             env=document.env,
             needs=needs_of(document, inner.used),
             at_once=document.at_once,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic_core import PydanticCustomError
 
@@ -31,20 +30,21 @@ from ...records.codec import Json
 from ..schema.document import LoopSpec
 from ..schema.evaluators import JudgeSpec
 from ..schema.fields import duration
-from .compilation import Compilation, Path_
+from ..yaml.source import Location
+from .compilation import Compilation
 
 __all__ = ["compile_conditions", "compile_until", "controller_condition"]
 
 
 def compile_until(
-    compilation: Compilation, spec: LoopSpec, path: Path_
+    compilation: Compilation, spec: LoopSpec, path: Location
 ) -> tuple[list[JudgeSpec], Condition | None]:
     """Return the judges that sentences ask for, and the condition."""
-    key, given = spec.ends
+    key, values = spec.ends
     at = (*path, key)
     sentences: list[JudgeSpec] = []
 
-    def walk(data: Any) -> Any:
+    def walk(data: Json) -> Json:
         if isinstance(data, str) and data not in TAGS:
             if " " not in data.strip():
                 raise ConfigurationError(
@@ -59,51 +59,53 @@ def compile_until(
             return {tag: walk(value)} if tag in ("any_of", "all_of") else data
         return data
 
-    if given is None:
+    if values is None:
         return [], None
     if key == "termination":
-        return [], controller_condition(given, at, compilation.problem)
+        return [], controller_condition(values, at, compilation.problem)
     try:
-        data = walk(given)
+        data = walk(values)
     except ConfigurationError as error:
         compilation.problem(at, str(error))
         return [], None
     return sentences, compile_conditions(compilation, data, at)
 
 
-def compile_conditions(compilation: Compilation, data: Any, path: Path_) -> Condition | None:
+def compile_conditions(compilation: Compilation, data: Json, path: Location) -> Condition | None:
     """Compile a list or tree of conditions, reporting each wrong one at its own place."""
     if data is None:
         return None
     if isinstance(data, list):
-        return _joined(compilation, AnyOf, data, path)
+        return _combine(compilation, AnyOf, data, path)
     if is_controller_json(data):
         return controller_condition(data, path, compilation.problem)
     if isinstance(data, Mapping) and "python" in data:
-        return _own(compilation, data, path)
+        return _python_condition(compilation, data, path)
     if isinstance(data, Mapping):
         tags = list(data)
         if len(tags) > 1:
-            return _joined(compilation, AnyOf, [{tag: data[tag]} for tag in tags], path, tags)
+            return _combine(compilation, AnyOf, [{tag: data[tag]} for tag in tags], path, tags)
         if tags and tags[0] in ("any_of", "all_of"):
             kind = AnyOf if tags[0] == "any_of" else AllOf
             inner = data[tags[0]]
             items = inner if isinstance(inner, list) else [inner]
-            return _joined(compilation, kind, items, (*path, tags[0]))
+            return _combine(compilation, kind, items, (*path, tags[0]))
     try:
-        return from_json(_seconds(data))
+        return from_json(_with_seconds(data))
     except ConfigurationError as error:
         tag = next(iter(data), None) if isinstance(data, Mapping) else None
         compilation.problem(path if tag is None else (*path, tag), str(error), key=tag is not None)
         return None
 
 
-def _own(compilation: Compilation, data: Mapping[str, Any], path: Path_) -> Condition | None:
+def _python_condition(
+    compilation: Compilation, data: Mapping[str, Json], path: Location
+) -> Condition | None:
     """Compile a condition of the document's author: a class of Python and its arguments."""
     reference, at = data["python"], (*path, "python")
     if not isinstance(reference, str):
         compilation.problem(
-            at, f"{reference!r} names no class; write package.module:Class", key=True
+            at, f"{reference!r} is not a class reference; write package.module:Class", key=True
         )
         return None
     kind = compilation.function(at, reference)
@@ -111,16 +113,16 @@ def _own(compilation: Compilation, data: Mapping[str, Any], path: Path_) -> Cond
         return None
     if not compilation.project.execute:
         return NotImported(reference, dict(data))
-    given = {str(name): value for name, value in data.items() if name != "python"}
+    values = {str(name): value for name, value in data.items() if name != "python"}
 
     def make() -> Condition:
-        return made_of(reference, kind, given)
+        return made_of(reference, kind, values)
 
-    made: Condition | None = compilation.attempt(at, make)
-    return made
+    result: Condition | None = compilation.attempt(at, make)
+    return result
 
 
-def _seconds(data: Any) -> Any:
+def _with_seconds(data: Json) -> Json:
     """Return a timeout that is written like `30s` in seconds, as every other duration of a document is."""
     value = data.get("timeout") if isinstance(data, Mapping) else None
     if isinstance(value, Mapping) and isinstance(value.get("seconds"), str):
@@ -133,27 +135,27 @@ def _seconds(data: Any) -> Any:
         raise ConfigurationError(f"timeout: {error.message()}") from None
 
 
-def _joined(
+def _combine(
     compilation: Compilation,
-    kind: Any,
-    items: list[Any],
-    path: Path_,
+    kind: Json,
+    items: list[Json],
+    path: Location,
     keys: list[str] | None = None,
 ) -> Condition | None:
     if not items:
         compilation.problem(
-            path, f"{tag_of(kind)}: the list of conditions is empty; name at least one"
+            path, f"{tag_of(kind)}: the list of conditions is empty; add at least one"
         )
         return None
     places = [path] * len(items) if keys else [(*path, i) for i in range(len(items))]
-    found = [
+    result = [
         compile_conditions(compilation, item, at) for item, at in zip(items, places, strict=True)
     ]
-    whole = tuple(c for c in found if c is not None)
-    return (whole[0] if len(whole) == 1 else kind(whole)) if whole else None
+    total = tuple(c for c in result if c is not None)
+    return (total[0] if len(total) == 1 else kind(total)) if total else None
 
 
-Report = Callable[[Path_, str], None]
+Report = Callable[[Location, str], None]
 # type -> its fields, and those that must be there
 _FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "confidence": (("threshold", "min_iterations"), ("threshold",)),
@@ -164,24 +166,24 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def is_controller_json(data: Any) -> bool:
+def is_controller_json(data: Json) -> bool:
     """Tell if a value is written as a condition of the loop controller."""
     return isinstance(data, Mapping) and "type" in data
 
 
-def controller_condition(data: Any, at: Path_, report: Report) -> Condition | None:
+def controller_condition(data: Json, at: Location, report: Report) -> Condition | None:
     """Return a condition, or None with everything wrong reported at its place."""
     if not isinstance(data, Mapping):
         report(at, f"{data!r} is not a condition; write an object with a type")
         return None
     kind = data.get("type")
     if not isinstance(kind, str) or kind not in _FIELDS:
-        report((*at, "type"), f"unknown type {kind!r}{nearest(str(kind), _FIELDS) or _all()}")
+        report((*at, "type"), f"unknown type {kind!r}{nearest(str(kind), _FIELDS) or _all_types()}")
         return None
-    known, needed = _FIELDS[kind]
-    wrong = [name for name in data if name not in (*known, "type")]
+    names, needed = _FIELDS[kind]
+    wrong = [name for name in data if name not in (*names, "type")]
     for name in wrong:
-        report((*at, str(name)), f"{kind}: unknown key {str(name)!r}{nearest(str(name), known)}")
+        report((*at, str(name)), f"{kind}: unknown key {str(name)!r}{nearest(str(name), names)}")
     missing = [name for name in needed if name not in data]
     for name in missing:
         report(at, f"{kind}: needs {name}")
@@ -190,49 +192,49 @@ def controller_condition(data: Any, at: Path_, report: Report) -> Condition | No
     if kind == "combined":
         return _combined(data, at, report)
     try:
-        return _made(kind, data)
+        return _controller_leaf(kind, data)
     except ConfigurationError as error:
         report(at, str(error))
         return None
 
 
-def _made(kind: str, data: Mapping[str, Any]) -> Condition:
+def _controller_leaf(kind: str, data: Mapping[str, Json]) -> Condition:
     if kind == "confidence":
         return ScoreAtLeast(data["threshold"], data.get("min_iterations", 1))
     if kind == "max_iterations":
         return MaxIterations(data["limit"])
     if kind == "no_improvement":
         return NoImprovement(data["patience"], data.get("min_delta", 0.0))
-    given = data["duration_ms"]
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise ConfigurationError(f"timeout: duration_ms: {given!r} is not a number of milliseconds")
-    return Timeout(given / 1000)
+    value = data["duration_ms"]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigurationError(f"timeout: duration_ms: {value!r} is not a number of milliseconds")
+    return Timeout(value / 1000)
 
 
-def _combined(data: Mapping[str, Any], at: Path_, report: Report) -> Condition | None:
-    operator, given = data["operator"], data["conditions"]
+def _combined(data: Mapping[str, Json], at: Location, report: Report) -> Condition | None:
+    operator, value = data["operator"], data["conditions"]
     if operator not in ("AND", "OR"):
         report(
             (*at, "operator"),
             f"{operator!r} is not AND or OR{nearest(str(operator).upper(), ('AND', 'OR'))}",
         )
         return None
-    if not isinstance(given, list) or not given:
-        report((*at, "conditions"), "the list of conditions is empty; name at least one")
+    if not isinstance(value, list) or not value:
+        report((*at, "conditions"), "the list of conditions is empty; add at least one")
         return None
-    found = [
-        controller_condition(item, (*at, "conditions", i), report) for i, item in enumerate(given)
+    result = [
+        controller_condition(item, (*at, "conditions", i), report) for i, item in enumerate(value)
     ]
-    whole = tuple(condition for condition in found if condition is not None)
-    if len(whole) < len(found):
+    total = tuple(condition for condition in result if condition is not None)
+    if len(total) < len(result):
         return None
-    if len(whole) == 1:
-        return whole[0]
-    return AnyOf(whole) if operator == "OR" else AllOf(whole)
+    if len(total) == 1:
+        return total[0]
+    return AnyOf(total) if operator == "OR" else AllOf(total)
 
 
-def _all() -> str:
-    return f"; known are {', '.join(_FIELDS)}"
+def _all_types() -> str:
+    return f"; the types are {', '.join(_FIELDS)}"
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
 
 from ...errors import ConfigurationError, nearest
+from ...records.codec import Json
 from ..yaml.scalars import shorten
 
-__all__ = ["function", "imported", "module_path_of", "resolve_reference", "serve"]
+__all__ = ["function", "imported", "module_path_of", "resolve_reference", "serve_approved"]
 
 
 _FOLDERS: set[Path] = set()  # of documents whose modules are in sys.modules, which is global too
@@ -34,13 +34,13 @@ def resolve_reference(reference: str, folder: Path) -> bool:
     module, name = _split(reference)
     source = _source_file(module, folder)
     if source is None:
-        _looked_into(reference, sys.modules.get(module), name)
+        _check_attribute(reference, sys.modules.get(module), name)
         return True  # a compiled module that nobody has imported yet: importing it will tell
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigurationError(
-            f"{reference!r}: {source.name} cannot be read: {_why(error)}"
+            f"{reference!r}: {source.name} cannot be read: {_reason(error)}"
         ) from error
     names = {n for node in tree.body for n in _defined(node)}
     first = name.split(".")[0]
@@ -55,11 +55,11 @@ def _is_plain(node: ast.stmt, name: str) -> bool:
     """Return whether a statement defines a function of this name that takes a value and no more."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name != name:
         return False
-    given = [*node.args.posonlyargs, *node.args.args]
-    return len(given) <= 1 and node.args.vararg is None and not node.decorator_list
+    value = [*node.args.posonlyargs, *node.args.args]
+    return len(value) <= 1 and node.args.vararg is None and not node.decorator_list
 
 
-def _looked_into(reference: str, loaded: Any, name: str) -> None:
+def _check_attribute(reference: str, loaded: Json, name: str) -> None:
     """Check a name of a module that has no source to read, but is there already, as those of Python's core are."""
     first = name.split(".")[0]
     if loaded is not None and not hasattr(loaded, first):
@@ -68,7 +68,7 @@ def _looked_into(reference: str, loaded: Any, name: str) -> None:
         )
 
 
-def imported(reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None) -> Any:
+def imported(reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None) -> Json:
     """Import what a reference names; modules beside the document are found first.
 
     With `contents`, files and what a person agreed to in them, these modules are made of nothing else.
@@ -77,20 +77,20 @@ def imported(reference: str, folder: Path, contents: Mapping[Path, bytes] | None
         ConfigurationError: naming what is missing or what went wrong in the module.
     """
     module, name = _split(reference)
-    _forget_others(folder)
-    found = _module(module, reference, folder, contents)
+    _forget_other_documents(folder)
+    result = _module(module, reference, folder, contents)
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(result, part):
             raise ConfigurationError(
-                f"{reference!r}: {module} has no {part!r}{nearest(part, dir(found))}"
+                f"{reference!r}: {module} has no {part!r}{nearest(part, dir(result))}"
             )
-        found = getattr(found, part)
-    return found
+        result = getattr(result, part)
+    return result
 
 
-def _module(name: str, reference: str, folder: Path, contents: Mapping[Path, bytes] | None) -> Any:
+def _module(name: str, reference: str, folder: Path, contents: Mapping[Path, bytes] | None) -> Json:
     if contents is not None:
-        serve(folder, contents)
+        serve_approved(folder, contents)
     else:
         sys.path.insert(0, str(folder))
     try:
@@ -105,7 +105,7 @@ def _module(name: str, reference: str, folder: Path, contents: Mapping[Path, byt
             sys.path.remove(str(folder))
 
 
-def _forget_others(folder: Path) -> None:
+def _forget_other_documents(folder: Path) -> None:
     """Let modules beside this document be found, whose names another document's modules took.
 
     Functions that were imported before keep their own module.
@@ -120,24 +120,24 @@ def _forget_others(folder: Path) -> None:
 
 def function(
     reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None
-) -> Callable[..., Any]:
+) -> Callable[..., Json]:
     """Import a reference that must be callable, or a step; see `imported`.
 
     Raises:
         ConfigurationError: if it is neither.
     """
-    found = imported(reference, folder, contents)
-    if not callable(found) and not hasattr(found, "effect"):
+    result = imported(reference, folder, contents)
+    if not callable(result) and not hasattr(result, "effect"):
         raise ConfigurationError(
-            f"{reference!r} is of type {type(found).__name__}; name a function"
+            f"{reference!r} is of type {type(result).__name__}; name a function"
         )
-    return found  # type: ignore[no-any-return]
+    return result  # type: ignore[no-any-return]
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.msg} on line {error.lineno}" if error.lineno else error.msg
-    return str(error) or "it nests too deep"
+    return str(error) or "it is nested too deeply"
 
 
 def _split(reference: str) -> tuple[str, str]:
@@ -145,7 +145,7 @@ def _split(reference: str) -> tuple[str, str]:
     parts = [*module.split("."), *name.split(".")]
     if not module or not name or not all(part.isidentifier() for part in parts):
         raise ConfigurationError(
-            f"{shorten(reference)!r} names no function; write package.module:function"
+            f"{shorten(reference)!r} is not a function reference; write package.module:function"
         )
     return module, name
 
@@ -163,7 +163,7 @@ def _source_file(module: str, folder: Path) -> Path | None:
     if spec is None:
         beside_it = [file.stem for file in folder.glob("*.py")]
         raise ConfigurationError(
-            f"there is no module {module!r} beside the document or installed{nearest(module, beside_it)}"
+            f"no module {module!r} beside the document or among the installed packages{nearest(module, beside_it)}"
         )
     if spec.origin is None or not spec.origin.endswith(".py"):
         return None
@@ -198,7 +198,7 @@ def _defined(node: ast.stmt) -> set[str]:
     return set()
 
 
-class _Content(SourceFileLoader):
+class _ApprovedLoader(SourceFileLoader):
     """The loader of a module whose source is known."""
 
     def __init__(self, name: str, file: Path, source: bytes) -> None:
@@ -211,12 +211,12 @@ class _Content(SourceFileLoader):
         code: CodeType = self.source_to_code(self._source, self.path)
         return code
 
-    def get_data(self, path: Any) -> bytes:
+    def get_data(self, path: Json) -> bytes:
         """Return the source, or another file of a package."""
         return self._source if str(path) == self.path else super().get_data(path)
 
 
-class _Agreed(MetaPathFinder):
+class _ApprovedFinder(MetaPathFinder):
     """Finds modules of documents' folders in what was agreed to, and lets no other of these be imported."""
 
     def __init__(self) -> None:
@@ -229,18 +229,18 @@ class _Agreed(MetaPathFinder):
         """Return how to load a module; None leaves it to the installed ones."""
         for folder in self.folders:
             file = module_path_of(fullname, folder)
-            real = Path(os.path.realpath(file)) if file is not None else None
-            if real is not None and real in self.contents:
-                return _spec(fullname, real, self.contents[real])
+            resolved = Path(os.path.realpath(file)) if file is not None else None
+            if resolved is not None and resolved in self.contents:
+                return _spec(fullname, resolved, self.contents[resolved])
             place = folder.joinpath(*fullname.split("."))
-            if file is None and any(known.is_relative_to(place) for known in self.contents):
+            if file is None and any(names.is_relative_to(place) for names in self.contents):
                 spec = ModuleSpec(fullname, None, is_package=True)
                 spec.submodule_search_locations = [str(place)]
                 return spec
-            if real is not None and _found_there(fullname, path, target, real):
+            if resolved is not None and _imports_file(fullname, path, target, resolved):
                 raise ImportError(
-                    f"{file} is not among the files that were agreed to; it came since, or is imported "
-                    "by other means than an import statement",
+                    f"{file} is not among the approved files: it is newer, or is imported "
+                    "without an import statement",
                     name=fullname,
                 )
         return None
@@ -248,13 +248,13 @@ class _Agreed(MetaPathFinder):
 
 def _spec(name: str, file: Path, source: bytes) -> ModuleSpec | None:
     folders = [str(file.parent)] if file.name == "__init__.py" else None
-    loader = _Content(name, file, source)
+    loader = _ApprovedLoader(name, file, source)
     return importlib.util.spec_from_file_location(
         name, file, loader=loader, submodule_search_locations=folders
     )
 
 
-def _found_there(
+def _imports_file(
     name: str, path: Sequence[str] | None, target: ModuleType | None, file: Path
 ) -> bool:
     """Whether the usual import would take a module from this very file."""
@@ -264,14 +264,14 @@ def _found_there(
     )
 
 
-_FINDER = _Agreed()  # one per process, like the modules that it makes
+_FINDER = _ApprovedFinder()  # one per process, like the modules that it makes
 
 
-def serve(folder: Path, contents: Mapping[Path, bytes]) -> None:
+def serve_approved(folder: Path, contents: Mapping[Path, bytes]) -> None:
     """Let modules of a document's folder be made from these contents only, now and when they import later."""
     if contents is not _FINDER.contents:
         _FINDER.contents, _FINDER.folders = contents, ()
-    others = tuple(known for known in _FINDER.folders if known != folder)
+    others = tuple(names for names in _FINDER.folders if names != folder)
     _FINDER.folders = (folder, *others)
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
 
 from ..._regex import compile_pattern
 from ...conditions import (
@@ -20,6 +19,7 @@ from ...engine.loop_memory import LoopWithMemory, remembering
 from ...engine.step import FunctionStep
 from ...evaluators.presets import preset
 from ...prompts.prompt import Prompt
+from ...records.codec import Json
 from ..schema.document import Action, LoopSpec
 from ..schema.evaluators import AdaptSpec, JudgeSpec
 from ..schema.loop_nodes import LessonsSpec, LoopMemorySpec, NodeSpec, PresetSpec
@@ -28,14 +28,15 @@ from ..steps.loop_node import LoopNode, LoopNodeEvaluator, LoopNodeLessons, Scor
 from ..steps.loop_node.lessons import DEFAULT_METADATA
 from ..steps.loop_node.templates import node_template
 from ..steps.steps import SetValue
-from .compilation import Compilation, Path_
+from ..yaml.source import Location
+from .compilation import Compilation
 from .conditions import compile_conditions, compile_until
 from .evaluators import compile_evaluators
 
 __all__ = ["compile_loop"]
 
 
-def remembers(spec: LoopSpec) -> bool:
+def has_memory(spec: LoopSpec) -> bool:
     """Whether a loop is given the lessons of earlier runs."""
     return spec.persist_across_runs or spec.memory is not None
 
@@ -44,22 +45,22 @@ def with_memory(
     compilation: Compilation, spec: LoopSpec, loop: Loop | LoopNode
 ) -> Loop | LoopNode | LoopWithMemory:
     """Return a loop with its memory, if it has one."""
-    if not remembers(spec):
+    if not has_memory(spec):
         return loop
-    given = spec.memory or LoopMemorySpec()
+    value = spec.memory or LoopMemorySpec()
     project = compilation.project
     document = project.documents[str(project.open[-1])].name
-    space = given.space or f"{document}/{loop.name}"
-    return remembering(loop, space=space, most=given.most, facts=given.facts)
+    space = value.space or f"{document}/{loop.name}"
+    return remembering(loop, space=space, most=value.most, facts=value.facts)
 
 
 def compile_loop(
-    compilation: Compilation, action: Action, name: str, at: Path_
+    compilation: Compilation, action: Action, name: str, at: Location
 ) -> Loop | LoopNode | LoopWithMemory | None:
     """Compile a loop; None if problems were found."""
     assert action.loop is not None
     spec, path = action.loop, (*at, "loop")
-    compilation = compilation.knowing(["loop", *(["memory"] if remembers(spec) else [])])
+    compilation = compilation.with_names(["loop", *(["memory"] if has_memory(spec) else [])])
     execute = compilation.action(spec.execute, spec.execute.name or "execute", (*path, "execute"))
     judges, until = compile_until(compilation, spec, path)
     evaluate = compile_evaluators(compilation, spec.evaluate, path, judges)
@@ -68,30 +69,30 @@ def compile_loop(
     if spec.max_iterations is not None:
         until = any_of(until, MaxIterations(spec.max_iterations))
     if spec.node is not None:
-        evaluate = scored(compilation, spec, spec.node, path, execute)
+        evaluate = compile_node_evaluator(compilation, spec, spec.node, path, execute)
         until = any_of(ScoreAtLeast(spec.node.threshold), until)
-    _reachable(compilation, spec, path)
+    _check_min_iterations(compilation, spec, path)
     if execute is None:
         return None
     options = {name: getattr(spec, name) for name in _SAME}
     if evaluate is not None and not (has_goal(until) or has_goal(guards)):
         until = any_of(until, Passed())  # said here, as `check` says what Loop would warn of
     stages = (execute, evaluate, adapt, until, guards, name)
-    made = compilation.attempt(path, lambda: Loop(*stages, rejudge=_rejudge(spec), **options))
-    if made is None:
+    result = compilation.attempt(path, lambda: Loop(*stages, rejudge=_rejudge(spec), **options))
+    if result is None:
         return None
-    _judged(compilation, made, path)
-    whole = made if spec.node is None else as_node(made, spec.node)
-    return with_memory(compilation, spec, whole)
+    _note_unjudged_goals(compilation, result, path)
+    total = result if spec.node is None else compile_node(result, spec.node)
+    return with_memory(compilation, spec, total)
 
 
-def _judged(compilation: Compilation, loop: Loop, path: Path_) -> None:
+def _note_unjudged_goals(compilation: Compilation, loop: Loop, path: Location) -> None:
     """Note the conditions of success that read an evaluation, where the loop makes none."""
     if loop.evaluate is not None:
         return
     for goal in loop.goals:
         if goal.reads:
-            what = f"{tag_of(type(goal))} can never hold: the loop has no evaluate; add one, or leave it out"
+            what = f"{tag_of(type(goal))} can never hold: the loop has no evaluate; add evaluate, or remove the condition"
             compilation.project.notes.append(compilation.source.problem((*path, "until"), what))
 
 
@@ -108,7 +109,7 @@ _SAME = (
 )
 
 
-def _reachable(compilation: Compilation, spec: LoopSpec, path: Path_) -> None:
+def _check_min_iterations(compilation: Compilation, spec: LoopSpec, path: Location) -> None:
     """Report a least number of iterations that the loop's own limit forbids."""
     limit = condition_limit(spec)
     if spec.min_iterations > limit:
@@ -122,51 +123,51 @@ def _rejudge(spec: LoopSpec) -> int:
     return max((judge.rejudge for judge in judges if isinstance(judge, JudgeSpec)), default=0)
 
 
-def _adapt(compilation: Compilation, spec: LoopSpec, path: Path_) -> Any:
+def _adapt(compilation: Compilation, spec: LoopSpec, path: Location) -> Json:
     at = (*path, "adapt")
     if spec.adapt is None:
         return None
     if isinstance(spec.adapt, str):
         return getattr(adapters, spec.adapt)
-    return _made_adapt(compilation, spec.adapt, at)
+    return _compile_adapt(compilation, spec.adapt, at)
 
 
-def _made_adapt(compilation: Compilation, spec: AdaptSpec, at: Path_) -> Any:
+def _compile_adapt(compilation: Compilation, spec: AdaptSpec, at: Location) -> Json:
     if spec.python is not None:
-        found = compilation.function((*at, "python"), spec.python)
-        if found is None or hasattr(found, "effect"):
-            return found
-        return compilation.attempt(at, lambda: FunctionStep(found, name="adapt"))
+        result = compilation.function((*at, "python"), spec.python)
+        if result is None or hasattr(result, "effect"):
+            return result
+        return compilation.attempt(at, lambda: FunctionStep(result, name="adapt"))
     if spec.rotate is not None:
         strategies = spec.rotate
         return compilation.attempt((*at, "rotate"), lambda: adapters.rotate(*strategies))
     if spec.merge is not None:
-        part = compilation.filled((*at, "merge"), spec.merge)
+        part = compilation.template((*at, "merge"), spec.merge)
         return adapters.merge(SetValue("merge", part))
-    return SetValue("adapt", compilation.filled((*at, "set"), spec.set))
+    return SetValue("adapt", compilation.template((*at, "set"), spec.set))
 
 
-def scored(
-    compilation: Compilation, spec: LoopSpec, node: NodeSpec, path: Path_, execute: Any
+def compile_node_evaluator(
+    compilation: Compilation, spec: LoopSpec, node: NodeSpec, path: Location, execute: Json
 ) -> LoopNodeEvaluator | None:
     """Compile the scoring of what `execute` gives, of a loop node; None if problems were found."""
     for name in ("evaluate", "adapt"):
         if name in spec.model_fields_set:
-            what = f"a loop node is scored by what its agents write, and its input stays: it has no {name}"
+            what = f"a loop node is scored by the output of its agents and keeps its input; remove {name}"
             compilation.problem((*path, name), what)
             return None
     at = (*path, "node")
     before = len(compilation.problems)
-    _texts(compilation, node, at)
+    _check_texts(compilation, node, at)
     weights = {} if node.preset is None else _weights(compilation, node.preset, (*at, "preset"))
     low, high = node.scale
     if not low < high:
         compilation.problem(
-            (*at, "scale"), f"{node.scale} is no scale; write two numbers, the lower first"
+            (*at, "scale"), f"{node.scale} is not a scale; write two numbers, the lower first"
         )
         return None
     scale = (float(low), float(high))
-    options: dict[str, Any] = {} if node.strategies is None else {"strategies": _strategies(node)}
+    options: dict[str, Json] = {} if node.strategies is None else {"strategies": _strategies(node)}
     if len(compilation.problems) > before:
         return None
     scorer = Scorer(
@@ -180,19 +181,19 @@ def scored(
     )
     asked = dict(_prompts(execute)) if node.score_missing == "re_ask" else None
     if asked == {} and execute is not None and not compilation.gaps:
-        what = "re_ask asks a prompt again, and no agent of this loop is one"
+        what = "re_ask repeats a prompt, but no agent of this loop is a prompt"
         compilation.problem((*at, "score_missing"), what)
-    return LoopNodeEvaluator(scorer, lessons(node.lessons), asked=asked)
+    return LoopNodeEvaluator(scorer, _lessons(node.lessons), asked=asked)
 
 
-def _weights(compilation: Compilation, given: PresetSpec, at: Path_) -> Mapping[str, float]:
+def _weights(compilation: Compilation, value: PresetSpec, at: Location) -> Mapping[str, float]:
     """Return the weights of a preset's criteria; none with a problem."""
-    place = (*at, "weights") if given.weights else at
-    found = compilation.attempt(place, lambda: preset(given.level, given.context, given.weights))
-    return found or {}
+    place = (*at, "weights") if value.weights else at
+    result = compilation.attempt(place, lambda: preset(value.level, value.context, value.weights))
+    return result or {}
 
 
-def _prompts(step: Any) -> Iterator[tuple[str, Prompt]]:
+def _prompts(step: Json) -> Iterator[tuple[str, Prompt]]:
     """Iterate over the prompts in a step by name, but for those of loops in it."""
     if isinstance(step, Prompt):
         yield step.name, step
@@ -201,12 +202,12 @@ def _prompts(step: Any) -> Iterator[tuple[str, Prompt]]:
             yield from _prompts(part)
 
 
-def as_node(loop: Loop, node: NodeSpec) -> LoopNode:
+def compile_node(loop: Loop, node: NodeSpec) -> LoopNode:
     """Return a loop as a node, which gives the documented output object."""
-    return LoopNode(loop, node.threshold, lessons(node.lessons), node.timeout_score, loop.required)
+    return LoopNode(loop, node.threshold, _lessons(node.lessons), node.timeout_score, loop.required)
 
 
-def lessons(spec: LessonsSpec) -> LoopNodeLessons:
+def _lessons(spec: LessonsSpec) -> LoopNodeLessons:
     """Return what is kept of rounds."""
     patterns = {str(category): tuple(texts) for category, texts in spec.patterns.items()}
     entry = DEFAULT_METADATA if spec.entry is None else spec.entry
@@ -214,11 +215,11 @@ def lessons(spec: LessonsSpec) -> LoopNodeLessons:
 
 
 def _strategies(node: NodeSpec) -> tuple[Strategy, ...]:
-    given = node.strategies or ()
-    return tuple(Strategy(tuple(s.patterns), s.key, tuple(s.agents)) for s in given)
+    value = node.strategies or ()
+    return tuple(Strategy(tuple(s.patterns), s.key, tuple(s.agents)) for s in value)
 
 
-def _texts(compilation: Compilation, node: NodeSpec, at: Path_) -> None:
+def _check_texts(compilation: Compilation, node: NodeSpec, at: Location) -> None:
     """Report each pattern that is no regular expression, and each template that cannot be read, at its own place."""
     for i, strategy in enumerate(node.strategies or ()):
         for j, text in enumerate(strategy.patterns):

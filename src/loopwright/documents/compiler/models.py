@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from ...errors import ConfigurationError, DocumentError, Problem
 from ...models import (
@@ -31,9 +30,9 @@ __all__ = ["models_alone", "resources"]
 _KEY_MARKS = ("_API_KEY", "_KEY", "_TOKEN", "_TOKEN_BEDROCK")
 
 
-def resources(document: Document, settings: Settings, project: Project) -> dict[str, Any]:
+def resources(document: Document, settings: Settings, project: Project) -> dict[str, Json]:
     """Return what goes to `run(resources=…)`; what is wrong becomes problems of the project."""
-    prices: dict[str, Any] = {}
+    prices: dict[str, Json] = {}
     for item in project.documents.values():
         prices |= {
             name: value if isinstance(value, str) else value.model_dump()
@@ -45,7 +44,7 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
         model = _model(settings, named)
         if settings.replies is None:
             _priced(document, settings, project, prices)
-        found = Models(model, prices=prices, transcript=_transcript(settings), redactor=redactor)
+        result = Models(model, prices=prices, transcript=_transcript(settings), redactor=redactor)
     except ConfigurationError as error:
         project.problems.append(Problem(settings.replies or "", 0, 0, "", str(error)))
         return {}
@@ -54,10 +53,10 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
         return {}
     scripted = SCRIPTED if settings.replies is not None else ""
     default = settings.model or document.model or (document.models or [scripted])[0]
-    return {"models": found, "model": default, "redactor": redactor}
+    return {"models": result, "model": default, "redactor": redactor}
 
 
-def models_alone(settings: Settings) -> dict[str, Any]:
+def models_alone(settings: Settings) -> dict[str, Json]:
     """Return what goes to `run(resources=…)` for a step of Python, which no document describes.
 
     Raises:
@@ -80,8 +79,8 @@ def _model(settings: Settings, named: Collection[str] = ()) -> Model:
             text = Path(settings.replies).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not UTF-8"
-            said = f"cannot be read: {why}; --replies names a file of scripted replies"
-            raise DocumentError([Problem(settings.replies, 0, 0, "", said)]) from error
+            wording = f"cannot be read: {why}; --replies expects a file of scripted replies"
+            raise DocumentError([Problem(settings.replies, 0, 0, "", wording)]) from error
         return ScriptedModel(text, file=settings.replies)
     environ = settings.environ
     keys = {k: v for k, v in environ.items() if v and (k in named or k.endswith(_KEY_MARKS))}
@@ -91,7 +90,7 @@ def _model(settings: Settings, named: Collection[str] = ()) -> Model:
 
 
 def _priced(
-    document: Document, settings: Settings, project: Project, prices: Mapping[str, Any]
+    document: Document, settings: Settings, project: Project, prices: Mapping[str, Json]
 ) -> None:
     """Refuse a cap in dollars over a model whose price nobody knows."""
     capped = settings.max_usd is not None or (document.budget and document.budget.usd is not None)
@@ -107,7 +106,7 @@ def _priced(
         if price_of(provider, model, stated, base_url=own) is None:
             source = next(iter(project.sources.values()))
             what = (
-                f"a cap in dollars needs the price of {name}, which is unknown; state it as "
+                f"a budget in dollars needs the price of {name}, which is unknown; state it as "
                 f"prices: {{{model}: {{input: USD per million tokens, output: …}}}}, or free"
             )
             project.problems.append(source.problem(("prices",), what))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ...engine.step import digest_of
 from ...errors import ConfigurationError, listed, nearest
@@ -18,68 +17,83 @@ from ...models.protocol import MAX_TOOL_CALLS
 from ...prompts.prompt import Prompt, PromptSettings, Text
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...prompts.tool_prompt import ToolPrompt
+from ...records.codec import Json
 from ..schema.document import Action
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
 from ..schema.fields import SETTINGS
 from ..schema.loop_nodes import PresetSpec
 from ..schema.models import ReasoningSpec, VoterSpec
 from ..steps.consensus import Consensus, offered_verdicts
-from .compilation import Compilation, Path_
-from .tools import tools_named
+from ..yaml.source import Location
+from .compilation import Compilation
+from .tools import resolve_tools
 
-__all__ = ["asked", "compile_consensus", "compile_judge", "compile_prompt", "timers"]
+__all__ = ["compile_consensus", "compile_judge", "compile_prompt", "compile_settings", "timers"]
 
 
-def compile_prompt(compilation: Compilation, spec: Action, name: str, at: Path_) -> Prompt | None:
+def compile_prompt(
+    compilation: Compilation, spec: Action, name: str, at: Location
+) -> Prompt | None:
     """Compile a prompt; None if problems were found."""
     reading = _reading(compilation, spec, at)
     if reading is None:
         return None
-    said = spec.prompt or ""
-    text = compilation.filled(
-        (*at, "prompt"), f"{said.rstrip()}\n\n{reading.said}" if reading.said else said
+    wording = spec.prompt or ""
+    text = compilation.template(
+        (*at, "prompt"), f"{wording.rstrip()}\n\n{reading.said}" if reading.said else wording
     )
-    system = compilation.filled((*at, "system"), spec.system or "")
+    system = compilation.template((*at, "system"), spec.system or "")
     schema = spec.output.get("schema") if isinstance(spec.output, dict) else None
     if spec.output is not None and not (isinstance(schema, dict) and len(spec.output) == 1):
-        compilation.problem((*at, "output"), "the output of a prompt is {schema: a JSON Schema}")
+        compilation.problem((*at, "output"), "the output of a prompt must be {schema: JSON_SCHEMA}")
         return None
-    asking = asked(compilation, spec, at, schema)
-    if asking is None:
+    prompt_settings = compile_settings(compilation, spec, at, schema)
+    if prompt_settings is None:
         return None
     carried = spec.conversation == "carried"
-    tools = tools_named(compilation, spec.tools or [], (*at, "tools"))
+    tools = resolve_tools(compilation, spec.tools or [], (*at, "tools"))
     for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
         if getattr(spec, key) is not None and not spec.tools:
             compilation.problem((*at, key), f"{key} needs tools")
             return None
     if carried and spec.tools:
-        compilation.problem((*at, "conversation"), "a prompt with tools is fresh in each round")
+        compilation.problem(
+            (*at, "conversation"),
+            "a prompt with tools cannot carry its conversation; remove tools or conversation",
+        )
         return None
     if tools is None:
         return None
     read = None if reading.kind == "text" else lambda reply: reading.read(reply.text)
     if tools:
         rounds = spec.max_tool_rounds or MAX_ROUNDS
-        made: Prompt = ToolPrompt(
-            text, tools, max_rounds=rounds, name=name, system=system, asking=asking, read=read
+        result: Prompt = ToolPrompt(
+            text,
+            tools,
+            max_rounds=rounds,
+            name=name,
+            system=system,
+            asking=prompt_settings,
+            read=read,
         )
     else:
         kind = Prompt if reading.criteria is None else Validator
-        made = kind(text, name=name, system=system, asking=asking, carried=carried, read=read)
-    if isinstance(made, Validator) and reading.criteria is not None:
-        made.criteria = reading.criteria
+        result = kind(
+            text, name=name, system=system, asking=prompt_settings, carried=carried, read=read
+        )
+    if isinstance(result, Validator) and reading.criteria is not None:
+        result.criteria = reading.criteria
     if read is not None:
-        made.fingerprint = digest_of("answer", reading.kind, reading.said, made.fingerprint)
-    return made
+        result.fingerprint = digest_of("answer", reading.kind, reading.said, result.fingerprint)
+    return result
 
 
-def _reading(compilation: Compilation, spec: Action, at: Path_) -> Answer | None:
+def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | None:
     """Return how the reply of a prompt is read; None if problems were found."""
     kind = spec.answer or "text"
     if spec.output is not None and kind not in ("text", "binary", "classification"):
         compilation.problem(
-            (*at, "answer"), f"answer: {kind} and output are two ways to read one reply; keep one"
+            (*at, "answer"), f"answer: {kind} and output both read the reply; keep one"
         )
         return None
     for name, owner in (("options", "classification"), ("preset", "criteria")):
@@ -89,18 +103,20 @@ def _reading(compilation: Compilation, spec: Action, at: Path_) -> Answer | None
     if kind != "criteria":
         return answer(kind, spec.options or ())
     preset = spec.preset or PresetSpec()
-    found = compilation.attempt(
+    result = compilation.attempt(
         (*at, "preset"), lambda: criteria_of(preset.level, preset.context, preset.weights)
     )
-    return None if found is None else Answer(kind, found.said, found.read, found)
+    return None if result is None else Answer(kind, result.said, result.read, result)
 
 
-def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Path_) -> Judge | None:
+def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Judge | None:
     """Compile a judge; None if problems were found."""
-    given = [n for n in ("criterion", "criteria", "preset") if getattr(spec, n)]
-    if len(given) != 1:
-        found = f"has {' and '.join(given)}" if given else "has none"
-        compilation.problem(at, f"a judge needs one of criterion, criteria and preset, and {found}")
+    value = [n for n in ("criterion", "criteria", "preset") if getattr(spec, n)]
+    if len(value) != 1:
+        result = f"has {' and '.join(value)}" if value else "has none"
+        compilation.problem(
+            at, f"a judge needs one of criterion, criteria and preset, but {result}"
+        )
         return None
     question: JudgeQuestion | None = YesNo() if spec.style == "yes_no" else None
     if spec.preset:
@@ -111,15 +127,17 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Path_) -> Judge
         at, lambda: votes_of(spec.max_votes, spec.accept_lead, spec.reject_lead, spec.confirm)
     )
     temperature = 0.0 if spec.temperature is None else spec.temperature
-    asking = asked(compilation, spec, at, None, temperature=temperature, cap=TOKENS)
-    if asking is None or votes is None or (spec.preset and question is None):
+    prompt_settings = compile_settings(
+        compilation, spec, at, None, temperature=temperature, cap=TOKENS
+    )
+    if prompt_settings is None or votes is None or (spec.preset and question is None):
         return None
     weights = None if spec.preset else spec.weights
     return compilation.attempt(
         (*at, "weights"),
         lambda: Judge(
             named,
-            asking=asking,
+            asking=prompt_settings,
             goal=spec.goal or "",
             votes=votes,
             question=question,
@@ -129,7 +147,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Path_) -> Judge
     )
 
 
-def _criteria(compilation: Compilation, spec: JudgeSpec, at: Path_) -> dict[str, Text]:
+def _criteria(compilation: Compilation, spec: JudgeSpec, at: Location) -> dict[str, Text]:
     """Return the criteria of a judge by name, those compiled that are templates."""
     if spec.preset:
         return {spec.preset: ""}
@@ -147,19 +165,19 @@ def _criteria(compilation: Compilation, spec: JudgeSpec, at: Path_) -> dict[str,
     }
 
 
-def _criterion(compilation: Compilation, text: str, at: Path_) -> Text:
+def _criterion(compilation: Compilation, text: str, at: Location) -> Text:
     """Return a criterion, compiled if it is a template."""
-    return compilation.filled(at, text) if "{{" in text or "{%" in text else text
+    return compilation.template(at, text) if "{{" in text or "{%" in text else text
 
 
-def asked(
+def compile_settings(
     compilation: Compilation,
     spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
-    at: Path_,
-    schema: Any = None,
+    at: Location,
+    schema: Json = None,
     *,
     cap: int | None = None,
-    **fixed: Any,
+    **fixed: Json,
 ) -> PromptSettings | None:
     """Return how a model is asked: the step's own settings, then the document's, then the caller's.
 
@@ -175,12 +193,12 @@ def asked(
     url = spec.model_url or defaults.get("model_url") or settings.model_url or ""
     key = spec.api_key_env or defaults.get("api_key_env") or ""
     if key and settings.replies is None:
-        place: Path_ = (*at, "api_key_env") if spec.api_key_env else at
-        compilation.attempt(place, lambda: _note_key(compilation, key, url, models))
-    more = {n: v for n in SETTINGS if (v := _own_or(defaults, spec, n)) is not None}
+        place: Location = (*at, "api_key_env") if spec.api_key_env else at
+        compilation.attempt(place, lambda: _record_key(compilation, key, url, models))
+    more = {n: v for n in SETTINGS if (v := _own_or_default(defaults, spec, n)) is not None}
     if spec.on_cutoff is None and (cap or schema) and more.get("on_cutoff") == "accept":
         del more["on_cutoff"]  # what a document says of texts says nothing of values and judges
-    made = compilation.attempt(
+    result = compilation.attempt(
         at,
         lambda: PromptSettings(
             tuple(models),
@@ -201,17 +219,17 @@ def asked(
             or MAX_TOOL_CALLS,
         ),
     )
-    if made is not None:
-        compilation.project.asks.append((compilation.source.problem(at, ""), made))
-    return made
+    if result is not None:
+        compilation.project.asks.append((compilation.source.problem(at, ""), result))
+    return result
 
 
-def _own_or(defaults: Mapping[str, Any], spec: Any, name: str) -> Any:
+def _own_or_default(defaults: Mapping[str, Json], spec: Json, name: str) -> Json:
     own = getattr(spec, name)
     return own if own is not None else defaults.get(name)
 
 
-def _note_key(compilation: Compilation, key: str, url: str, models: list[str]) -> None:
+def _record_key(compilation: Compilation, key: str, url: str, models: list[str]) -> None:
     """Take note of where a key goes: whoever runs the document is asked about it.
 
     A provider's own key goes to its provider as it does without being named.
@@ -229,15 +247,15 @@ def _note_key(compilation: Compilation, key: str, url: str, models: list[str]) -
             compilation.project.keys.append(f"{key} to {place}")
         elif place != origin_of(owner.base_url):
             raise ConfigurationError(
-                f"{key} belongs to {origin_of(owner.base_url)} and is not sent to {place}; put that "
-                "endpoint's key under a name of its own"
+                f"{key} belongs to {origin_of(owner.base_url)} and is not sent to {place}; store that "
+                "endpoint's key in another variable"
             )
 
 
 def _models(
     compilation: Compilation,
     spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
-    at: Path_,
+    at: Location,
 ) -> list[str] | None:
     """Return the models to ask, in order: those of the caller, the step or the document; None with a problem."""
     defaults, settings = compilation.defaults, compilation.project.settings
@@ -254,7 +272,7 @@ def _models(
     if not models:
         compilation.problem(
             at,
-            "no model is named; give model: provider:model here, in the document, or with --model",
+            "no model is set; set model: provider:model here or in the document, or use --model",
         )
         return None
     for name in models:
@@ -267,7 +285,7 @@ def _models(
         if settings.providers and provider not in settings.providers:
             hint = nearest(provider, settings.providers)
             hint = hint or listed(provider, settings.providers, lead="there are")
-            compilation.problem((*at, "model"), f"there is no provider {provider!r}{hint}")
+            compilation.problem((*at, "model"), f"there is not a provider {provider!r}{hint}")
             return None
     return list(models)
 
@@ -280,18 +298,20 @@ def timers(call: float | None, answer: float | None = None) -> Timers:
 
 
 def compile_consensus(
-    compilation: Compilation, action: Action, name: str, at: Path_
+    compilation: Compilation, action: Action, name: str, at: Location
 ) -> Consensus | None:
     """Compile a consensus; None if problems were found."""
     assert action.consensus is not None
     spec, path = action.consensus, (*at, "consensus")
-    text = compilation.filled((*path, "prompt"), spec.prompt)
-    system = compilation.filled((*path, "system"), spec.system or "")
+    text = compilation.template((*path, "prompt"), spec.prompt)
+    system = compilation.template((*path, "system"), spec.system or "")
     voters = []
     for i, voter in enumerate(spec.voters):
-        asking = asked(compilation, voter, (*path, "voters", i))
-        if asking is not None:
-            voters.append(Prompt(text, name=f"voter-{i + 1}", system=system, asking=asking))
+        prompt_settings = compile_settings(compilation, voter, (*path, "voters", i))
+        if prompt_settings is not None:
+            voters.append(
+                Prompt(text, name=f"voter-{i + 1}", system=system, asking=prompt_settings)
+            )
     if len(voters) < len(spec.voters):
         return None
     offered = offered_verdicts(spec.prompt)

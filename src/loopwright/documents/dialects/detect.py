@@ -14,7 +14,7 @@ from ..schema.document import Document
 from ..schema.validate import Kind, placeholder, readable
 from ..yaml.reader import Source, read
 
-__all__ = ["DIALECTS", "NATIVE", "Called", "Dialect", "Translator", "parse"]
+__all__ = ["DIALECTS", "NATIVE", "CalledDocument", "Dialect", "Translator", "parse"]
 
 NATIVE_SCHEMA = "loopwright/1"
 V2_SCHEMA = "workflow/v2.0"
@@ -22,7 +22,7 @@ _REPEATABLE = frozenset({"steps", "loops"})
 _V2_KEYS = frozenset({"run", "template", "until", "workflow", "consensus", "loop"})
 
 # Returns the native document that a document calls by a name; None if it calls none of that name.
-Called = Callable[[str], Document | None]
+CalledDocument = Callable[[str], Document | None]
 
 
 class Translator(Protocol):
@@ -35,7 +35,9 @@ class Translator(Protocol):
             DocumentError: with every problem of the document.
         """
 
-    def remarks(self, document: Document, source: Source, called: Called) -> Iterable[Problem]:
+    def remarks(
+        self, document: Document, source: Source, called: CalledDocument
+    ) -> Iterable[Problem]:
         """Return the notes on a document that compiled, each with its place."""
 
 
@@ -51,7 +53,9 @@ class _Imported:
     def translate(self, source: Source, project: Project) -> tuple[Source, Document]:
         return self._module().translate(source, project)
 
-    def remarks(self, document: Document, source: Source, called: Called) -> Iterable[Problem]:
+    def remarks(
+        self, document: Document, source: Source, called: CalledDocument
+    ) -> Iterable[Problem]:
         return self._module().remarks(document, source, called)
 
 
@@ -66,7 +70,9 @@ class _Native:
         project.leave_out(source.file, problems, gaps)
         return source, document
 
-    def remarks(self, document: Document, source: Source, called: Called) -> Iterable[Problem]:
+    def remarks(
+        self, document: Document, source: Source, called: CalledDocument
+    ) -> Iterable[Problem]:
         del document, source, called
         return ()
 
@@ -122,7 +128,7 @@ def _is_v2(source: Source, lenient: bool) -> bool:
         return isinstance(declared, str) and declared.startswith("workflow/")
     if lenient:
         return True
-    message = f"says no dialect; begin with $schema: {V2_SCHEMA}"
+    message = f"names no dialect; begin with $schema: {V2_SCHEMA}"
     raise DocumentError([source.problem((), f"{message}, or with schema: loopwright/1")])
 
 
@@ -156,7 +162,7 @@ def _refuse_repeats(source: Source) -> None:
     keys = [stage.key for stage in source.stages]
     for key in keys:
         if keys.count(key) > 1:
-            message = f"{key!r} is given twice; join the lists"
+            message = f"{key!r} is set twice; join the lists"
             raise DocumentError([source.problem((key,), message, key=True)])
 
 

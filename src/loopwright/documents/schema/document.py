@@ -6,7 +6,7 @@ what a field means is its description, which editors show.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -89,23 +89,23 @@ class Action(SettingsFields, CommandFields, PromptFields):
     tool: str | None = Field(
         None, description="A call of a tool: its name in `tools`, or `server.tool`."
     )
-    set: Any = Field(None, description="A value, with templates filled in.")
+    set: Json = Field(None, description="A value, with templates filled in.")
 
-    arguments: dict[str, Any] | None = Field(
+    arguments: dict[str, Json] | None = Field(
         None, description="What the tool is called with, with templates; default: the input."
     )
 
-    input: Any = Field(
+    input: Json = Field(
         None, description="The step's input, with templates; default: what comes before it."
     )
-    with_: dict[str, Any] | None = Field(
+    with_: dict[str, Json] | None = Field(
         None, alias="with", description="Variables of the called workflow."
     )
     expose: Names = Field(
         [],
         description="Steps of the called workflow that a loop keeps, as `loop.steps.NAME`.",
     )
-    output: Any = Field(
+    output: Json = Field(
         None,
         description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
         "parallel: the outputs of all of them by name, those of such groups inside in their place; `last` "
@@ -125,20 +125,20 @@ class Action(SettingsFields, CommandFields, PromptFields):
     @property
     def kind(self) -> str:
         """Which of the actions it is."""
-        given = self.model_fields_set
-        return next(name for name in ACTIONS if name in given)
+        value = self.model_fields_set
+        return next(name for name in ACTIONS if name in value)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Action:
         fields = self.model_fields_set
-        given = [name for name in ACTIONS if name in fields]
-        if len(given) != 1:
-            found = f"has {' and '.join(given)}" if given else "has none"
+        value = [name for name in ACTIONS if name in fields]
+        if len(value) != 1:
+            result = f"has {' and '.join(value)}" if value else "has none"
             raise PydanticCustomError(
-                "action", "needs exactly one of {kinds}, and {found}",
-                {"kinds": ", ".join(ACTIONS), "found": found},
+                "action", "needs exactly one of {kinds}, but {found}",
+                {"kinds": ", ".join(ACTIONS), "found": result},
             )  # fmt: skip
-        self._fits(given[0])
+        self._fits(value[0])
         return self
 
     def _fits(self, kind: str) -> None:
@@ -187,7 +187,7 @@ class StepSpec(Action):
         description="With which statuses of this loop the workflow is satisfied all the same; it changes the status "
         "only, never whether the workflow goes on.",
     )
-    otherwise: Any = Field(
+    otherwise: Json = Field(
         None,
         description="Its output where it has none: skipped, failed and gone on without, or nothing kept.",
     )
@@ -251,15 +251,15 @@ class LoopSpec(Part):
     adapt: AdaptSpec | Literal["feedback", "keep_input", "use_output"] | None = Field(
         None, description="Makes the next input; default: the input stays."
     )
-    until: Any = Field(
+    until: Json = Field(
         None,
         description="Conditions of which any ends the loop: a list, a tree of any_of and all_of, or a sentence for a judge.",
     )
-    termination: dict[str, Any] | None = Field(
+    termination: dict[str, Json] | None = Field(
         None,
         description="`until` as loop controllers write it: `{type: confidence, threshold: 0.85}`.",
     )
-    guards: Any = Field(None, description="Conditions asked before each effect too.")
+    guards: Json = Field(None, description="Conditions asked before each effect too.")
     on_failure: Literal["halt", "continue", "retry"] = "halt"
     max_retries: int = Field(2, ge=0, le=100)
     retry_delay: Pause = 0.5
@@ -288,7 +288,7 @@ class LoopSpec(Part):
     )
 
     @property
-    def ends(self) -> tuple[str, Any]:
+    def ends(self) -> tuple[str, Json]:
         """The key that says what ends it, and its value."""
         return (
             ("until", self.until) if self.termination is None else ("termination", self.termination)
@@ -297,9 +297,7 @@ class LoopSpec(Part):
     @model_validator(mode="after")
     def _one_end(self) -> LoopSpec:
         if self.until is not None and self.termination is not None:
-            raise PydanticCustomError(
-                "loop", "has until and termination, which say the same in two ways; keep one", {}
-            )
+            raise PydanticCustomError("loop", "has both until and termination; keep one", {})
         return self
 
 
@@ -317,7 +315,7 @@ class PhasedSpec(PhasedFields):
 class EachSpec(Part):
     """The same action on each item of a list, which is `loop.current` to it."""
 
-    items: Any = Field(
+    items: Json = Field(
         description="A list, or a template that gives one or its text: a JSON array, JSON lines, lines of text, or "
         "`file://` and a path inside the project."
     )
@@ -359,7 +357,7 @@ class Document(ModelFields):
         description="`loop_node`: what is undefined in templates is empty, and the names and functions of "
         "that dialect are known, such as previous_outputs and get_past_loops().",
     )
-    input: Any = Field(None, description="The input when the caller gives none.")
+    input: Json = Field(None, description="The input when the caller gives none.")
     env: dict[str, str] = Field({}, description="Constants, as `env.NAME` in templates.")
     prices: dict[str, PriceSpec | Literal["free"]] = Field({})
     budget: BudgetSpec | None = None

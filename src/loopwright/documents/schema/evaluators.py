@@ -5,11 +5,12 @@ The part of native documents that the confidence scorer is described by.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ...records.codec import Json
 from .fields import Part, Seconds, SettingsFields, Url
 
 __all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "ConfidenceSpec", "JudgeSpec"]
@@ -31,7 +32,7 @@ class CheckSpec(Part):
     env: dict[str, str] = Field({})
     cwd: str | None = None
     timeout: Seconds | None = None
-    schema_: dict[str, Any] | None = Field(
+    schema_: dict[str, Json] | None = Field(
         None, alias="schema", description="A JSON Schema that the output must meet."
     )
     python: str | None = Field(
@@ -103,9 +104,11 @@ class AdaptSpec(Part):
     """How the next input is made: exactly one of these."""
 
     python: str | None = Field(None, description="`package.module:function` of the last iteration.")
-    rotate: list[Any] | None = Field(None, min_length=1, description="Strategies, tried in order.")
-    set: Any = Field(None, description="The next input, with templates.")
-    merge: dict[str, Any] | None = Field(None, description="Fields that change in the first input.")
+    rotate: list[Json] | None = Field(None, min_length=1, description="Strategies, tried in order.")
+    set: Json = Field(None, description="The next input, with templates.")
+    merge: dict[str, Json] | None = Field(
+        None, description="Fields that change in the first input."
+    )
 
     @model_validator(mode="after")
     def _one(self) -> AdaptSpec:

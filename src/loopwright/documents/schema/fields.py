@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ...models.settings import SAMPLING
+from ...records.codec import Json
 from ..yaml.scalars import shorten
 
 __all__ = [
@@ -31,7 +32,7 @@ _LONGEST = 60  # characters of a duration
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def duration(value: Any) -> Any:
+def duration(value: Json) -> Json:
     """Return seconds of a number, or of text such as `500ms`, `30s`, `5m`, `1h30m`."""
     if isinstance(value, str):
         text = (
@@ -55,23 +56,23 @@ def address(value: str) -> str:
     """Return the address of a server; an empty one is none."""
     try:
         parts = urlsplit(value.strip())
-        found = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        result = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        found = False
-    if value and not found:
+        result = False
+    if value and not result:
         raise PydanticCustomError(
-            "address", "{value} is no http or https address; write one such as http://localhost:1234/v1",
+            "address", "{value} is not an http or https address; write one such as http://localhost:1234/v1",
             {"value": repr(shorten(value))},
         )  # fmt: skip
     return value
 
 
-def one_or_more(value: Any) -> Any:
+def one_or_more(value: Json) -> Json:
     """Return a single name as a list of one."""
     return [value] if isinstance(value, str) else value
 
 
-def _or_text(**number: Any) -> WithJsonSchema:
+def _or_text(**number: Json) -> WithJsonSchema:
     """Return the schema of a duration: seconds, or text with units."""
     pattern = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
     return WithJsonSchema(
@@ -145,7 +146,7 @@ class SettingsFields(Part):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
     frequency_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
     presence_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
-    extra_body: dict[str, Any] | None = Field(None, description="Further fields of the request.")
+    extra_body: dict[str, Json] | None = Field(None, description="Further fields of the request.")
     extra_headers: dict[str, str] | None = Field(
         None, description="Headers of the request, without keys: those are named in api_key_env."
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ...records.codec import Json
 from .fields import Names, Part
 
 __all__ = ["LessonsSpec", "LoopMemorySpec", "MemorySpec", "NodeSpec", "PresetSpec", "StrategySpec"]
@@ -41,7 +42,7 @@ class LessonsSpec(Part):
         {},
         description="Regular expressions by category; the first group is the lesson.",
     )
-    entry: dict[str, Any] | None = Field(
+    entry: dict[str, Json] | None = Field(
         None, description="The templates of an entry of `past_loops`, by name."
     )
     longest: int = Field(300, ge=1, description="Characters of a category.")
@@ -105,14 +106,14 @@ class MemorySpec(Part):
         "{{ value }}", description="What is kept, or by whose words it is found; a template."
     )
     limit: int = Field(5, ge=1, le=100, description="How many are found at most.")
-    metadata: dict[str, Any] = Field({}, description="Kept with the text, with templates.")
+    metadata: dict[str, Json] = Field({}, description="Kept with the text, with templates.")
     category: str = Field("", description="The category of facts.")
 
     @model_validator(mode="after")
     def _fits(self) -> MemorySpec:
         facts = self.operation in ("remember", "recall")
-        for name, wanted in (("category", facts), ("metadata", not facts)):
-            if name in self.model_fields_set and not wanted:
+        for name, expected in (("category", facts), ("metadata", not facts)):
+            if name in self.model_fields_set and not expected:
                 raise PydanticCustomError(
                     "memory", "{name} does not belong to {operation}",
                     {"name": name, "operation": self.operation},

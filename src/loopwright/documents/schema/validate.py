@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Generic, TypeVar, Union, get_args, get_origin
 
 import regex
 from pydantic import BaseModel, ValidationError
 
 from ...errors import DocumentError, Problem, listed, nearest
-from ..yaml.reader import Path, Source
+from ...records.codec import Json
+from ..yaml.reader import Location, Source
 from ..yaml.scalars import shorten
 
 __all__ = [
@@ -29,15 +30,16 @@ __all__ = [
 ]
 
 
+Model = TypeVar("Model", bound=BaseModel)
 Hint = Callable[[tuple[str | int, ...]], str]
 # What other formats call a key of this one.
-_MEANT = {
+_SYNONYMS = {
     "depends_on": "needs", "when": "if", "condition": "if", "command": "shell", "cmd": "shell", "script": "shell",
     "on_error": "on_failure", "retries": "max_retries", "max_loops": "max_iterations", "max_rounds": "max_iterations",
     "regex": "matches", "pattern": "matches",
 }  # fmt: skip
 _LONG = 60  # characters of a value that a message shows
-_Item = tuple[tuple[str | int, ...], dict[str, Any]]
+_Item = tuple[tuple[str | int, ...], dict[str, Json]]
 
 
 def no_hint(_: tuple[str | int, ...]) -> str:
@@ -46,12 +48,12 @@ def no_hint(_: tuple[str | int, ...]) -> str:
 
 
 def validated(
-    model: type[BaseModel],
-    value: Any,
+    model: type[Model],
+    value: Json,
     source: Source,
     at: tuple[str | int, ...] = (),
     hint: Hint = no_hint,
-) -> Any:
+) -> Model:
     """Return `value` as a model; text fields take the text as it was written.
 
     `hint` says of the path of an unknown key what to write instead, "" if it does not know.
@@ -59,18 +61,18 @@ def validated(
     Raises:
         DocumentError: with every problem, each with its place and the nearest valid name.
     """
-    made, wrong = checked(model, value, source, at, hint)
-    if wrong:
+    result, wrong = checked(model, value, source, at, hint)
+    if result is None:
         raise DocumentError(list(wrong.values()))
-    return made
+    return result
 
 
 Wrong = dict[tuple[tuple[str | int, ...], str], Problem]  # by path and message
 
 
 def checked(
-    model: type[BaseModel], value: Any, source: Source, at: tuple[str | int, ...], hint: Hint
-) -> tuple[Any, Wrong]:
+    model: type[Model], value: Json, source: Source, at: tuple[str | int, ...], hint: Hint
+) -> tuple[Model | None, Wrong]:
     """Return `value` as a model, or None and what is wrong in it, by path and message."""
     try:
         return model.model_validate(value), {}
@@ -85,8 +87,8 @@ def checked(
 
 
 def _as_written(
-    error: ValidationError, value: Any, source: Source, at: tuple[str | int, ...]
-) -> Any | None:
+    error: ValidationError, value: Json, source: Source, at: tuple[str | int, ...]
+) -> Json | None:
     """Return a copy in which scalars that should be text are the text that was written; None if there are none."""
     repaired = None
     for item in error.errors(include_url=False):
@@ -108,7 +110,7 @@ def _as_written(
     return repaired
 
 
-def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
+def _place(loc: tuple[str | int, ...], value: Json) -> tuple[str | int, ...]:
     """Return the part of a location that is in the value: pydantic adds the names of union members."""
     place: list[str | int] = []
     for part in loc:
@@ -125,41 +127,41 @@ def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
 def _problems(
     error: ValidationError,
     model: type[BaseModel],
-    value: Any,
+    value: Json,
     source: Source,
     at: tuple[str | int, ...],
     hint: Hint,
 ) -> Wrong:
-    found: Wrong = {}
+    result: Wrong = {}
     items = [(_place(item["loc"], value), dict(item)) for item in error.errors(include_url=False)]
-    for place, item in _meant(items):
+    for place, item in _relevant(items):
         misplaced = item["type"] == "misplaced"
         message = _message(item, place, model, hint)
         path = (*at, *place, item["ctx"]["name"]) if misplaced else (*at, *place)
         key = misplaced or item["type"] == "extra_forbidden"
-        found.setdefault((path, message), source.problem(path, message, key=key))
-    return found
+        result.setdefault((path, message), source.problem(path, message, key=key))
+    return result
 
 
 _TYPES = {
-    "model_type": "a mapping", "dict_type": "a mapping", "list_type": "a list", "string_type": "a text",
-    "int_type": "a whole number", "float_type": "a number", "bool_type": "true or false",
+    "model_type": "a mapping", "dict_type": "a mapping", "list_type": "a list", "string_type": "text",
+    "int_type": "an integer", "float_type": "a number", "bool_type": "true or false",
 }  # fmt: skip
 
 
-def _meant(items: list[_Item]) -> Iterator[_Item]:
+def _relevant(items: list[_Item]) -> Iterator[_Item]:
     """Iterate over the errors of what was meant: a value of several kinds is one of them, not all.
 
     What is of no kind at a place is told in one problem; it is not told if the value is of some
     kind and wrong inside, or one of a few words and none of them.
     """
     for place, item in items:
-        if not _of_no_kind(item):
+        if not _wrong_type(item):
             yield place, item
             continue
         same = [other for at, other in items if at == place]
         inside = any(
-            at[: len(place)] == place and (len(at) > len(place) or not _of_no_kind(other))
+            at[: len(place)] == place and (len(at) > len(place) or not _wrong_type(other))
             for at, other in items
         )
         word = any(o["type"] == "literal_error" for o in same) and isinstance(item["input"], str)
@@ -169,26 +171,26 @@ def _meant(items: list[_Item]) -> Iterator[_Item]:
         yield place, {**item, "kinds": list(dict.fromkeys(kinds))} if kinds and not word else item
 
 
-def _of_no_kind(item: Mapping[str, Any]) -> bool:
+def _wrong_type(item: Mapping[str, Json]) -> bool:
     return item["type"] in _TYPES or item["type"] == "literal_error"
 
 
 def _message(
-    item: dict[str, Any], place: tuple[str | int, ...], model: type[BaseModel], hint: Hint
+    item: dict[str, Json], place: tuple[str | int, ...], model: type[BaseModel], hint: Hint
 ) -> str:
     kind = item["type"]
-    if kind == "extra_forbidden" and (said := hint(place)):
-        return f"unknown key {str(place[-1])!r}; {said}"
+    if kind == "extra_forbidden" and (text := hint(place)):
+        return f"unknown key {str(place[-1])!r}; {text}"
     if kind == "extra_forbidden" and item["input"] is None and " " in str(place[-1]):
         # {judge: who, and when}: between brackets YAML takes what follows the comma for a key.
         return f"unknown key {str(place[-1])!r}; put quotes around a text that has a comma in it"
     if kind == "extra_forbidden":
-        names = _names_at(model, place[:-1])
-        meant = _MEANT.get(str(place[-1]), "")
-        if meant in names:
-            return f"unknown key {str(place[-1])!r}; here it is called {meant}"
+        names = _keys_at(model, place[:-1])
+        intended = _SYNONYMS.get(str(place[-1]), "")
+        if intended in names:
+            return f"unknown key {str(place[-1])!r}; use {intended!r} instead"
         if "execute" in names and place[-1] in ("prompt", "shell", "python", "workflow", "set"):
-            return f"unknown key {str(place[-1])!r}; what runs goes under execute"
+            return f"unknown key {str(place[-1])!r}; put the action under execute"
         return f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(place[-1], names)}"
     if kind == "missing":
         needed = str(item["loc"][-1])
@@ -196,25 +198,25 @@ def _message(
             "; begin with schema: loopwright/1" if needed == "schema" else ""
         )
     if "kinds" in item:
-        wanted = " or ".join(item["kinds"])
-        return f"expected {wanted}, not {shorten(_shown(item['input']))}"
+        expected = " or ".join(item["kinds"])
+        return f"expected {expected}, not {shorten(_for_display(item['input']))}"
     if kind == "too_short":
         return f"list should have at least {_items(item['ctx']['min_length'])}, not {item['ctx']['actual_length']}"
     if kind in ("literal_error", "enum"):
-        wanted = item["ctx"]["expected"]
-        words = wanted.replace("'", "").replace(" or ", ", ").split(", ")
+        expected = item["ctx"]["expected"]
+        words = expected.replace("'", "").replace(" or ", ", ").split(", ")
         near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
-        return f"{shorten(_shown(item['input']))} is not {wanted}{near}"
+        return f"{shorten(_for_display(item['input']))} is not {expected}{near}"
     if kind == "string_pattern_mismatch":
-        return f"{shorten(_shown(item['input']))} is not a name; use letters, digits, _, - and spaces, a letter first"
+        return f"{shorten(_for_display(item['input']))} is not a name; use letters, digits, _, - and spaces, starting with a letter"
     message: str = item["msg"][0].lower() + item["msg"][1:]
     if kind in ("address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop"):
         return message
-    shown = _shown(item["input"])
-    return message if len(shown) > _LONG else f"{message}, not {shown}"
+    display = _for_display(item["input"])
+    return message if len(display) > _LONG else f"{message}, not {display}"
 
 
-def _shown(value: Any) -> str:
+def _for_display(value: Json) -> str:
     """Return how a value looks in a message; what is long is not written out only to be cut."""
     if value is None:
         return "nothing"
@@ -233,7 +235,7 @@ def _listed(key: str | int, names: list[str]) -> str:
     return listed(str(key), names, more="see loopwright schema")
 
 
-def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
+def _keys_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
     """Return the keys that the model at a place takes."""
     kinds: list[type[BaseModel]] = [model]
     for part in place:
@@ -251,7 +253,7 @@ def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]
     return list(dict.fromkeys(f.alias or n for kind in kinds for n, f in kind.model_fields.items()))
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) in (Union, UnionType, list, dict, Annotated):
@@ -260,7 +262,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 _NAME = regex.compile(r"[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}")  # as `fields.Identifier` has it
-_NAMED = ("tools", "servers", "prices")  # whose entries are left out one by one
+_BY_NAME = ("tools", "servers", "prices")  # whose entries are left out one by one
 
 
 @dataclass(frozen=True)
@@ -271,7 +273,7 @@ class Gaps:
     is wrong, which may have named the model or the tools; `tools` are those that are left out.
     """
 
-    steps: frozenset[Path] = frozenset()
+    steps: frozenset[Location] = frozenset()
     names: bool = False
     head: bool = False
     tools: frozenset[str] = frozenset()
@@ -284,40 +286,42 @@ NOTHING_LEFT_OUT = Gaps()
 
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(Generic[Model]):
     """A kind of document: the lists of its steps, what must be in its head, and what stands for a step."""
 
-    model: type[BaseModel]
+    model: type[Model]
     lists: frozenset[str]
-    head: Mapping[str, Any]
-    stand_in: Callable[[str, str, Any], Any]
+    head: Mapping[str, Json]
+    stand_in: Callable[[str, str, Json], Json]
     version: str
     hint: Hint = field(default=no_hint)
 
 
-def placeholder(name: str) -> dict[str, Any]:
+def placeholder(name: str) -> dict[str, Json]:
     """Return a step that supplies whatever a step of that name could."""
     return {"name": name, "loop": {"execute": {"set": None}, "max_iterations": 1}}
 
 
-def readable(kind: Kind, value: Any, source: Source) -> tuple[Any, list[Problem], Gaps]:
+def readable(
+    kind: Kind[Model], value: Json, source: Source
+) -> tuple[Model | None, list[Problem], Gaps]:
     """Return a document, what is wrong in it, and what is left out of it; None if nothing can be read."""
-    made, wrong = checked(kind.model, value, source, (), kind.hint)
+    result, wrong = checked(kind.model, value, source, (), kind.hint)
     if not wrong:
-        return made, [], NOTHING_LEFT_OUT
+        return result, [], NOTHING_LEFT_OUT
     problems = list(wrong.values())
     paths = list(dict.fromkeys(path for path, _ in wrong))
-    whole = not any(path[:1] == (kind.version,) for path in paths)
-    rest = {**copy.deepcopy(value)} if whole else {}
+    total = not any(path[:1] == (kind.version,) for path in paths)
+    rest = {**copy.deepcopy(value)} if total else {}
     gaps = NOTHING_LEFT_OUT
-    for path in paths if whole else ():
+    for path in paths if total else ():
         gaps = _leave_out(kind, rest, path, gaps)
     rest = {**kind.head, **rest}
-    made, more = checked(kind.model, rest, source, (), kind.hint) if whole else (None, {})
-    return (None if more else made), problems, gaps
+    result, more = checked(kind.model, rest, source, (), kind.hint) if total else (None, {})
+    return (None if more else result), problems, gaps
 
 
-def _leave_out(kind: Kind, value: dict[str, Any], path: Path, gaps: Gaps) -> Gaps:
+def _leave_out(kind: Kind[Model], value: dict[str, Json], path: Location, gaps: Gaps) -> Gaps:
     """Take what is wrong out of a document: the step around it, or a part of its head."""
     end = _end_of_step(kind, path)
     if end:
@@ -326,33 +330,33 @@ def _leave_out(kind: Kind, value: dict[str, Any], path: Path, gaps: Gaps) -> Gap
         return replace(gaps, head=True)
     key = str(path[0])
     inner = value.get(key)
-    if key in _NAMED and len(path) > 1 and isinstance(inner, dict):
+    if key in _BY_NAME and len(path) > 1 and isinstance(inner, dict):
         inner.pop(path[1], None)
         return replace(gaps, tools=gaps.tools | {str(path[1])})
     value.pop(key, None)
     return replace(gaps, head=True)
 
 
-def _end_of_step(kind: Kind, path: Path) -> int:
+def _end_of_step(kind: Kind[Model], path: Location) -> int:
     """Return where the path of the innermost step on a path ends; 0 if there is none."""
     ends = (n for n in range(len(path), 1, -1) if isinstance(path[n - 1], int))
     return next((n for n in ends if path[n - 2] in kind.lists), 0)
 
 
-def _leave_step_out(kind: Kind, value: dict[str, Any], at: Path, gaps: Gaps) -> Gaps:
-    around: Any = value
+def _leave_step_out(kind: Kind[Model], value: dict[str, Json], at: Location, gaps: Gaps) -> Gaps:
+    outer: Json = value
     for part in at[:-1]:
         try:
-            around = around[part]
+            outer = outer[part]
         except (KeyError, IndexError, TypeError):
             return gaps  # the step around it is left out already
     index = int(at[-1])
-    if not isinstance(around, list) or index >= len(around):
+    if not isinstance(outer, list) or index >= len(outer):
         return gaps
-    raw = around[index]
+    raw = outer[index]
     name = raw.get("name") if isinstance(raw, Mapping) else None
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         name = f"step {index + 1}"
         gaps = replace(gaps, names=True)
-    around[index] = kind.stand_in(str(at[-2]), name, raw)
+    outer[index] = kind.stand_in(str(at[-2]), name, raw)
     return replace(gaps, steps=gaps.steps | {at})

@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import Problem
+from ...records.codec import Json
 from .limits import Place
 from .scalars import Scalar, shorten
 
 __all__ = [
     "Child",
+    "Location",
     "Node",
-    "Path",
     "Source",
     "SourceMap",
     "Stage",
@@ -31,9 +32,9 @@ __all__ = [
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _NAME = re.compile(r"[^\W\d][\w$-]*|\$\w+")
 
-LONGEST_MESSAGE = 600  # characters, whatever a document holds that a message quotes
+MAX_MESSAGE = 600  # characters, whatever a document holds that a message quotes
 
-Path = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 
 
 class Stage(NamedTuple):
@@ -75,13 +76,13 @@ class Source:
     """
 
     file: str
-    value: Any
+    value: Json
     notes: tuple[Problem, ...]
     stages: tuple[Stage, ...]
     _root: Child = field(repr=False)
     lines: tuple[str, ...] = field(repr=False)
 
-    def position(self, path: Path, *, key: bool = False) -> Place:
+    def position(self, path: Location, *, key: bool = False) -> Place:
         """Return line and column, from 1, of a value, or of its key.
 
         A path that leads nowhere has the position of the last part that exists.
@@ -89,7 +90,7 @@ class Source:
         child = self._find(path)[0]
         return child.key_place if key else child.place
 
-    def problem_at_word(self, path: Path, message: str, word: str) -> Problem:
+    def problem_at_word(self, path: Location, message: str, word: str) -> Problem:
         """Return a problem at the first place of a word in the templates of a value, else at the value."""
         for leaf, text in self._texts(path):
             offset = _offset_of(word, text)
@@ -97,23 +98,23 @@ class Source:
                 return self.problem_inside(leaf, message, offset)
         return self.problem(path, message)
 
-    def problem_inside(self, path: Path, message: str, offset: int) -> Problem:
+    def problem_inside(self, path: Location, message: str, offset: int) -> Problem:
         """Return a problem at a character of a text, counted from 0 in the text as YAML reads it."""
-        found = self.problem(path, message)
+        result = self.problem(path, message)
         place = self.place_inside(path, offset)
-        return found if place is None else replace(found, line=place[0], column=place[1])
+        return result if place is None else replace(result, line=place[0], column=place[1])
 
-    def place_inside(self, path: Path, offset: int) -> Place | None:
+    def place_inside(self, path: Location, offset: int) -> Place | None:
         """Return where a character of a text stands in the file; None for an alias or no text."""
-        child, found = self._find(path)
-        if not found or child.node.text is None:
+        child, result = self._find(path)
+        if not result or child.node.text is None:
             return None
         return place_of_character(self.lines, child.place, child.node.text, offset)
 
-    def _texts(self, path: Path) -> Iterator[tuple[Path, str]]:
+    def _texts(self, path: Location) -> Iterator[tuple[Location, str]]:
         """Iterate over the texts at and below a path, each with its own path."""
-        child, found = self._find(path)
-        waiting = [(path, child.node)] if found else []
+        child, result = self._find(path)
+        waiting = [(path, child.node)] if result else []
         while waiting:
             at, node = waiting.pop()
             if isinstance(node.children, dict):
@@ -126,21 +127,21 @@ class Source:
                     yield at, node.text
             waiting += reversed(below)
 
-    def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
+    def problem(self, path: Location, message: str, *, key: bool = False) -> Problem:
         """Return a problem at a value, or at its key, with the path as people write it."""
         place = self.position(path, key=key)
-        return Problem(self.file, *place, written(path), shorten(message, LONGEST_MESSAGE))
+        return Problem(self.file, *place, written(path), shorten(message, MAX_MESSAGE))
 
-    def text(self, path: Path) -> str | None:
+    def text(self, path: Location) -> str | None:
         """Return a scalar's text as written, without quotes: `1.10`, `yes`, `2026-01-07`, `012`.
 
         A null has the text it was written with, which is empty for a value left out. A list, a
         mapping and a path that leads nowhere have none.
         """
-        child, found = self._find(path)
-        return child.node.text if found else None
+        child, result = self._find(path)
+        return child.node.text if result else None
 
-    def _find(self, path: Path) -> tuple[Child, bool]:
+    def _find(self, path: Location) -> tuple[Child, bool]:
         child = self._root
         for part in path:
             below = _below(child.node, part)
@@ -162,25 +163,25 @@ def _offset_of(word: str, text: str) -> int | None:
     """Return where a name stands in the tags of a text; in a text without tags, an expression, anywhere."""
     name = re.compile(rf"(?<![\w.])(?:given\.)?{re.escape(word)}(?!\w)")
     if "{{" not in text and "{%" not in text:
-        found = name.search(text)
-        return None if found is None else found.start()
+        result = name.search(text)
+        return None if result is None else result.start()
     for tag in _TAG.finditer(text):
-        if (found := name.search(text, tag.start(), tag.end())) is not None:
-            return found.start()
+        if (result := name.search(text, tag.start(), tag.end())) is not None:
+            return result.start()
     return None
 
 
-def written(path: Path) -> str:
+def written(path: Location) -> str:
     """Return `loops[0].until` for `("loops", 0, "until")`; a key that is no name is quoted."""
     parts = ""
     for part in path:
-        shown = part if isinstance(part, int) else shorten(part)
+        display = part if isinstance(part, int) else shorten(part)
         named = isinstance(part, str) and _NAME.fullmatch(part)
-        parts += f".{shown}" if named else f"[{shown!r}]"
+        parts += f".{display}" if named else f"[{display!r}]"
     return parts.removeprefix(".")
 
 
-def plain(node: Node) -> Any:
+def plain(node: Node) -> Json:
     """Return the plain values of a node, which share nothing."""
     children = node.children
     if children is None:
@@ -212,9 +213,9 @@ def place_of_character(lines: Sequence[str], place: Place, text: str, offset: in
         characters = _quoted(lines, row, column + 1, head[0])
     else:
         characters = _plain(lines, row, column)
-    for found in characters:
+    for result in characters:
         if before == 0:
-            return found
+            return result
         before -= 1
     return None
 
@@ -269,25 +270,25 @@ class SourceMap(Source):
     """
 
     original: Source
-    places: Mapping[Path, Path]
+    places: Mapping[Location, Location]
 
-    def position(self, path: Path, *, key: bool = False) -> Place:
+    def position(self, path: Location, *, key: bool = False) -> Place:
         return self.original.position(self._found(path), key=key)
 
-    def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
-        found = self._found(path)
-        return self.original.problem(found, message, key=key and len(found) > 0)
+    def problem(self, path: Location, message: str, *, key: bool = False) -> Problem:
+        result = self._found(path)
+        return self.original.problem(result, message, key=key and len(result) > 0)
 
-    def problem_at_word(self, path: Path, message: str, word: str) -> Problem:
+    def problem_at_word(self, path: Location, message: str, word: str) -> Problem:
         return self.original.problem_at_word(self._found(path), message, word)
 
-    def place_inside(self, path: Path, offset: int) -> Place | None:
+    def place_inside(self, path: Location, offset: int) -> Place | None:
         return self.original.place_inside(self._found(path), offset)
 
-    def text(self, path: Path) -> str | None:
+    def text(self, path: Location) -> str | None:
         return self.original.text(self._found(path))
 
-    def _found(self, path: Path) -> Path:
+    def _found(self, path: Location) -> Location:
         """Return the path in the original, without what the original does not have."""
         for end in range(len(path), 0, -1):
             start = self.places.get(path[:end])
@@ -295,7 +296,7 @@ class SourceMap(Source):
                 return self._existing((*start, *path[end:]))
         return self._existing(path)
 
-    def _existing(self, path: Path) -> Path:
+    def _existing(self, path: Location) -> Location:
         value = self.original.value
         for length, part in enumerate(path):
             try:
@@ -305,7 +306,7 @@ class SourceMap(Source):
         return path
 
 
-def translated(source: Source, places: Mapping[Path, Path]) -> SourceMap:
+def translated(source: Source, places: Mapping[Location, Location]) -> SourceMap:
     """Return a source that is asked by native paths."""
     return SourceMap(
         source.file, source.value, source.notes, source.stages, source._root, source.lines, source,

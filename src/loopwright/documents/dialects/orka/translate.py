@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ....errors import DocumentError, Problem, listed, nearest
 from ....evaluators.presets import context_of
+from ....records.codec import Json
 from ...project import Project
 from ...schema.document import Document
 from ...schema.validate import Gaps, validated
 from ...steps.loop_node.scope import CATEGORIES
 from ...steps.loop_node.scoring import BUILT_IN
-from ...yaml.reader import Path, Source
+from ...yaml.reader import Location, Source
 from ...yaml.source import translated
-from ..detect import Called
-from .agents import Agents, Definition, Native, notes_on, placed
+from ..detect import CalledDocument
+from .agents import Agents, Definition, Native, note_unknown_keys, placed
 from .models import Defaults
-from .order import definitions, in_queue
+from .order import definitions, queue_order
 from .schema import IGNORED, LoopNodeDocument, LoopNodeSpec, StructuredSpec
 
 __all__ = ["native_loop", "translate"]
@@ -41,10 +41,10 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     spec: LoopNodeDocument = validated(LoopNodeDocument, value, source)
     problems: list[Problem] = []
 
-    def report(path: Path, message: str) -> None:
+    def report(path: Location, message: str) -> None:
         problems.append(source.problem(path, message))
 
-    def note(path: Path, message: str) -> None:
+    def note(path: Location, message: str) -> None:
         project.notes.append(source.problem(path, message))
 
     for name in spec.model_extra or ():
@@ -57,38 +57,38 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
         structured=spec.orchestrator.structured_output_defaults,
     )  # fmt: skip
     agents.known = definitions(agents, value["agents"], ("agents",))
-    queue = in_queue(agents, value["orchestrator"], agents.known, ("orchestrator",))
+    queue = queue_order(agents, value["orchestrator"], agents.known, ("orchestrator",))
     agents.around = tuple(name for name, _ in queue)
     steps = [agents.step(name, place) for name, place in queue]
-    for said, ids in agents.unnamed.items() if project.settings.model is None else ():
+    for text, ids in agents.unnamed.items() if project.settings.model is None else ():
         which = ", ".join(dict.fromkeys(ids))
-        note(("agents",), f"{said}: {which}; name one with model: in the agent, or with --model")
+        note(("agents",), f"{text}: {which}; set model: in the agent, or use --model")
     if not queue and not problems:
         report(("orchestrator",), "names no agents")
     if problems and not steps:
         raise DocumentError(dict.fromkeys(problems))
     try:
-        whole, document = _document(source, spec, steps)
+        total, document = _document(source, spec, steps)
     except DocumentError as error:
         raise DocumentError(dict.fromkeys(problems or error.problems)) from None
     project.leave_out(source.file, list(dict.fromkeys(problems)), Gaps(head=True))
-    return whole, document
+    return total, document
 
 
 def _document(
     source: Source, spec: LoopNodeDocument, steps: list[Native]
 ) -> tuple[Source, Document]:
-    native: dict[str, Any] = {"schema": "loopwright/1", "name": spec.orchestrator.id}
+    native: dict[str, Json] = {"schema": "loopwright/1", "name": spec.orchestrator.id}
     described = source.value.get("description")
     if isinstance(described, str) and described:
         native["description"] = described
     native |= {"templates": "loop_node", "steps": [step.step for step in steps]}
-    places: dict[Path, Path] = {("name",): ("orchestrator", "id")}
+    places: dict[Location, Location] = {("name",): ("orchestrator", "id")}
     for i, step in enumerate(steps):
         places |= {("steps", i, *inner): at for inner, at in step.places.items()}
-    whole = translated(source, places)
-    document: Document = validated(Document, native, whole)
-    return whole, document
+    total = translated(source, places)
+    document: Document = validated(Document, native, total)
+    return total, document
 
 
 # Ways to find a score, and the field that each needs.
@@ -103,11 +103,11 @@ def native_loop(agents: Agents, found: Definition, owner: str) -> Native | None:
     except DocumentError as error:
         agents.problems += error.problems
         return None
-    notes_on(spec, at, agents.note)
+    note_unknown_keys(spec, at, agents.note)
     inner = _inner(agents, spec, at)
     if not inner:
         return None
-    loop: dict[str, Any] = {
+    loop: dict[str, Json] = {
         "execute": {"steps": [native.step for native in inner], "output": "all"},
         "node": _node(agents, spec, at, owner),
         "max_iterations": spec.max_loops,
@@ -115,34 +115,34 @@ def native_loop(agents: Agents, found: Definition, owner: str) -> Native | None:
         "on_failure": "continue",
         **({"keep": "last"} if spec.parity else {}),
     }
-    made = placed({"name": spec.id, "loop": loop}, at, {("loop", "execute", "steps"): inner})
-    made.places |= _places(spec, at)
-    return made
+    result = placed({"name": spec.id, "loop": loop}, at, {("loop", "execute", "steps"): inner})
+    result.places |= _places(spec, at)
+    return result
 
 
-def _inner(agents: Agents, spec: LoopNodeSpec, at: Path) -> list[Native]:
+def _inner(agents: Agents, spec: LoopNodeSpec, at: Location) -> list[Native]:
     """Return the agents of the internal workflow, which may name those of the workflow around it."""
     where = (*at, "internal_workflow")
     workflow = spec.internal_workflow
     own = definitions(agents, workflow.get("agents"), (*where, "agents"))
     scope = replace(agents, known={**agents.known, **own})
-    queue = in_queue(scope, workflow.get("orchestrator"), own, (*where, "orchestrator"))
+    queue = queue_order(scope, workflow.get("orchestrator"), own, (*where, "orchestrator"))
     if not queue:
         agents.report(
             where if workflow else at,
-            "internal_workflow has no agents; name some in its orchestrator",
+            "internal_workflow has no agents; list them in its orchestrator",
         )
         return []
     scope.around = tuple(name for name, _ in queue)
-    common = workflow.get("orchestrator", {}).get("structured_output_defaults")
+    common = (workflow.get("orchestrator") or {}).get("structured_output_defaults")
     if common is not None:
         scope.structured = StructuredSpec.model_validate(common)
     return [scope.step(name, place, (spec.id,)) for name, place in queue]
 
 
-def _node(agents: Agents, spec: LoopNodeSpec, at: Path, owner: str) -> dict[str, Any]:
+def _node(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[str, Json]:
     low, high = spec.score_scale or (0.0, 1.0)
-    node: dict[str, Any] = {"threshold": (spec.score_threshold - low) / (high - low)}
+    node: dict[str, Json] = {"threshold": (spec.score_threshold - low) / (high - low)}
     if spec.score_scale:
         node["scale"] = list(spec.score_scale)
     if strategies := _strategies(agents, spec, at):
@@ -169,62 +169,62 @@ def _node(agents: Agents, spec: LoopNodeSpec, at: Path, owner: str) -> dict[str,
     return node
 
 
-def _strategies(agents: Agents, spec: LoopNodeSpec, at: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _strategies(agents: Agents, spec: LoopNodeSpec, at: Location) -> list[dict[str, Json]]:
+    result: list[dict[str, Json]] = []
     if spec.score_extraction_key:
-        found.append({"key": spec.score_extraction_key})
+        result.append({"key": spec.score_extraction_key})
     if spec.score_extraction_pattern:
-        return [*found, {"patterns": [spec.score_extraction_pattern]}]
+        return [*result, {"patterns": [spec.score_extraction_pattern]}]
     config = spec.score_extraction_config
     for i, strategy in enumerate((config.strategies or ()) if config else ()):
         where = (*at, "score_extraction_config", "strategies", i)
-        notes_on(strategy, where, agents.note)
+        note_unknown_keys(strategy, where, agents.note)
         if strategy.type not in _NEEDS:
             hint = nearest(strategy.type, _NEEDS) or listed(strategy.type, _NEEDS)
-            what = f"{strategy.type!r} is no way to find a score here and has no effect{hint}"
+            what = f"{strategy.type!r} is not a score strategy and has no effect{hint}"
             agents.note((*where, "type"), what)
         elif strategy.type == "pattern" and strategy.patterns:
-            found.append({"patterns": strategy.patterns})
+            result.append({"patterns": strategy.patterns})
         elif strategy.type == "direct_key" and strategy.key:
-            found.append({"key": strategy.key})
+            result.append({"key": strategy.key})
         elif strategy.type == "agent_key" and strategy.agents:
-            found.append({"agents": strategy.agents, "key": strategy.key or "response"})
+            result.append({"agents": strategy.agents, "key": strategy.key or "response"})
         else:
             agents.report(
                 where, f"a strategy of type {strategy.type} needs {_NEEDS[strategy.type]}"
             )
     if config is not None and config.agreement_fallback:
-        what = "agreement is measured by the words that replies share, as no model of embeddings is connected"
+        what = "agreement is measured by the words that replies share, because no embedding model is connected"
         agents.note((*at, "score_extraction_config", "agreement_fallback"), what)
     scored = spec.scoring is not None and spec.scoring.preset
-    if not found and not scored:
+    if not result and not scored:
         agents.note(
             at,
-            "names no score_extraction_pattern; a score is looked for behind SCORE:, QUALITY: and the like",
+            "has no score_extraction_pattern; scores are read after labels such as SCORE: and QUALITY:",
         )
-    only_keys = found and not any("patterns" in strategy for strategy in found)
-    return [*found, {"patterns": list(BUILT_IN)}] if only_keys and config is None else found
+    only_keys = result and not any("patterns" in strategy for strategy in result)
+    return [*result, {"patterns": list(BUILT_IN)}] if only_keys and config is None else result
 
 
-def _lessons(agents: Agents, spec: LoopNodeSpec, at: Path, owner: str) -> dict[str, Any]:
-    lessons: dict[str, Any] = {}
+def _lessons(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[str, Json]:
+    lessons: dict[str, Json] = {}
     cognitive = spec.cognitive_extraction
     if cognitive is not None:
         where = (*at, "cognitive_extraction")
-        notes_on(cognitive, where, agents.note)
+        note_unknown_keys(cognitive, where, agents.note)
         if cognitive.agent_priorities is not None:
             agents.note(
                 (*where, "agent_priorities"),
                 "has no effect: agents are read in the order in which they ran",
             )
-        given = cognitive.extract_patterns
-        for category in given.keys() - set(CATEGORIES):
+        value = cognitive.extract_patterns
+        for category in value.keys() - set(CATEGORIES):
             hint = nearest(category, CATEGORIES) or listed(category, CATEGORIES)
-            what = f"{category!r} is no category of lessons and has no effect{hint}"
+            what = f"{category!r} is not a category of lessons and has no effect{hint}"
             agents.note((*where, "extract_patterns", category), what)
-        known = {name: list(given[name]) for name in given if name in CATEGORIES and given[name]}
-        if cognitive.enabled is not False and known:
-            lessons["patterns"] = known
+        names = {name: list(value[name]) for name in value if name in CATEGORIES and value[name]}
+        if cognitive.enabled is not False and names:
+            lessons["patterns"] = names
             lessons["longest"] = cognitive.max_length_per_category
     if spec.past_loops_metadata is not None:
         lessons["entry"] = spec.past_loops_metadata
@@ -233,9 +233,9 @@ def _lessons(agents: Agents, spec: LoopNodeSpec, at: Path, owner: str) -> dict[s
     return lessons
 
 
-def _places(spec: LoopNodeSpec, at: Path) -> Mapping[Path, Path]:
+def _places(spec: LoopNodeSpec, at: Location) -> Mapping[Location, Location]:
     node = ("loop", "node")
-    places: dict[Path, Path] = {
+    places: dict[Location, Location] = {
         ("loop",): at,
         (*node, "threshold"): (*at, "score_threshold"),
         (*node, "strategies"): (*at, "score_extraction_config", "strategies"),
@@ -253,7 +253,7 @@ def _places(spec: LoopNodeSpec, at: Path) -> Mapping[Path, Path]:
     return places
 
 
-def remarks(document: Document, source: Source, called: Called) -> Iterable[Problem]:
+def remarks(document: Document, source: Source, called: CalledDocument) -> Iterable[Problem]:
     """Return no notes: the translation reports them all."""
     del document, source, called
     return ()
