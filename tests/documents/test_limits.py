@@ -32,7 +32,7 @@ def bomb(levels: int, width: int) -> str:
 
 DEEP = "the document is nested more than 64 levels deep; flatten it"
 EXPANDED = (
-    "the document has more than 100,000 values or 4 MiB once its aliases are written out; "
+    "the document has more than 100,000 values or 4 MiB of text after its aliases are expanded; "
     "split it, or use fewer aliases"
 )
 LONG = "the document is larger than 1 MiB; split it, or move large texts to separate files"
@@ -91,9 +91,9 @@ CONTROL = 'remove it, or write an escape such as "\\x1b" in double quotes'
     [
         (b"a: 1\nb: \xff", "2:4: byte 0xff is not UTF-8; save the document as UTF-8"),
         ("a: é".encode("utf-16"), "1:1: the document is UTF-16; save it as UTF-8"),
-        ("a: 1\nb: \0", f"2:4: character U+0000 cannot stand in a document; {CONTROL}"),
-        (b"a: \x1b[1m", f"1:4: character U+001B cannot stand in a document; {CONTROL}"),
-        ("a: \ud800", f"1:4: character U+D800 cannot stand in a document; {CONTROL}"),
+        ("a: 1\nb: \0", f"2:4: character U+0000 is not allowed in a document; {CONTROL}"),
+        (b"a: \x1b[1m", f"1:4: character U+001B is not allowed in a document; {CONTROL}"),
+        ("a: \ud800", f"1:4: character U+D800 is not allowed in a document; {CONTROL}"),
     ],
 )
 def test_what_is_not_text_is_refused(text: str | bytes, found: str) -> None:

@@ -58,7 +58,7 @@ def test_beside_the_caller_first_then_in_the_root(tmp_path: Path, name: str, fou
         ("link", "'link' is outside the project folder"),
         ("revieww", "there is no document 'revieww' beside this one; did you mean 'review'?"),
         ("no/where", "there is no document 'no/where' beside this one or from the project folder"),
-        ("twice", "'twice' may be any of review.yaml, twice.yaml; name the file"),
+        ("twice", "'twice' is ambiguous: review.yaml, twice.yaml; use a file name"),
     ],
 )
 def test_what_cannot_be_found_says_why(tmp_path: Path, name: str, message: str) -> None:

@@ -93,7 +93,7 @@ LINTS = {
     ),
     "a judge of another text": (
         '{name: a, loop: {execute: {steps: [{name: code, set: 1}, {name: review, set: 2}]}, until: "The code is good"}}',
-        "5:95: steps[0].loop.until: this sees the output of 'review', the step that gives a round its output, "
+        "5:95: steps[0].loop.until: this reads the output of 'review', which is the output of each iteration, "
         "not that of 'code'; set output:, or expose it and use loop.steps.code",
     ),
 }  # fmt: skip
@@ -114,7 +114,9 @@ def test_a_price_of_no_model_is_remarked_on(tmp_path: Path) -> None:
         + "  - {name: a, prompt: hi}\n"
     )
     found = [lint.message for lint in loaded(tmp_path, text).lints()]
-    assert found == ["no model of this document is 'gpt-4o-mimi'; its price is not used"]
+    assert found == [
+        "the document does not use the model 'gpt-4o-mimi', so its price has no effect"
+    ]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -9,7 +9,7 @@ LOOPS: Wrong = {
         HEAD
         + "  - {name: a, loop: {max_iterations: 1, execute: {steps: [{name: b, set: 1}], output: first}}}\n",
         [
-            "4:87: steps[0].loop.execute.output: 'first' is not all or last, which is what this group can give",
+            "4:87: steps[0].loop.execute.output: the output of this group is all or last, not 'first'",
         ],
     ),
     "accept beside required": (
@@ -23,7 +23,7 @@ LOOPS: Wrong = {
     "accept of what is no loop": (
         HEAD + "  - {name: a, accept: failed, set: 1}\n",
         [
-            "4:15: steps[0].accept: accept is for loops and what is made of them; set is none",
+            "4:15: steps[0].accept: accept applies to loops and to steps that contain loops, not to set",
         ],
     ),
     "loop without execute": (

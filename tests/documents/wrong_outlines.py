@@ -183,7 +183,7 @@ OUTLINES: Wrong = {
     "duplicate step": (
         HEAD + "  - {name: a, set: 1}\n  - {name: a, set: 2}\n",
         [
-            "5:12: steps[1].name: 'a' is already a step, on line 4",
+            "5:12: steps[1].name: 'a' is already the name of the step on line 4",
         ],
     ),
     "unknown need": (
@@ -239,7 +239,7 @@ OUTLINES: Wrong = {
     "duplicate in fallback": (
         HEAD + "  - name: a\n    fallback:\n      - {name: b, set: 1}\n      - {name: b, set: 1}\n",
         [
-            "7:16: steps[0].fallback[1].name: 'b' is already a step, on line 6",
+            "7:16: steps[0].fallback[1].name: 'b' is already the name of the step on line 6",
         ],
     ),
 }

@@ -63,8 +63,8 @@ PARTS: Wrong = {
         HEAD
         + '  - {name: a, set: "{{ one }}"}\n  - {name: a, shell: ["{{ x }}"]}\n  - {name: c, python: "steps:nothing", needs: [z]}\n',
         [
-            "4:24: steps[0].set: template: nothing supplies 'one'; known here: input; --set one=… gives it a value",
-            "5:12: steps[1].name: 'a' is already a step, on line 4",
+            "4:24: steps[0].set: template: 'one' is not defined; known here: input; to set it, use --set one=…",
+            "5:12: steps[1].name: 'a' is already the name of the step on line 4",
             "6:23: steps[2].python: 'steps:nothing': steps.py has no 'nothing'",
             "6:48: steps[2].needs[0]: there is no step 'z'",
         ],
@@ -99,8 +99,8 @@ PARTS: Wrong = {
         + "".join(f"  - {{name: step_number_{i}, set: 1}}\n" for i in range(30))
         + "  - {name: a, set: '{{ zzqx }}'}\n",
         [
-            "34:24: steps[30].set: template: nothing supplies 'zzqx'; known here: input, "
-            "step_number_0, step_number_1, step_number_10 and 27 more (steps and variables); --set zzqx=… gives it a value",
+            "34:24: steps[30].set: template: 'zzqx' is not defined; known here: input, "
+            "step_number_0, step_number_1, step_number_10 and 27 more (steps and variables); to set it, use --set zzqx=…",
         ],
     ),
 }

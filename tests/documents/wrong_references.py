@@ -8,7 +8,7 @@ REFERENCES: Wrong = {
     "no module": (
         HEAD + '  - {name: a, python: "stps:upper"}\n',
         [
-            "4:23: steps[0].python: there is no module 'stps' beside the document or installed; did you mean 'steps'?",
+            "4:23: steps[0].python: no module 'stps' beside the document or among the installed packages; did you mean 'steps'?",
         ],
     ),
     "no function": (
@@ -110,7 +110,7 @@ REFERENCES: Wrong = {
     "child without a value": (
         HEAD + "  - {name: a, workflow: needs.yaml}\n",
         [
-            "needs.yaml:4:28: steps[0].set: template: nothing supplies 'topic'; known here: input",
+            "needs.yaml:4:28: steps[0].set: template: 'topic' is not defined; known here: input",
         ],
     ),
     "no model": (

@@ -88,6 +88,6 @@ def test_a_model_that_the_caller_names_is_enough(tmp_path: Path) -> None:
             "orchestrator: {id: host, agents: [a]}\n"
             f'agents: [{{id: a, type: {kind}, prompt: "{{{{ input }}}}"}}]\n'
         )
-        with pytest.raises(DocumentError, match="names no model; give model"):
+        with pytest.raises(DocumentError, match="has no model; set model"):
             load(file)
         assert load(file, Settings(model="openai:gpt-4o")).notes == ()

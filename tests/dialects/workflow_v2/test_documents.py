@@ -20,11 +20,11 @@ def test_servers_nobody_describes_are_told_by_check_and_refused_by_run(tmp_path:
     file.write_text(SERVERS)
     (note,) = load(file, Settings(execute=False)).notes
     assert note.message == (
-        "no file defines the server 'git' is started; write server_config.json beside the document: "
+        "no file defines the server 'git'; add server_config.json beside the document: "
         '{"mcpServers": {"git": {"command": …, "args": […]}}}'
     )
     assert (note.line, note.path) == (3, "execution.servers[0]")
-    with pytest.raises(DocumentError, match="no file defines the server 'git' is started"):
+    with pytest.raises(DocumentError, match="no file defines the server 'git'"):
         load(file)
 
 

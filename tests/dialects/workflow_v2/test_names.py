@@ -235,5 +235,5 @@ def test_conditions_read_as_people_write_them(text: str, native: str) -> None:
 )
 def test_more_than_one_comparison_is_refused(text: str) -> None:
     """What this dialect cannot say is not guessed at."""
-    with pytest.raises(InvalidPlaceholder, match="compares|neither a name"):
+    with pytest.raises(InvalidPlaceholder, match="single comparison|neither a name"):
         condition(text, rewriter(), PLACE)

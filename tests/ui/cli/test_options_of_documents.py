@@ -46,9 +46,9 @@ def folder(project: Project) -> Project:
 
 CASES = {
     "agent": ("outside.yaml", ["--agent", "duckduckgo=finding:found"], "duckduckgo"),
-    "set": ("variable.yaml", ["--set", "who=Ada"], "nothing supplies 'who'"),
+    "set": ("variable.yaml", ["--set", "who=Ada"], "'who' is not defined"),
     "lenient": ("fragment.yaml", ["--lenient"], "says no dialect"),
-    "model": ("model.yaml", ["--model", "openai:gpt-4o"], "no model is named"),
+    "model": ("model.yaml", ["--model", "openai:gpt-4o"], "no model is set"),
 }
 
 

@@ -236,8 +236,8 @@ def _wrong_output_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found
         )
         if intended is not None:
             yield place, (
-                f"this sees the output of {own!r}, the step that gives a round its output, not that of {intended!r}; "
-                f"name it as output:, or expose it and use loop.steps.{intended}"
+                f"this reads the output of {own!r}, which is the output of each iteration, not that of {intended!r}; "
+                f"set output:, or expose it and use loop.steps.{intended}"
             )  # fmt: skip
 
 

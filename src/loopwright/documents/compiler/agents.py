@@ -1,4 +1,4 @@
-"""Agents of native documents."""
+"""Agents of documents: phased agents and reasoning agents."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PHASE_NAMES = (
     "task",
     "plan",
     "results",
-)  # what templates of phases see beside what is around
+)  # names in the templates of phases, beside those of the steps before
 
 
 def compile_phased(
     compilation: Compilation, action: Action, name: str, at: Location
 ) -> PhasedAgent | None:
-    """Compile a phased agent; None if problems were found."""
+    """Compile a phased agent; None if it has problems."""
     assert action.phased is not None
     spec, path = action.phased, (*at, "phased")
     before = len(compilation.problems)
     inner = compilation.with_names(PHASE_NAMES)
-    steps = {
+    steps: dict[str, Json] = {
         phase: inner.action(action, phase, (*path, phase)) for phase, action in phases_of(spec)
     }
     evaluate = compile_evaluators(inner, spec.evaluate, path)
@@ -44,7 +44,7 @@ def compile_phased(
     if len(compilation.problems) > before:
         return None
     if not compilation.project.execute:
-        capabilities = []  # only looked at: none of them is imported
+        capabilities = []  # a document that is only checked imports none of them
     planning, execution, refinement = spec.token_split
     values = spec.model_fields_set - {*PHASES, "evaluate", "capabilities", "token_split"}
     fields = {field: value for field in values if (value := getattr(spec, field)) is not None}
@@ -61,7 +61,7 @@ def compile_phased(
     return result
 
 
-def _capability(compilation: Compilation, reference: str, at: Location) -> Json:
+def _capability(compilation: Compilation, reference: str, at: Location) -> object:
     result = compilation.function(at, reference)
     if result is None or not compilation.project.execute:
         return result
@@ -71,7 +71,7 @@ def _capability(compilation: Compilation, reference: str, at: Location) -> Json:
 def compile_reasoning(
     compilation: Compilation, action: Action, name: str, at: Location
 ) -> ReasoningAgent | None:
-    """Compile a reasoning agent; None if problems were found."""
+    """Compile a reasoning agent; None if it has problems."""
     assert action.reasoning is not None
     spec, path = action.reasoning, (*at, "reasoning")
     prompt = compilation.template((*path, "prompt"), spec.prompt) if spec.prompt else ""

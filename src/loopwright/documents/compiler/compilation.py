@@ -1,6 +1,6 @@
-"""The compilation of one document: what it may name, what is wrong with it, and the steps in it.
+"""The compilation of one document: the names it can use, its problems and its steps.
 
-It knows no kind of step: it is given a table of them (`registry`).
+The kinds of steps come in as a table, `kinds`, so that this module imports none of them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from ...engine.composites import acceptable, limited, retrying
+from ...engine.context import Context, Step
 from ...errors import ConfigurationError, Problem, listed, nearest
 from ...records.codec import Json
-from ...templates import TemplateError, compile_expression
+from ...templates import Expression, TemplateError, compile_expression
 from ...templates.variables import (
     FIXED,
     OF_ITEMS,
@@ -26,6 +27,8 @@ from ...templates.variables import (
     fill,
     needed,
 )
+from ...tools.base import Tool
+from ...tools.mcp.server import McpServer
 from ..project import Project
 from ..schema.document import Action, StepSpec
 from ..schema.traverse import holds_loops, is_loop, running_order
@@ -42,7 +45,7 @@ from ..steps.steps import (
 )
 from ..yaml.reader import Source
 from ..yaml.source import Location
-from . import functions
+from .functions import Function, function, resolve_reference
 
 __all__ = [
     "LANGUAGES",
@@ -57,19 +60,24 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TemplateLanguage:
-    """How templates are read: `fill` compiles a value, `expression` a condition, `names` says what that needs."""
+    """A template language: `fill` compiles a value, `expression` a condition, `names` returns the names it uses."""
 
     fill: Callable[[Json], TemplatedValue]
-    expression: Callable[[str], Json]
-    names: Callable[[Json], Iterable[str]]
+    expression: Callable[[str], Expression | TemplatedValue]
+    names: Callable[[Expression | TemplatedValue], Iterable[str]]
 
 
-def _none(_: Json) -> Iterable[str]:
-    """Return no names: what a loop node's condition lacks is empty there."""
+def _none(_: object) -> Iterable[str]:
+    """Return no names: undefined names in the conditions of a loop node are empty."""
     return ()
 
 
-NATIVE = TemplateLanguage(fill, compile_expression, needed)
+def _needed(condition: Expression | TemplatedValue) -> Iterable[str]:
+    """Return the names that a native condition uses."""
+    return needed(condition) if isinstance(condition, Expression) else condition.names
+
+
+NATIVE = TemplateLanguage(fill, compile_expression, _needed)
 # By the `templates` of a document.
 LANGUAGES: Mapping[str, TemplateLanguage] = MappingProxyType(
     {"native": NATIVE, "loop_node": TemplateLanguage(node_fill, node_expression, _none)}
@@ -77,25 +85,24 @@ LANGUAGES: Mapping[str, TemplateLanguage] = MappingProxyType(
 
 
 _Result = TypeVar("_Result")
-MAX_COMPARISONS = 1_000  # names that are compared in all, to find the nearest: that takes time
+MAX_COMPARISONS = 1_000  # of names, to find the nearest: they take quadratic time
 _TAG = re.compile(r"\{[{%]")
-MAX_PROBLEMS = 100  # problems after which no further step is looked at
+MAX_PROBLEMS = 100  # after which no further step is compiled
 
 
-# Compiles a step of one kind: its action, its name and its place; None if problems were found.
-CompileKind = Callable[["Compilation", Action, str, Location], Json]
-# Compiles the document that a step names, for the names that the step supplies; None if problems were found.
+# Compiles a step of one kind: its action, its name and its place; None if it has problems.
+CompileKind = Callable[["Compilation", Action, str, Location], Step | None]
+# Compiles the document that a step calls, for the names that the step supplies; None if it has problems.
 CompileCall = Callable[["Compilation", str, Location, frozenset[str]], DocumentWorkflow | None]
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """The compilation of one document: where it is, what it may name, and what was found wrong.
+    """The compilation of one document.
 
-    `known` are the names that templates may use; `execute` imports functions, without it they are only looked up;
-    `kinds` compile the kinds of steps by name, `call` the document that a step calls. `templates` is the language of
-    its templates, `tools` are those of the document and its servers, `declared` their names.
-    `gaps` is what is left out of a document that is wrong in places.
+    `known` holds the names that templates can use, `used` the names that they do use, by place. `kinds` compile the
+    kinds of steps, `call` compiles the document that a step calls. `tools` are the tools and servers by name,
+    `declared` also has the names of those with problems. `gaps` are the parts that were left out for their problems.
     """
 
     source: Source
@@ -108,20 +115,20 @@ class Compilation:
     defaults: Mapping[str, Json] = field(default_factory=dict)
     templates: TemplateLanguage = NATIVE
     used: list[tuple[Location, frozenset[str]]] = field(default_factory=list)
-    tools: dict[str, Json] = field(default_factory=dict)
+    tools: dict[str, Tool | McpServer | None] = field(default_factory=dict)
     declared: frozenset[str] = frozenset()
     gaps: Gaps = NOTHING_LEFT_OUT
 
     def problem(self, path: Location, message: str, *, key: bool = False) -> None:
-        """Report something wrong at a place."""
+        """Add a problem at a place."""
         self.problems.append(self.source.problem(path, message, key=key))
 
     def with_names(self, names: Iterable[str]) -> Compilation:
-        """Return the compilation of a part that may use more names."""
+        """Return the compilation of a part that can use more names."""
         return replace(self, known=self.known | frozenset(names))
 
     def attempt(self, path: Location, make: Callable[[], _Result]) -> _Result | None:
-        """Return what `make` makes, or report why it cannot."""
+        """Return the result of `make`; None, with a problem, if it raises a ConfigurationError."""
         try:
             return make()
         except TemplateError as error:
@@ -131,7 +138,7 @@ class Compilation:
         return None
 
     def template(self, path: Location, value: Json) -> TemplatedValue:
-        """Compile a value with templates; unknown names are problems."""
+        """Compile a value with templates; undefined names are problems."""
         try:
             result = self.templates.fill(value)
         except TemplateError as error:
@@ -141,7 +148,7 @@ class Compilation:
         return result
 
     def _unreadable(self, path: Location, value: Json, error: TemplateError) -> None:
-        """Report each text in a value that is no template."""
+        """Add a problem for each text in a value that is not a valid template."""
         if not isinstance(value, Mapping | list):
             self.template_problem(path, error)
             return
@@ -154,11 +161,11 @@ class Compilation:
                 self.names((*path, key), result.names)
 
     def template_problem(self, path: Location, error: TemplateError) -> None:
-        """Report a template that cannot be read, at its line and column in the file."""
+        """Add the problem of an invalid template, at its line and column in the file."""
         self.problems.append(template_problem(self.source, path, error))
 
     def names(self, path: Location, names: Iterable[str]) -> None:
-        """Report names that no step, variable or input supplies."""
+        """Add a problem for each name that no step, variable or input defines."""
         result = frozenset(names)
         self.used.append((path, result))
         if self.gaps.names:
@@ -166,60 +173,60 @@ class Compilation:
         unknown = [name for name in result if name not in self.known and name not in FIXED]
         for value in sorted(unknown):
             if value.startswith(("steps.", "loops.")):
-                continue  # of those, one that has no value yet is empty
+                continue  # a step that has not run is empty there
             name = value.removeprefix("given.")
             if name not in self.known and name not in FIXED:
-                message = f"template: nothing supplies {name!r}{self._suggestion(name)}"
+                message = f"template: {name!r} is not defined{self._suggestion(name)}"
                 self.problems.append(self.source.problem_at_word(path, message, name))
 
     def _suggestion(self, name: str) -> str:
-        """Return what a name could have been: the nearest, or all there are."""
+        """Return the nearest name, or all names, for a message."""
         field = name.removeprefix("loop.")
         if field != name and field not in OF_ITEMS:
             if field in OF_ROUNDS:
                 return f"; did you mean 'loop.last.{field}'?"
             over_list = OF_ITEMS if "loop.current" in self.known else ()
-            there = [f"loop.{names}" for names in sorted({*OF_LOOPS, *over_list})]
-            return nearest(name, there) or f"; there are {', '.join(there)}"
+            fields = [f"loop.{field}" for field in sorted({*OF_LOOPS, *over_list})]
+            return nearest(name, fields) or f"; the fields are {', '.join(fields)}"
         if name.partition(".")[0] == "loop":
             return "; no loop contains this step or ends before it"
-        own = sorted(names for names in self.known if not names.startswith("loop."))
+        own = sorted(known for known in self.known if not known.startswith("loop."))
         hint = self._nearest(name, [*own, "input", "value", "env"])
         if hint:
             return hint
         message = listed(name, ["input", *own], more="steps and variables")
         alone = len(self.project.open) <= 1 and "." not in name
-        return f"{message}; --set {name}=… gives it a value" if alone else message
+        return f"{message}; to set it, use --set {name}=…" if alone else message
 
     def _nearest(self, name: str, names: Iterable[str]) -> str:
-        """Return what a name could have been; of many wrong names, only the first are looked at."""
+        """Return the nearest name for a message; only the first of many undefined names are compared."""
         defined = list(names)
         return nearest(name, defined) if len(self.problems) * len(defined) < MAX_COMPARISONS else ""
 
-    def function(self, path: Location, reference: str) -> Json:
-        """Return the function that a reference names, or None with a problem."""
+    def function(self, path: Location, reference: str) -> Function | None:
+        """Return the function, class or step that a reference names; None if it has problems."""
 
         agreed = self.project.agreed(reference)
 
-        def find() -> Json:
-            # What was agreed to was looked up before, and its file may differ by now.
-            takes_context = agreed is None and functions.resolve_reference(reference, self.folder)
+        def find() -> Function:
+            # An approved function was looked up before its approval, and its file can differ by now.
+            takes_context = agreed is None and resolve_reference(reference, self.folder)
             if self.project.execute:
-                return functions.function(reference, self.folder, agreed)
+                return function(reference, self.folder, agreed)
             return _unimported_with_context if takes_context else _unimported
 
         return self.attempt(path, find)
 
     def inside(self, name: str, path: Location, folder: Path | None = None) -> str:
-        """Return a path, relative to the document's folder, as an absolute one; outside of the root is a problem."""
+        """Return the absolute path of a path in the document's folder; a path outside the root is a problem."""
         folder = folder or self.folder
         result = Path(os.path.realpath(folder / name))
         if not result.is_relative_to(os.path.realpath(self.project.root_of(folder))):
             self.problem(path, f"{name!r} is outside the project folder")
         return str(result)
 
-    def action(self, spec: Action, name: str, path: Location) -> Json:
-        """Compile what a step does, with its limits and its way to fail."""
+    def action(self, spec: Action, name: str, path: Location) -> Step | None:
+        """Compile an action with its input, its time limit and its failure handling."""
         step = self.kinds[spec.kind](self, spec, name, path)
         if step is None:
             return None
@@ -236,8 +243,8 @@ class Compilation:
     def steps(
         self, specs: list[StepSpec], path: Location, *, ordered: bool = True
     ) -> dict[str, Json]:
-        """Compile named steps; each may use the names of those that come before it."""
-        result: dict[str, Json] = {}
+        """Compile named steps; each can use the names of the steps before it."""
+        result: dict[str, Step] = {}
         visited: dict[str, int] = {}
         order = running_order(specs) if ordered else list(range(len(specs)))
         names = {spec.name for spec in specs}
@@ -250,7 +257,10 @@ class Compilation:
                 break
             if spec.name in visited:
                 first = self.source.position((*path, visited[spec.name], "name"))[0]
-                self.problem((*place, "name"), f"{spec.name!r} is already a step, on line {first}")
+                self.problem(
+                    (*place, "name"),
+                    f"{spec.name!r} is already the name of the step on line {first}",
+                )
                 continue
             visited[spec.name] = i
             self._check_needs(names, spec, place)
@@ -269,7 +279,7 @@ class Compilation:
                 here_on = here_on.with_names([spec.name, *(["loop"] if holds_loops(spec) else [])])
         return {spec.name: result[spec.name] for spec in specs if spec.name in result}
 
-    def accepting(self, step: Json, spec: StepSpec, here: Location) -> Json:
+    def accepting(self, step: Step, spec: StepSpec, here: Location) -> Step:
         """Compile `accept:` around a step."""
         at = (*here, "accept")
         if step.effect and spec.kind != "python":
@@ -288,7 +298,7 @@ class Compilation:
                 hint = self._nearest(need, names - {spec.name})
                 self.problem((*here, "needs", i), f"there is no step {need!r}{hint}")
 
-    def when(self, step: Json, spec: StepSpec, here: Location) -> Json:
+    def when(self, step: Step, spec: StepSpec, here: Location) -> Step:
         """Compile `if:` around a step."""
         text = (spec.if_ or "").strip()
         if text.startswith("{{") and text.endswith("}}"):
@@ -301,7 +311,7 @@ class Compilation:
 
 
 def template_problem(source: Source, path: Location, error: TemplateError) -> Problem:
-    """Return the problem of a template at its place in the file, or at its text where that has none."""
+    """Return the problem of a template at its place in the file, or else at its text."""
     text = source.text(path)
     if text is None or not error.line:
         return source.problem(path, str(error))
@@ -315,8 +325,8 @@ def template_problem(source: Source, path: Location, error: TemplateError) -> Pr
 
 
 def _unimported(value: Json) -> Json:
-    raise AssertionError("a document loaded for checking is not run")
+    raise AssertionError("a document that was loaded for a check does not run")
 
 
-def _unimported_with_context(value: Json, ctx: Json) -> Json:
+def _unimported_with_context(value: Json, ctx: Context) -> Json:
     _unimported(value)

@@ -1,7 +1,7 @@
-"""A native document to the objects that Python users write: workflow and steps.
+"""A document as a workflow of steps, the objects that Python users write.
 
-Nothing runs here and no token is paid for: names, needs, circles, templates, functions, conditions and bounds are
-checked, and everything wrong is reported at once, each with its place.
+Nothing runs here. Names, needs, cycles, templates, functions, conditions and limits are checked, and all problems are
+reported together, each with its place.
 """
 
 from __future__ import annotations

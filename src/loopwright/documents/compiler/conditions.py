@@ -39,7 +39,7 @@ __all__ = ["compile_conditions", "compile_until", "controller_condition"]
 def compile_until(
     compilation: Compilation, spec: LoopSpec, path: Location
 ) -> tuple[list[JudgeSpec], Condition | None]:
-    """Return the judges that sentences ask for, and the condition."""
+    """Return the judges for the sentences of `until`, and the condition."""
     key, values = spec.ends
     at = (*path, key)
     sentences: list[JudgeSpec] = []
@@ -72,7 +72,7 @@ def compile_until(
 
 
 def compile_conditions(compilation: Compilation, data: Json, path: Location) -> Condition | None:
-    """Compile a list or tree of conditions, reporting each wrong one at its own place."""
+    """Compile a list or tree of conditions; None if it is empty or has problems."""
     if data is None:
         return None
     if isinstance(data, list):
@@ -101,7 +101,7 @@ def compile_conditions(compilation: Compilation, data: Json, path: Location) -> 
 def _python_condition(
     compilation: Compilation, data: Mapping[str, Json], path: Location
 ) -> Condition | None:
-    """Compile a condition of the document's author: a class of Python and its arguments."""
+    """Compile a condition of the user: a Python class and its arguments."""
     reference, at = data["python"], (*path, "python")
     if not isinstance(reference, str):
         compilation.problem(
@@ -123,7 +123,7 @@ def _python_condition(
 
 
 def _with_seconds(data: Json) -> Json:
-    """Return a timeout that is written like `30s` in seconds, as every other duration of a document is."""
+    """Return a condition with a timeout such as `30s` in seconds."""
     value = data.get("timeout") if isinstance(data, Mapping) else None
     if isinstance(value, Mapping) and isinstance(value.get("seconds"), str):
         value = value["seconds"]
@@ -137,7 +137,7 @@ def _with_seconds(data: Json) -> Json:
 
 def _combine(
     compilation: Compilation,
-    kind: Json,
+    kind: type[AnyOf | AllOf],
     items: list[Json],
     path: Location,
     keys: list[str] | None = None,
@@ -156,7 +156,7 @@ def _combine(
 
 
 Report = Callable[[Location, str], None]
-# type -> its fields, and those that must be there
+# type: its fields, and the required ones of these
 _FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "confidence": (("threshold", "min_iterations"), ("threshold",)),
     "max_iterations": (("limit",), ("limit",)),
@@ -167,12 +167,12 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def is_controller_json(data: Json) -> bool:
-    """Tell if a value is written as a condition of the loop controller."""
+    """Return whether a value has the form of a loop controller's condition."""
     return isinstance(data, Mapping) and "type" in data
 
 
 def controller_condition(data: Json, at: Location, report: Report) -> Condition | None:
-    """Return a condition, or None with everything wrong reported at its place."""
+    """Return the condition of a loop controller's JSON; None if `report` received problems."""
     if not isinstance(data, Mapping):
         report(at, f"{data!r} is not a condition; write an object with a type")
         return None
@@ -239,18 +239,20 @@ def _all_types() -> str:
 
 @dataclass(frozen=True)
 class NotImported(Condition):
-    """Stands for a class that is imported when the document runs, and not before."""
+    """A condition of the user in a document that is only checked: its class is not imported."""
 
     reference: str
     written: dict[str, Json] = field(hash=False)
 
     def check(self, history: History) -> Stop | None:
-        """Never called: a document that is only checked is not run."""
-        raise AssertionError(f"{self.reference}: a document loaded for checking is not run")
+        """Raise an error: a document that is only checked does not run."""
+        raise AssertionError(
+            f"{self.reference}: a document that was loaded for a check does not run"
+        )
 
     def __str__(self) -> str:
         return self.reference
 
     def to_json(self) -> Json:
-        """Return it as the document has it."""
+        """Return the condition in the form of the document."""
         return dict(self.written)

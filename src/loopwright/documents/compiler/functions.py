@@ -1,4 +1,9 @@
-"""`package.module:function` in documents: found without running it, imported when the run begins."""
+"""Functions of documents, `package.module:function`: checked without an import, imported when the run starts.
+
+A user approves contents. A file can change between the approval and the import, and a compiled file beside it
+(`__pycache__`) can have another source. So approved modules are created from the approved contents, and neither their
+file nor its compiled form is read again.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +22,34 @@ from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from ..yaml.scalars import shorten
 
-__all__ = ["function", "imported", "module_path_of", "resolve_reference", "serve_approved"]
+__all__ = [
+    "Function",
+    "function",
+    "imported",
+    "module_path_of",
+    "resolve_reference",
+    "serve_approved",
+]
 
+# A function, a class of conditions or capabilities, or a step.
+Function = Callable[..., Json]
 
 _FOLDERS: set[Path] = set()  # of documents whose modules are in sys.modules, which is global too
 
 
 def resolve_reference(reference: str, folder: Path) -> bool:
-    """Check that a reference names something, by reading the module's source and not by running it.
+    """Check a reference against the source of its module, without running the module.
 
-    Returns whether it takes a context beside its value, as far as the source says.
+    Returns whether the function takes a context beside its value; True if the source does not show it.
 
     Raises:
-        ConfigurationError: naming what is missing and the nearest name.
+        ConfigurationError: if the module or the name does not exist, with the nearest name.
     """
     module, name = _split(reference)
     source = _source_file(module, folder)
     if source is None:
         _check_attribute(reference, sys.modules.get(module), name)
-        return True  # a compiled module that nobody has imported yet: importing it will tell
+        return True  # a compiled module that is not imported yet: the import reports problems
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -52,15 +66,15 @@ def resolve_reference(reference: str, folder: Path) -> bool:
 
 
 def _is_plain(node: ast.stmt, name: str) -> bool:
-    """Return whether a statement defines a function of this name that takes a value and no more."""
+    """Return whether a statement defines a function of this name with one parameter or none."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name != name:
         return False
-    value = [*node.args.posonlyargs, *node.args.args]
-    return len(value) <= 1 and node.args.vararg is None and not node.decorator_list
+    parameters = [*node.args.posonlyargs, *node.args.args]
+    return len(parameters) <= 1 and node.args.vararg is None and not node.decorator_list
 
 
-def _check_attribute(reference: str, loaded: Json, name: str) -> None:
-    """Check a name of a module that has no source to read, but is there already, as those of Python's core are."""
+def _check_attribute(reference: str, loaded: ModuleType | None, name: str) -> None:
+    """Check a name of an imported module without source, such as a built-in module."""
     first = name.split(".")[0]
     if loaded is not None and not hasattr(loaded, first):
         raise ConfigurationError(
@@ -69,12 +83,12 @@ def _check_attribute(reference: str, loaded: Json, name: str) -> None:
 
 
 def imported(reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None) -> Json:
-    """Import what a reference names; modules beside the document are found first.
+    """Import a reference; modules beside the document come first.
 
-    With `contents`, files and what a person agreed to in them, these modules are made of nothing else.
+    With `contents`, the approved files, modules beside the document are created from these contents only.
 
     Raises:
-        ConfigurationError: naming what is missing or what went wrong in the module.
+        ConfigurationError: if the module or the name does not exist, or if the import fails.
     """
     module, name = _split(reference)
     _forget_other_documents(folder)
@@ -88,14 +102,19 @@ def imported(reference: str, folder: Path, contents: Mapping[Path, bytes] | None
     return result
 
 
-def _module(name: str, reference: str, folder: Path, contents: Mapping[Path, bytes] | None) -> Json:
+def _module(
+    name: str, reference: str, folder: Path, contents: Mapping[Path, bytes] | None
+) -> ModuleType:
     if contents is not None:
         serve_approved(folder, contents)
     else:
         sys.path.insert(0, str(folder))
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # whatever a user's module does while it loads
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a module of the user can raise anything while it loads
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ConfigurationError(
             f"{shorten(reference)!r}: importing {name} failed: {why}"
@@ -106,9 +125,9 @@ def _module(name: str, reference: str, folder: Path, contents: Mapping[Path, byt
 
 
 def _forget_other_documents(folder: Path) -> None:
-    """Let modules beside this document be found, whose names another document's modules took.
+    """Remove imported modules of other documents whose names this document's folder uses too.
 
-    Functions that were imported before keep their own module.
+    Functions that were imported before keep their module.
     """
     for name in {f.stem for f in folder.glob("*.py")} & set(sys.modules):
         file = getattr(sys.modules[name], "__file__", None)
@@ -120,8 +139,8 @@ def _forget_other_documents(folder: Path) -> None:
 
 def function(
     reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None
-) -> Callable[..., Json]:
-    """Import a reference that must be callable, or a step; see `imported`.
+) -> Function:
+    """Import a reference to a callable or a step; see `imported`.
 
     Raises:
         ConfigurationError: if it is neither.
@@ -156,7 +175,7 @@ def _source_file(module: str, folder: Path) -> Path | None:
         return own
     top = module.split(".")[0]
     try:
-        # Only the top package is asked for: finding a submodule would run its parents.
+        # Only the top package is looked up: finding a submodule would import its parents.
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         spec = None
@@ -199,25 +218,25 @@ def _defined(node: ast.stmt) -> set[str]:
 
 
 class _ApprovedLoader(SourceFileLoader):
-    """The loader of a module whose source is known."""
+    """Loads a module from its approved source."""
 
     def __init__(self, name: str, file: Path, source: bytes) -> None:
         super().__init__(name, str(file))
         self._source = source
 
     def get_code(self, fullname: str) -> CodeType | None:
-        """Return the module's code, compiled from what was agreed to."""
+        """Return the code of the module, compiled from the approved source."""
         del fullname
         code: CodeType = self.source_to_code(self._source, self.path)
         return code
 
-    def get_data(self, path: Json) -> bytes:
+    def get_data(self, path: str) -> bytes:
         """Return the source, or another file of a package."""
         return self._source if str(path) == self.path else super().get_data(path)
 
 
 class _ApprovedFinder(MetaPathFinder):
-    """Finds modules of documents' folders in what was agreed to, and lets no other of these be imported."""
+    """Finds modules of documents' folders in the approved contents, and refuses all others there."""
 
     def __init__(self) -> None:
         self.contents: Mapping[Path, bytes] = {}
@@ -226,7 +245,7 @@ class _ApprovedFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how to load a module; None leaves it to the installed ones."""
+        """Return the spec of a module; None leaves it to the other finders."""
         for folder in self.folders:
             file = module_path_of(fullname, folder)
             resolved = Path(os.path.realpath(file)) if file is not None else None
@@ -239,8 +258,8 @@ class _ApprovedFinder(MetaPathFinder):
                 return spec
             if resolved is not None and _imports_file(fullname, path, target, resolved):
                 raise ImportError(
-                    f"{file} is not among the approved files: it is newer, or is imported "
-                    "without an import statement",
+                    f"{file} is not among the approved files: it is new, or no import "
+                    "statement names it",
                     name=fullname,
                 )
         return None
@@ -257,18 +276,18 @@ def _spec(name: str, file: Path, source: bytes) -> ModuleSpec | None:
 def _imports_file(
     name: str, path: Sequence[str] | None, target: ModuleType | None, file: Path
 ) -> bool:
-    """Whether the usual import would take a module from this very file."""
+    """Return whether a plain import takes the module from this file."""
     spec = PathFinder.find_spec(name, path, target)
     return (
         spec is not None and spec.origin is not None and Path(os.path.realpath(spec.origin)) == file
     )
 
 
-_FINDER = _ApprovedFinder()  # one per process, like the modules that it makes
+_FINDER = _ApprovedFinder()  # one per process, like sys.modules
 
 
 def serve_approved(folder: Path, contents: Mapping[Path, bytes]) -> None:
-    """Let modules of a document's folder be made from these contents only, now and when they import later."""
+    """Import modules of a document's folder from these contents only, now and later."""
     if contents is not _FINDER.contents:
         _FINDER.contents, _FINDER.folders = contents, ()
     others = tuple(names for names in _FINDER.folders if names != folder)
@@ -278,7 +297,7 @@ def serve_approved(folder: Path, contents: Mapping[Path, bytes]) -> None:
 
 
 def module_path_of(module: str, folder: Path) -> Path | None:
-    """Return the file of a module that lies beside a document, or None."""
+    """Return the file of a module beside a document, or None."""
     base = folder.joinpath(*module.split("."))
     for candidate in (base.with_suffix(".py"), base / "__init__.py") if module else ():
         if candidate.is_file():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import cast
 
 from ..._regex import compile_pattern
 from ...conditions import (
@@ -14,6 +15,7 @@ from ...conditions import (
     tag_of,
 )
 from ...engine import adapters
+from ...engine.context import Step
 from ...engine.loop import Loop, any_of
 from ...engine.loop_memory import LoopWithMemory, remembering
 from ...engine.step import FunctionStep
@@ -37,14 +39,14 @@ __all__ = ["compile_loop"]
 
 
 def has_memory(spec: LoopSpec) -> bool:
-    """Whether a loop is given the lessons of earlier runs."""
+    """Return whether a loop receives the lessons of earlier runs."""
     return spec.persist_across_runs or spec.memory is not None
 
 
 def with_memory(
     compilation: Compilation, spec: LoopSpec, loop: Loop | LoopNode
 ) -> Loop | LoopNode | LoopWithMemory:
-    """Return a loop with its memory, if it has one."""
+    """Return a loop with its memory, or the loop itself if it has none."""
     if not has_memory(spec):
         return loop
     value = spec.memory or LoopMemorySpec()
@@ -57,7 +59,7 @@ def with_memory(
 def compile_loop(
     compilation: Compilation, action: Action, name: str, at: Location
 ) -> Loop | LoopNode | LoopWithMemory | None:
-    """Compile a loop; None if problems were found."""
+    """Compile a loop; None if it has problems."""
     assert action.loop is not None
     spec, path = action.loop, (*at, "loop")
     compilation = compilation.with_names(["loop", *(["memory"] if has_memory(spec) else [])])
@@ -76,7 +78,7 @@ def compile_loop(
         return None
     options = {name: getattr(spec, name) for name in _SAME}
     if evaluate is not None and not (has_goal(until) or has_goal(guards)):
-        until = any_of(until, Passed())  # said here, as `check` says what Loop would warn of
+        until = any_of(until, Passed())  # Loop adds it too, with a warning that `check` reports
     stages = (execute, evaluate, adapt, until, guards, name)
     result = compilation.attempt(path, lambda: Loop(*stages, rejudge=_rejudge(spec), **options))
     if result is None:
@@ -87,7 +89,7 @@ def compile_loop(
 
 
 def _note_unjudged_goals(compilation: Compilation, loop: Loop, path: Location) -> None:
-    """Note the conditions of success that read an evaluation, where the loop makes none."""
+    """Note the conditions of success that need an evaluation, if the loop has no evaluator."""
     if loop.evaluate is not None:
         return
     for goal in loop.goals:
@@ -96,7 +98,7 @@ def _note_unjudged_goals(compilation: Compilation, loop: Loop, path: Location) -
             compilation.project.notes.append(compilation.source.problem((*path, "until"), what))
 
 
-# What a loop of Python calls as a document does.
+# Fields that a loop has under the same names in Python.
 _SAME = (
     "on_failure",
     "max_retries",
@@ -110,7 +112,7 @@ _SAME = (
 
 
 def _check_min_iterations(compilation: Compilation, spec: LoopSpec, path: Location) -> None:
-    """Report a least number of iterations that the loop's own limit forbids."""
+    """Report a minimum of iterations above the limit of the loop."""
     limit = condition_limit(spec)
     if spec.min_iterations > limit:
         what = f"min_iterations: {spec.min_iterations} is above the limit of {limit}"
@@ -118,26 +120,26 @@ def _check_min_iterations(compilation: Compilation, spec: LoopSpec, path: Locati
 
 
 def _rejudge(spec: LoopSpec) -> int:
-    """Return how often the winner is judged again: as often as the judge that wants most."""
+    """Return how often the winner is judged again: the highest `rejudge` of the judges."""
     judges = [item.judge for item in evaluators(spec)]
     return max((judge.rejudge for judge in judges if isinstance(judge, JudgeSpec)), default=0)
 
 
-def _adapt(compilation: Compilation, spec: LoopSpec, path: Location) -> Json:
+def _adapt(compilation: Compilation, spec: LoopSpec, path: Location) -> Step | None:
     at = (*path, "adapt")
     if spec.adapt is None:
         return None
     if isinstance(spec.adapt, str):
-        return getattr(adapters, spec.adapt)
+        return cast("Step", getattr(adapters, spec.adapt))
     return _compile_adapt(compilation, spec.adapt, at)
 
 
-def _compile_adapt(compilation: Compilation, spec: AdaptSpec, at: Location) -> Json:
+def _compile_adapt(compilation: Compilation, spec: AdaptSpec, at: Location) -> Step | None:
     if spec.python is not None:
-        result = compilation.function((*at, "python"), spec.python)
-        if result is None or hasattr(result, "effect"):
-            return result
-        return compilation.attempt(at, lambda: FunctionStep(result, name="adapt"))
+        function = compilation.function((*at, "python"), spec.python)
+        if function is None or hasattr(function, "effect"):
+            return cast("Step | None", function)
+        return compilation.attempt(at, lambda: FunctionStep(function, name="adapt"))
     if spec.rotate is not None:
         strategies = spec.rotate
         return compilation.attempt((*at, "rotate"), lambda: adapters.rotate(*strategies))
@@ -148,9 +150,9 @@ def _compile_adapt(compilation: Compilation, spec: AdaptSpec, at: Location) -> J
 
 
 def compile_node_evaluator(
-    compilation: Compilation, spec: LoopSpec, node: NodeSpec, path: Location, execute: Json
+    compilation: Compilation, spec: LoopSpec, node: NodeSpec, path: Location, execute: Step | None
 ) -> LoopNodeEvaluator | None:
-    """Compile the scoring of what `execute` gives, of a loop node; None if problems were found."""
+    """Compile the evaluator of a loop node, which scores the outputs of its agents; None if it has problems."""
     for name in ("evaluate", "adapt"):
         if name in spec.model_fields_set:
             what = f"a loop node is scored by the output of its agents and keeps its input; remove {name}"
@@ -187,14 +189,14 @@ def compile_node_evaluator(
 
 
 def _weights(compilation: Compilation, value: PresetSpec, at: Location) -> Mapping[str, float]:
-    """Return the weights of a preset's criteria; none with a problem."""
+    """Return the weights of a preset's criteria; empty if it has problems."""
     place = (*at, "weights") if value.weights else at
     result = compilation.attempt(place, lambda: preset(value.level, value.context, value.weights))
     return result or {}
 
 
-def _prompts(step: Json) -> Iterator[tuple[str, Prompt]]:
-    """Iterate over the prompts in a step by name, but for those of loops in it."""
+def _prompts(step: Step | None) -> Iterator[tuple[str, Prompt]]:
+    """Iterate over the prompts in a step by name, without those of loops inside it."""
     if isinstance(step, Prompt):
         yield step.name, step
     elif not isinstance(step, Loop | LoopNode):
@@ -203,12 +205,12 @@ def _prompts(step: Json) -> Iterator[tuple[str, Prompt]]:
 
 
 def compile_node(loop: Loop, node: NodeSpec) -> LoopNode:
-    """Return a loop as a node, which gives the documented output object."""
+    """Return a loop as a node, whose output is the documented object."""
     return LoopNode(loop, node.threshold, _lessons(node.lessons), node.timeout_score, loop.required)
 
 
 def _lessons(spec: LessonsSpec) -> LoopNodeLessons:
-    """Return what is kept of rounds."""
+    """Return the lessons that a loop node keeps of each iteration."""
     patterns = {str(category): tuple(texts) for category, texts in spec.patterns.items()}
     entry = DEFAULT_METADATA if spec.entry is None else spec.entry
     return LoopNodeLessons(patterns, entry, spec.longest, spec.most, spec.persist)
@@ -220,7 +222,7 @@ def _strategies(node: NodeSpec) -> tuple[Strategy, ...]:
 
 
 def _check_texts(compilation: Compilation, node: NodeSpec, at: Location) -> None:
-    """Report each pattern that is no regular expression, and each template that cannot be read, at its own place."""
+    """Report each invalid pattern and template at its place."""
     for i, strategy in enumerate(node.strategies or ()):
         for j, text in enumerate(strategy.patterns):
             compilation.attempt(

@@ -1,4 +1,4 @@
-"""What a document's steps need to run: models with their prices, a transcript."""
+"""The resources of a run: models with their prices, and a transcript."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEY_MARKS = ("_API_KEY", "_KEY", "_TOKEN", "_TOKEN_BEDROCK")
 
 
 def resources(document: Document, settings: Settings, project: Project) -> dict[str, Json]:
-    """Return what goes to `run(resources=…)`; what is wrong becomes problems of the project."""
+    """Return the resources for `run(resources=…)`; problems are added to the project."""
     prices: dict[str, Json] = {}
     for item in project.documents.values():
         prices |= {
@@ -57,7 +57,7 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
 
 
 def models_alone(settings: Settings) -> dict[str, Json]:
-    """Return what goes to `run(resources=…)` for a step of Python, which no document describes.
+    """Return the resources for `run(resources=…)` of a Python step, which has no document.
 
     Raises:
         ConfigurationError, DocumentError: for replies that cannot be read.
@@ -73,7 +73,7 @@ def models_alone(settings: Settings) -> dict[str, Json]:
 
 
 def _model(settings: Settings, named: Collection[str] = ()) -> Model:
-    """Return who answers: a real model gets the providers' keys and those that are named."""
+    """Return the model: scripted, or a provider's with the keys of providers and those in `named`."""
     if settings.replies is not None:
         try:
             text = Path(settings.replies).read_text(encoding="utf-8")
@@ -92,7 +92,7 @@ def _model(settings: Settings, named: Collection[str] = ()) -> Model:
 def _priced(
     document: Document, settings: Settings, project: Project, prices: Mapping[str, Json]
 ) -> None:
-    """Refuse a cap in dollars over a model whose price nobody knows."""
+    """Report a budget in dollars over a model whose price is unknown."""
     capped = settings.max_usd is not None or (document.budget and document.budget.usd is not None)
     if not capped and not any(loop_capped(d) for d in project.documents.values()):
         return
@@ -113,7 +113,7 @@ def _priced(
 
 
 def loop_capped(document: Document) -> bool:
-    """Whether a loop of a document has a cap in dollars."""
+    """Return whether a loop of a document has a budget in dollars."""
     return '"usd"' in json.dumps(document.model_dump(mode="json", exclude_unset=True), default=str)
 
 

@@ -1,13 +1,13 @@
-"""Commands of a document: a list or a constant script, into which values go by environment and standard input only.
+"""Commands, tools and servers of documents, and the steps that use them.
 
-Tools and servers of a document, and what its steps do with them.
+A command is a list or a constant script: values reach it through the environment and standard input only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from ...engine.context import Step
+from ...engine.context import Context, Step
 from ...errors import listed, nearest
 from ...models.endpoints import origin_of
 from ...prompts.tool_prompt import Selected, ToolStep
@@ -16,7 +16,7 @@ from ...templates.variables import TemplatedValue, rendered
 from ...tools.base import NAME, Tool
 from ...tools.command import CommandTool, command_tool
 from ...tools.function import tool
-from ...tools.mcp.server import mcp_server
+from ...tools.mcp.server import McpServer, mcp_server
 from ...tools.shell import MAX_OUTPUT, shell
 from ..schema.document import Action, Document
 from ..schema.tools import ServerSpec, ToolSpec
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def compile_command(compilation: Compilation, spec: Action, name: str, at: Location) -> Step | None:
-    """Return the step of a command, or None with a problem."""
+    """Compile a command; None if it has problems."""
     _record_variables(compilation, spec.pass_env, f"the command of {name}")
     path = (*at, "shell")
     command = spec.shell or []
@@ -51,7 +51,9 @@ def compile_command(compilation: Compilation, spec: Action, name: str, at: Locat
     stdin = None if spec.stdin is None else command_value(compilation, (*at, "stdin"), spec.stdin)
     cwd = compilation.inside(spec.cwd or ".", (*at, "cwd"))
     if spec.output not in (None, "text", "json", "result"):
-        compilation.problem((*at, "output"), f"{spec.output!r} is none of text, json, result")
+        compilation.problem(
+            (*at, "output"), f"the output of a command is text, json or result, not {spec.output!r}"
+        )
         return None
     return compilation.attempt(
         path,
@@ -72,16 +74,16 @@ def compile_command(compilation: Compilation, spec: Action, name: str, at: Locat
 
 
 def _record_variables(compilation: Compilation, names: Iterable[str], place: str) -> None:
-    """Keep which variables go to a command: whoever runs the document is asked about it."""
+    """Record the variables that a command receives: the user approves them."""
     compilation.project.keys += [f"{variable} to {place}" for variable in names]
 
 
-def command_value(compilation: Compilation, path: Location, text: Json) -> Json:
-    """Compile a templated value to a function of (value, ctx), as commands take them."""
-    result = compilation.template(path, text)
-    if not result.names and result.source == text and "{" not in str(text):
+def command_value(compilation: Compilation, path: Location, text: str) -> str | _Value:
+    """Compile a value of a command: constant text, or a function of (value, ctx)."""
+    template = compilation.template(path, text)
+    if not template.names and template.source == text and "{" not in text:
         return text
-    return _Value(result)
+    return _Value(template)
 
 
 class _Value:
@@ -91,13 +93,15 @@ class _Value:
         self.part = part
         self.source = part.source
 
-    def __call__(self, value: Json, ctx: Json) -> Json:
+    def __call__(self, value: Json, ctx: Context) -> Json:
         return rendered(self.part, ctx, value)
 
 
-def compile_tools(document: Document, compilation: Compilation) -> dict[str, Json]:
-    """Return the tools and servers of a document by name; those that are wrong are problems."""
-    result: dict[str, Json] = {}
+def compile_tools(
+    document: Document, compilation: Compilation
+) -> dict[str, Tool | McpServer | None]:
+    """Return the tools and servers of a document by name, without those that have problems."""
+    result: dict[str, Tool | McpServer | None] = {}
     for name, spec in document.servers.items():
         if _check_name(compilation, ("servers", name), name):
             result[name] = _server(compilation, name, spec, ("servers", name))
@@ -119,7 +123,9 @@ def _check_name(compilation: Compilation, at: Location, name: str) -> bool:
     return False
 
 
-def _server(compilation: Compilation, name: str, spec: ServerSpec, at: Location) -> Json:
+def _server(
+    compilation: Compilation, name: str, spec: ServerSpec, at: Location
+) -> McpServer | None:
     cwd = compilation.inside(spec.cwd or ".", (*at, "cwd"))
     place = origin_of(spec.url) if spec.url else f"the server {name}"
     compilation.project.keys += [f"{variable} to {place}" for variable in variables_of(spec)]
@@ -134,8 +140,8 @@ def _server(compilation: Compilation, name: str, spec: ServerSpec, at: Location)
     )  # fmt: skip
 
 
-def _tool(compilation: Compilation, name: str, spec: ToolSpec, at: Location) -> Json:
-    message: dict[str, Json] = {
+def _tool(compilation: Compilation, name: str, spec: ToolSpec, at: Location) -> Tool | None:
+    options: dict[str, Json] = {
         "idempotent": spec.idempotent, "approve": spec.approve, "timeout": spec.timeout,
         "description": spec.description or "",
     }  # fmt: skip
@@ -146,23 +152,25 @@ def _tool(compilation: Compilation, name: str, spec: ToolSpec, at: Location) -> 
         return compilation.attempt(
             at,
             lambda: command_tool(
-                name, allowed, env=spec.env, pass_env=spec.pass_env, cwd=cwd, **message
+                name, allowed, env=spec.env, pass_env=spec.pass_env, cwd=cwd, **options
             ),
         )
-    result = compilation.function((*at, "python"), spec.python or "")
-    if result is None or not compilation.project.execute:
-        return result and Tool(name)  # only looked at: it is never called
-    return compilation.attempt((*at, "python"), lambda: tool(result, name=name, **message))
+    function = compilation.function((*at, "python"), spec.python or "")
+    if function is None:
+        return None
+    if not compilation.project.execute:
+        return Tool(name)  # a document that is only checked never calls it
+    return compilation.attempt((*at, "python"), lambda: tool(function, name=name, **options))
 
 
 def resolve_tools(
     compilation: Compilation, names: list[str], at: Location, *, alone: bool = False
-) -> list[Json] | None:
-    """Return the tools that a step names: a tool, a server, or `server.tool`; None with a problem.
+) -> list[Tool | McpServer | Selected] | None:
+    """Return the tools that a step names: tools, servers, or `server.tool`; None if there are problems.
 
-    `alone` says that `at` holds one name, not a list of them.
+    With `alone`, `at` is the place of one name, not of a list.
     """
-    result: list[Json] = []
+    result: list[Tool | McpServer | Selected] = []
     chosen: dict[str, list[str]] = {}
     before = len(compilation.problems)
     for i, name in enumerate(names):
@@ -176,7 +184,7 @@ def resolve_tools(
                 compilation.problem(place, f"there is no tool or server {name!r}{hint}")
         elif not dot:
             result.append(one)
-        elif not hasattr(one, "tools"):
+        elif isinstance(one, Tool):
             compilation.problem(
                 place, f"{owner!r} is a tool, not a server; only servers contain tools"
             )
@@ -186,21 +194,21 @@ def resolve_tools(
     return None if len(compilation.problems) > before else result
 
 
-def _tool_hint(name: str, names: Mapping[str, Json] | frozenset[str]) -> str:
+def _tool_hint(name: str, names: frozenset[str]) -> str:
     return listed(name, sorted(names), lead="there are") or "; declare it in tools:"
 
 
 def compile_tool_step(
     compilation: Compilation, spec: Action, name: str, at: Location
 ) -> ToolStep | None:
-    """Compile one call of a tool; None with a problem."""
+    """Compile one call of a tool; None if it has problems."""
     path = (*at, "tool")
     assert spec.tool is not None
-    result = resolve_tools(compilation, [spec.tool], path, alone=True)
-    if not result:
+    tools = resolve_tools(compilation, [spec.tool], path, alone=True)
+    if not tools:
         return None
-    (one,) = result
-    if hasattr(one, "tools") and not isinstance(one, Selected):
+    (one,) = tools
+    if not isinstance(one, Tool | Selected):
         compilation.problem(
             path, f"{spec.tool!r} is a server; name one of its tools: {spec.tool}.NAME"
         )
@@ -209,15 +217,16 @@ def compile_tool_step(
         if not isinstance(one, CommandTool):
             compilation.problem(
                 (*at, "pass_env"),
-                f"pass_env belongs to commands, and {spec.tool!r} is none; a server has a pass_env "
-                "of its own, and a Python function sees all variables",
+                f"pass_env applies to commands, and {spec.tool!r} is not a command; a server has its own "
+                "pass_env, and a Python function sees all variables",
             )
             return None
         commands = one
         _record_variables(compilation, spec.pass_env, f"the tool {spec.tool} in {name}")
-        one = compilation.attempt((*at, "pass_env"), lambda: commands.passing(spec.pass_env))
-        if one is None:
+        passing = compilation.attempt((*at, "pass_env"), lambda: commands.passing(spec.pass_env))
+        if passing is None:
             return None
+        one = passing
     arguments = None
     if spec.arguments is not None:
         arguments = compilation.template((*at, "arguments"), spec.arguments)

@@ -58,7 +58,7 @@ def remarks(text: str, agents: Collection[str]) -> Iterator[str]:
     yield from template.notes
     names = {*HELPERS, *FIXED, *_NAMES, *agents}
     for name in sorted(template.required - names):
-        yield f"nothing supplies {name!r}, so it is empty{nearest(name, names)}"
+        yield f"{name!r} is not defined, so it is empty{nearest(name, names)}"
     for name in sorted(template.members("previous_outputs") - {*agents, "past_loops"}):
         yield f"there is no agent {name!r}, so previous_outputs.{name} is empty{nearest(name, agents)}"
 

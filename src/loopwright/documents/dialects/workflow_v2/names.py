@@ -247,7 +247,7 @@ class Rewriter:
             total = " {{input}} is the entire input;" if base == "input" else ""
             names = sorted({*self.names.steps, *self.names.loops, "input"})
             raise InvalidPlaceholder(
-                f"nothing supplies {name!r};{total}{listed(name, names).removeprefix(';')}"
+                f"{name!r} is not defined;{total}{listed(name, names).removeprefix(';')}"
             )
 
 
