@@ -21,7 +21,7 @@ STEPS: Wrong = {
         HEAD + "  - {name: a, loop: {execute: {set: 1}, evaluate: {judge: who, and by when}}}\n",
         [
             "4:64: steps[0].loop.evaluate['and by when']: unknown key 'and by when'; "
-            "put quotes around a text that has a comma in it",
+            "put quotes around a text that contains a comma",
         ],
     ),
     "what others call a pattern": (

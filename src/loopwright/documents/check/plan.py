@@ -1,4 +1,4 @@
-"""What a document would run, told before it does: the answer of `check`."""
+"""The plan of a document: what it would run, and its limits. `loopwright check` shows it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ from ..steps.for_each import MOST_ITEMS
 
 __all__ = ["plan"]
 
-ASKS_PER_VOTE = 2  # times that a judge is asked for a vote, if the first answer cannot be read
+ASKS_PER_VOTE = 2  # a judge is asked once more if its first reply is unreadable
 
 
 def plan(loaded: LoadedDocument) -> dict[str, Json]:
-    """Return steps in order, models, commands, Python functions, hosts, environment names, which of these
-    go where, bounds and calls."""
+    """Return the plan of a document; see `Loaded.plan`."""
     documents = list(loaded.documents.values())
     root = documents[0]
     by_name = {d.name: d for d in documents}
@@ -64,7 +63,9 @@ def _collect(document: Document, found: dict[str, list[str]]) -> None:
     for server in document.servers.values():
         _collect_hosts([], server.url, found)
     for part in parts(document):
-        value = part.__dict__  # most parts have none of these, and a model takes long to say so
+        value = (
+            part.__dict__
+        )  # faster than the attributes of a model, and most parts have none of these
         found["environment"] += variables_of(part)
         models = [value.get("model"), *(value.get("models") or ())]
         found["models"] += [name for name in models if name]
@@ -75,7 +76,7 @@ def _collect(document: Document, found: dict[str, list[str]]) -> None:
 
 
 def _collect_hosts(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:
-    """Collect the hosts that models are asked at, and the names that their keys may have."""
+    """Collect the hosts of models, and the names of the variables with their keys."""
     if url:
         found["hosts"].append(urlsplit(url.strip()).hostname or url)
     for provider in (PROVIDERS.get(name.partition(":")[0]) for name in models):
@@ -85,7 +86,7 @@ def _collect_hosts(models: list[str], url: str | None, found: dict[str, list[str
 
 
 def _host(provider: Provider) -> str | None:
-    """Return the host of a provider, with what the environment says of it by name."""
+    """Return the host of a provider; a part that a variable sets is shown by the name of the variable."""
     place = f"${provider.places[0]}" if provider.places else ""
     if provider.base_url == "{PLACE}":
         return place
@@ -107,28 +108,28 @@ def _all_actions(action: Action) -> Iterator[Action]:
 
 
 def _described(step: StepSpec) -> dict[str, Json]:
-    row: dict[str, Json] = {"name": step.name, "kind": step.kind}
-    if step.needs:
-        row["needs"] = step.needs
-    if step.if_:
-        row["if"] = step.if_
+    row = {
+        "needs": step.needs,
+        "if": step.if_,
+        "limit": _limit(step),
+        "python": step.python,
+        "workflow": step.workflow,
+        "tools": step.tools or (step.tool and [step.tool]),
+        "shell": step.shell and _command(step.shell),
+    }
+    return {"name": step.name, "kind": step.kind, **{k: v for k, v in row.items() if v}}
+
+
+def _limit(step: StepSpec) -> int | None:
+    """Return the maximum of iterations or items of a step; None if it has no such limit."""
     if step.loop is not None:
-        row["limit"] = condition_limit(step.loop)
+        return condition_limit(step.loop)
     if step.each is not None:
-        row["limit"] = step.each.max_items or MOST_ITEMS
+        return step.each.max_items or MOST_ITEMS
     if step.phased is not None:
         limits, cap = phase_limits(step.phased)
-        row["limit"] = min(sum(limits.values()), cap)
-    if step.reasoning is not None:
-        row["limit"] = step.reasoning.max_iterations
-    for kind in ("python", "workflow"):
-        if getattr(step, kind):
-            row[kind] = getattr(step, kind)
-    if step.tools or step.tool:
-        row["tools"] = step.tools or [step.tool]
-    if step.shell is not None:
-        row["shell"] = _command(step.shell)
-    return row
+        return min(sum(limits.values()), cap)
+    return None if step.reasoning is None else step.reasoning.max_iterations
 
 
 def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
@@ -146,10 +147,10 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
 
 
 def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
-    """Return the most model calls that an action of a file can make, without those that a fault makes again."""
+    """Return the maximum of model calls of an action, without the calls that a fault repeats."""
     tries = action.max_retries + 1 if action.on_failure == "retry" else 1
     own = len(action.consensus.voters) if action.consensus else 0
-    if action.prompt is not None:  # with tools: every round, and one answer without them
+    if action.prompt is not None:  # with tools: every reply that calls tools, and the answer
         own = (action.max_tool_rounds or MAX_ROUNDS) + 1 if action.tools else 1
     if action.loop is not None:
         own += _loop_calls(action.loop, loaded, file)
@@ -179,7 +180,7 @@ def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
         merge_repeats += _evaluation_calls(evaluator, loaded, file)
         if isinstance(judge := evaluator.judge, JudgeSpec):
             tests = len(KNOWN_BAD) if judge.self_test else 0
-            # The winner is looked at again with all votes, as often as the judge wants.
+            # The winner is judged again with all votes, `rejudge` times.
             after += judge.rejudge * _judge_calls(judge)
             after += tests * len(judge.criteria or (1,)) * ASKS_PER_VOTE
         if evaluator.confidence is not None:
@@ -189,7 +190,7 @@ def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
 
 
 def _phased_calls(agent: PhasedSpec, loaded: LoadedDocument, file: str) -> int:
-    """Return the most calls of an agent whose phases are entered once each."""
+    """Return the maximum of model calls of a phased agent that enters each phase once."""
     limits, cap = phase_limits(agent)
     judged = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(agent))
     tries = agent.max_retries + 1 if agent.on_failure == "retry" else 1
@@ -203,7 +204,7 @@ def _phased_calls(agent: PhasedSpec, loaded: LoadedDocument, file: str) -> int:
 
 
 def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str) -> int:
-    """Return the most calls of judging once."""
+    """Return the maximum of model calls of one evaluation."""
     result = 0
     if evaluator.judge is not None:
         judge = evaluator.judge if isinstance(evaluator.judge, JudgeSpec) else JudgeSpec()
@@ -216,6 +217,6 @@ def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str
 
 
 def _judge_calls(judge: JudgeSpec) -> int:
-    """Return the most calls of one look of a judge: every vote, and each once more if it cannot be read."""
+    """Return the maximum of model calls of one verdict: every vote, each repeated once if it is unreadable."""
     votes = votes_of(judge.max_votes, judge.accept_lead, judge.reject_lead, judge.confirm).most
     return votes * len(judge.criteria or (1,)) * ASKS_PER_VOTE

@@ -1,4 +1,4 @@
-"""Prompts and judges of native documents."""
+"""Prompts, judges and consensus steps of documents, and the settings of their model calls."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from ...models.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
 from ...models.protocol import MAX_TOOL_CALLS
 from ...prompts.prompt import Prompt, PromptSettings, Text
 from ...prompts.tool_calls import MAX_ROUNDS
-from ...prompts.tool_prompt import ToolPrompt
+from ...prompts.tool_prompt import Selected, ToolPrompt
 from ...records.codec import Json
+from ...tools.base import Tool
+from ...tools.mcp.server import McpServer
 from ..schema.document import Action
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
 from ..schema.fields import SETTINGS
@@ -34,62 +36,60 @@ __all__ = ["compile_consensus", "compile_judge", "compile_prompt", "compile_sett
 def compile_prompt(
     compilation: Compilation, spec: Action, name: str, at: Location
 ) -> Prompt | None:
-    """Compile a prompt; None if problems were found."""
+    """Compile a prompt; None if it has problems."""
     reading = _reading(compilation, spec, at)
     if reading is None:
         return None
-    wording = spec.prompt or ""
-    text = compilation.template(
-        (*at, "prompt"), f"{wording.rstrip()}\n\n{reading.said}" if reading.said else wording
-    )
+    instruction = spec.prompt or ""
+    if reading.said:
+        instruction = f"{instruction.rstrip()}\n\n{reading.said}"
+    text = compilation.template((*at, "prompt"), instruction)
     system = compilation.template((*at, "system"), spec.system or "")
     schema = spec.output.get("schema") if isinstance(spec.output, dict) else None
     if spec.output is not None and not (isinstance(schema, dict) and len(spec.output) == 1):
         compilation.problem((*at, "output"), "the output of a prompt must be {schema: JSON_SCHEMA}")
         return None
-    prompt_settings = compile_settings(compilation, spec, at, schema)
-    if prompt_settings is None:
+    settings = compile_settings(compilation, spec, at, schema)
+    if settings is None:
         return None
-    carried = spec.conversation == "carried"
-    tools = resolve_tools(compilation, spec.tools or [], (*at, "tools"))
-    for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
-        if getattr(spec, key) is not None and not spec.tools:
-            compilation.problem((*at, key), f"{key} needs tools")
-            return None
-    if carried and spec.tools:
-        compilation.problem(
-            (*at, "conversation"),
-            "a prompt with tools cannot carry its conversation; remove tools or conversation",
-        )
-        return None
+    tools = _prompt_tools(compilation, spec, at)
     if tools is None:
         return None
     read = None if reading.kind == "text" else lambda reply: reading.read(reply.text)
     if tools:
         rounds = spec.max_tool_rounds or MAX_ROUNDS
-        result: Prompt = ToolPrompt(
-            text,
-            tools,
-            max_rounds=rounds,
-            name=name,
-            system=system,
-            asking=prompt_settings,
-            read=read,
+        prompt: Prompt = ToolPrompt(
+            text, tools, max_rounds=rounds, name=name, system=system, asking=settings, read=read
         )
     else:
         kind = Prompt if reading.criteria is None else Validator
-        result = kind(
-            text, name=name, system=system, asking=prompt_settings, carried=carried, read=read
-        )
-    if isinstance(result, Validator) and reading.criteria is not None:
-        result.criteria = reading.criteria
+        carried = spec.conversation == "carried"
+        prompt = kind(text, name=name, system=system, asking=settings, carried=carried, read=read)
+    if isinstance(prompt, Validator) and reading.criteria is not None:
+        prompt.criteria = reading.criteria
     if read is not None:
-        result.fingerprint = digest_of("answer", reading.kind, reading.said, result.fingerprint)
-    return result
+        prompt.fingerprint = digest_of("answer", reading.kind, reading.said, prompt.fingerprint)
+    return prompt
+
+
+def _prompt_tools(
+    compilation: Compilation, spec: Action, at: Location
+) -> list[Tool | McpServer | Selected] | None:
+    """Return the tools of a prompt; None if its tool settings have problems."""
+    tools = resolve_tools(compilation, spec.tools or [], (*at, "tools"))
+    for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
+        if getattr(spec, key) is not None and not spec.tools:
+            compilation.problem((*at, key), f"{key} needs tools")
+            return None
+    if spec.conversation == "carried" and spec.tools:
+        message = "a prompt with tools cannot carry its conversation; remove tools or conversation"
+        compilation.problem((*at, "conversation"), message)
+        return None
+    return tools
 
 
 def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | None:
-    """Return how the reply of a prompt is read; None if problems were found."""
+    """Return how the reply of a prompt is read; None if it has problems."""
     kind = spec.answer or "text"
     if spec.output is not None and kind not in ("text", "binary", "classification"):
         compilation.problem(
@@ -110,7 +110,7 @@ def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | N
 
 
 def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Judge | None:
-    """Compile a judge; None if problems were found."""
+    """Compile a judge; None if it has problems."""
     value = [n for n in ("criterion", "criteria", "preset") if getattr(spec, n)]
     if len(value) != 1:
         result = f"has {' and '.join(value)}" if value else "has none"
@@ -148,7 +148,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
 
 
 def _criteria(compilation: Compilation, spec: JudgeSpec, at: Location) -> dict[str, Text]:
-    """Return the criteria of a judge by name, those compiled that are templates."""
+    """Return the criteria of a judge by name; templates are compiled."""
     if spec.preset:
         return {spec.preset: ""}
     if spec.criterion:
@@ -179,9 +179,9 @@ def compile_settings(
     cap: int | None = None,
     **fixed: Json,
 ) -> PromptSettings | None:
-    """Return how a model is asked: the step's own settings, then the document's, then the caller's.
+    """Return the settings of model calls: those of the step, then of the document, then of the caller.
 
-    `cap` is the limit of tokens where the step gives none, instead of the document's.
+    `cap` replaces the document's limit of tokens for a step that sets none.
     """
     defaults = compilation.defaults
     settings = compilation.project.settings
@@ -197,16 +197,16 @@ def compile_settings(
         compilation.attempt(place, lambda: _record_key(compilation, key, url, models))
     more = {n: v for n in SETTINGS if (v := _own_or_default(defaults, spec, n)) is not None}
     if spec.on_cutoff is None and (cap or schema) and more.get("on_cutoff") == "accept":
-        del more["on_cutoff"]  # what a document says of texts says nothing of values and judges
+        del more["on_cutoff"]  # cut-off text can be accepted, a cut-off value or verdict cannot
     result = compilation.attempt(
         at,
         lambda: PromptSettings(
             tuple(models),
-            fixed.get("temperature", temperature),
-            spec.max_tokens if cap else tokens,
-            schema,
-            url,
-            key,
+            temperature=fixed.get("temperature", temperature),
+            max_tokens=spec.max_tokens if cap else tokens,
+            schema=schema,
+            base_url=url,
+            api_key_env=key,
             timeouts=timers(
                 spec.call_timeout or defaults.get("call_timeout"),
                 spec.answer_timeout or defaults.get("answer_timeout"),
@@ -230,18 +230,16 @@ def _own_or_default(defaults: Mapping[str, Json], spec: Json, name: str) -> Json
 
 
 def _record_key(compilation: Compilation, key: str, url: str, models: list[str]) -> None:
-    """Take note of where a key goes: whoever runs the document is asked about it.
-
-    A provider's own key goes to its provider as it does without being named.
+    """Record the host that receives a key: the user approves it. A provider's own key needs no approval.
 
     Raises:
-        ConfigurationError: for a provider's own key and another place.
+        ConfigurationError: if a provider's own key would go to another host.
     """
     for name in models:
         provider = PROVIDERS.get(ALIASES.get(name.partition(":")[0], name.partition(":")[0]))
         address = url or (provider.base_url if provider is not None else "")
         if not address:
-            continue  # it cannot be asked at all, which is said elsewhere
+            continue  # an unknown provider is reported elsewhere
         place, owner = origin_of(address), owner_of(key)
         if owner is None:
             compilation.project.keys.append(f"{key} to {place}")
@@ -257,7 +255,7 @@ def _models(
     spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
     at: Location,
 ) -> list[str] | None:
-    """Return the models to ask, in order: those of the caller, the step or the document; None with a problem."""
+    """Return the models in order: those of the caller, the step or the document; None if there are problems."""
     defaults, settings = compilation.defaults, compilation.project.settings
     models = getattr(spec, "models", None) or ([spec.model] if spec.model else None)
     models = (
@@ -268,7 +266,7 @@ def _models(
     if not models and settings.replies is not None:
         models = [SCRIPTED]
     if not models and compilation.gaps.head:
-        return [SCRIPTED]  # what is wrong in the head may have named one
+        return [SCRIPTED]  # a head with problems can have set one
     if not models:
         compilation.problem(
             at,
@@ -291,7 +289,7 @@ def _models(
 
 
 def timers(call: float | None, answer: float | None = None) -> Timers:
-    """Return the timers of calls of `call` seconds, of which an answer may take `answer`; None leaves the usual ones."""
+    """Return the time limits of one call and of one answer with all its calls, in seconds; None is the default."""
     if answer is not None:
         call = min(answer, call or answer)
     return _USUAL if call is None else Timers(call, call, call, answer)
@@ -300,7 +298,7 @@ def timers(call: float | None, answer: float | None = None) -> Timers:
 def compile_consensus(
     compilation: Compilation, action: Action, name: str, at: Location
 ) -> Consensus | None:
-    """Compile a consensus; None if problems were found."""
+    """Compile a consensus; None if it has problems."""
     assert action.consensus is not None
     spec, path = action.consensus, (*at, "consensus")
     text = compilation.template((*path, "prompt"), spec.prompt)
@@ -319,4 +317,4 @@ def compile_consensus(
 
 
 _USUAL = Timers()
-SCRIPTED = "scripted:replies"  # the model of a document that names none, where replies are scripted
+SCRIPTED = "scripted:replies"  # the model of a document without one, with scripted replies

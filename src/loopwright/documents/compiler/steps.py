@@ -153,7 +153,15 @@ def compile_each(
         execute = limited(execute, spec.item_timeout)
     if spec.on_failure == "retry":
         execute = retrying(execute, attempts=spec.max_retries + 1, delay=spec.retry_delay)
+    items = Items(source, compilation.folder, root, spec.max_items)
     return ForEach(
-        name, Items(source, compilation.folder, root, spec.max_items), execute, spec.at_once,
-        spec.min_success_rate, spec.unmet, spec.on_failure != "continue", spec.timeout or math.inf, spec.keep,
-    )  # fmt: skip
+        name,
+        items,
+        execute,
+        at_once=spec.at_once,
+        min_success_rate=spec.min_success_rate,
+        unmet=spec.unmet,
+        halts=spec.on_failure != "continue",
+        seconds=spec.timeout or math.inf,
+        keep=spec.keep,
+    )

@@ -31,7 +31,7 @@ __all__ = [
 
 
 Model = TypeVar("Model", bound=BaseModel)
-Hint = Callable[[tuple[str | int, ...]], str]
+Hint = Callable[[Location], str]
 # What other formats call a key of this one.
 _SYNONYMS = {
     "depends_on": "needs", "when": "if", "condition": "if", "command": "shell", "cmd": "shell", "script": "shell",
@@ -39,24 +39,24 @@ _SYNONYMS = {
     "regex": "matches", "pattern": "matches",
 }  # fmt: skip
 _LONG = 60  # characters of a value that a message shows
-_Item = tuple[tuple[str | int, ...], dict[str, Json]]
+_PASSES = 4  # over a value with problems; each finds the problems behind those of the pass before
+_Error = dict[str, Json]  # of pydantic
+_Item = tuple[Location, _Error]
+# Errors of objects that lack one of several fields.
+_NEEDS_ONE = frozenset({"action", "check", "evaluate", "adapt", "strategy"})
 
 
-def no_hint(_: tuple[str | int, ...]) -> str:
+def no_hint(_: Location) -> str:
     """Return no hint, at any position."""
     return ""
 
 
 def validated(
-    model: type[Model],
-    value: Json,
-    source: Source,
-    at: tuple[str | int, ...] = (),
-    hint: Hint = no_hint,
+    model: type[Model], value: Json, source: Source, at: Location = (), hint: Hint = no_hint
 ) -> Model:
-    """Return `value` as a model; text fields take the text as it was written.
+    """Return `value` as a model; a text field takes a scalar as it is written.
 
-    `hint` says of the path of an unknown key what to write instead, "" if it does not know.
+    `hint` returns what to write instead of an unknown key at a path, "" if there is no advice.
 
     Raises:
         DocumentError: with every problem, each with its place and the nearest valid name.
@@ -67,50 +67,93 @@ def validated(
     return result
 
 
-Wrong = dict[tuple[tuple[str | int, ...], str], Problem]  # by path and message
+Wrong = dict[tuple[Location, str], Problem]  # by path and message
 
 
 def checked(
-    model: type[Model], value: Json, source: Source, at: tuple[str | int, ...], hint: Hint
+    model: type[Model], value: Json, source: Source, at: Location, hint: Hint
 ) -> tuple[Model | None, Wrong]:
-    """Return `value` as a model, or None and what is wrong in it, by path and message."""
-    try:
-        return model.model_validate(value), {}
-    except ValidationError as error:
-        repaired = _as_written(error, value, source, at)
-        if repaired is None:
-            return None, _problems(error, model, value, source, at, hint)
-    try:
-        return model.model_validate(repaired), {}
-    except ValidationError as error:
-        return None, _problems(error, model, repaired, source, at, hint)
+    """Return `value` as a model, or None and its problems by path and message.
+
+    pydantic checks an object as a whole only if all its fields are valid. So wrong fields are removed, and the rest is
+    checked again: one problem of an object does not hide another.
+    """
+    result, errors = _validate(model, value)
+    if errors:
+        repaired = _as_written(errors, value, source, at)
+        if repaired is not None:
+            value = repaired
+            result, errors = _validate(model, value)
+    wrong: Wrong = {}
+    removed: set[Location] = set()
+    for _ in range(_PASSES):
+        paths = []
+        for place, item in _relevant([(_place(item["loc"], value), item) for item in errors]):
+            if _follows(item, place, removed):
+                continue
+            misplaced = item["type"] == "misplaced"
+            path = (*place, item["ctx"]["name"]) if misplaced else place
+            message = _message(item, place, model, hint)
+            key = misplaced or item["type"] == "extra_forbidden"
+            problem = source.problem((*at, *path), message, key=key)
+            wrong.setdefault(((*at, *path), message), problem)
+            paths.append(path)
+        paths = [path for path in paths if path and isinstance(path[-1], str)]
+        if not paths:
+            break
+        value = _without(value, paths)
+        removed.update(paths)
+        _, errors = _validate(model, value)
+    return (None if wrong else result), wrong
 
 
-def _as_written(
-    error: ValidationError, value: Json, source: Source, at: tuple[str | int, ...]
-) -> Json | None:
-    """Return a copy in which scalars that should be text are the text that was written; None if there are none."""
+def _validate(model: type[Model], value: Json) -> tuple[Model | None, list[_Error]]:
+    try:
+        return model.model_validate(value), []
+    except ValidationError as error:
+        return None, [dict(item) for item in error.errors(include_url=False)]
+
+
+def _follows(item: _Error, place: Location, removed: set[Location]) -> bool:
+    """Return whether an error exists only because wrong fields of its object were removed."""
+    if (*place, item["loc"][-1] if item["loc"] else "") in removed:
+        return True
+    incomplete = item["type"] in _NEEDS_ONE and item.get("ctx", {}).get("found") in (
+        None,
+        "has none",
+    )
+    return incomplete and any(path[:-1] == place for path in removed)
+
+
+def _without(value: Json, paths: list[Location]) -> Json:
+    """Return a copy of a value without the fields at some paths."""
+    result = copy.deepcopy(value)
+    for path in paths:
+        outer = result
+        for part in path[:-1]:
+            outer = outer[part]
+        outer.pop(path[-1], None)
+    return result
+
+
+def _as_written(errors: list[_Error], value: Json, source: Source, at: Location) -> Json | None:
+    """Return a copy whose text fields hold their scalars as they are written; None if it would be the same."""
     repaired = None
-    for item in error.errors(include_url=False):
+    for item in errors:
         place = _place(item["loc"], value)
-        text = source.text((*at, *place)) if item["type"] == "string_type" else None
-        if (
-            text is None
-            or not place
-            or isinstance(item["input"], (dict, list))
-            or item["input"] is None
-        ):
+        text = source.text((*at, *place)) if place and item["type"] == "string_type" else None
+        if text is None or isinstance(item["input"], dict | list | type(None)):
             continue
-        # Few documents need it, and a bomb of aliases is large.
+        # Copied only if needed: few documents need it, and expanded aliases are large.
         repaired = copy.deepcopy(value) if repaired is None else repaired
-        parent = repaired
+        outer = repaired
         for part in place[:-1]:
-            parent = parent[part]
-        parent[place[-1]] = text
+            outer = outer[part]
+        outer[place[-1]] = text
     return repaired
 
 
-def _place(loc: tuple[str | int, ...], value: Json) -> tuple[str | int, ...]:
+def _place(loc: Location, value: Json) -> Location:
     """Return the part of a location that is in the value: pydantic adds the names of union members."""
     place: list[str | int] = []
     for part in loc:
@@ -124,25 +167,6 @@ def _place(loc: tuple[str | int, ...], value: Json) -> tuple[str | int, ...]:
     return tuple(place)
 
 
-def _problems(
-    error: ValidationError,
-    model: type[BaseModel],
-    value: Json,
-    source: Source,
-    at: tuple[str | int, ...],
-    hint: Hint,
-) -> Wrong:
-    result: Wrong = {}
-    items = [(_place(item["loc"], value), dict(item)) for item in error.errors(include_url=False)]
-    for place, item in _relevant(items):
-        misplaced = item["type"] == "misplaced"
-        message = _message(item, place, model, hint)
-        path = (*at, *place, item["ctx"]["name"]) if misplaced else (*at, *place)
-        key = misplaced or item["type"] == "extra_forbidden"
-        result.setdefault((path, message), source.problem(path, message, key=key))
-    return result
-
-
 _TYPES = {
     "model_type": "a mapping", "dict_type": "a mapping", "list_type": "a list", "string_type": "text",
     "int_type": "an integer", "float_type": "a number", "bool_type": "true or false",
@@ -150,10 +174,10 @@ _TYPES = {
 
 
 def _relevant(items: list[_Item]) -> Iterator[_Item]:
-    """Iterate over the errors of what was meant: a value of several kinds is one of them, not all.
+    """Iterate over the errors without those of the types that a value of a union does not have.
 
-    What is of no kind at a place is told in one problem; it is not told if the value is of some
-    kind and wrong inside, or one of a few words and none of them.
+    A value that has no type of its union is one problem. It is none if the value has one of the types and a problem
+    inside, or if it is a word and the union allows certain words.
     """
     for place, item in items:
         if not _wrong_type(item):
@@ -175,45 +199,60 @@ def _wrong_type(item: Mapping[str, Json]) -> bool:
     return item["type"] in _TYPES or item["type"] == "literal_error"
 
 
-def _message(
-    item: dict[str, Json], place: tuple[str | int, ...], model: type[BaseModel], hint: Hint
-) -> str:
+def _message(item: dict[str, Json], place: Location, model: type[BaseModel], hint: Hint) -> str:
+    """Return the message of an error of pydantic."""
     kind = item["type"]
-    if kind == "extra_forbidden" and (text := hint(place)):
-        return f"unknown key {str(place[-1])!r}; {text}"
-    if kind == "extra_forbidden" and item["input"] is None and " " in str(place[-1]):
-        # {judge: who, and when}: between brackets YAML takes what follows the comma for a key.
-        return f"unknown key {str(place[-1])!r}; put quotes around a text that has a comma in it"
     if kind == "extra_forbidden":
-        names = _keys_at(model, place[:-1])
-        intended = _SYNONYMS.get(str(place[-1]), "")
-        if intended in names:
-            return f"unknown key {str(place[-1])!r}; use {intended!r} instead"
-        if "execute" in names and place[-1] in ("prompt", "shell", "python", "workflow", "set"):
-            return f"unknown key {str(place[-1])!r}; put the action under execute"
-        return f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(place[-1], names)}"
+        return f"unknown key {str(place[-1])!r}{_key_hint(item, place, model, hint)}"
     if kind == "missing":
-        needed = str(item["loc"][-1])
-        return f"needs {needed!r}" + (
-            "; begin with schema: loopwright/1" if needed == "schema" else ""
-        )
+        key = str(item["loc"][-1])
+        return f"needs {key!r}" + ("; begin with schema: loopwright/1" if key == "schema" else "")
     if "kinds" in item:
         expected = " or ".join(item["kinds"])
         return f"expected {expected}, not {shorten(_for_display(item['input']))}"
     if kind == "too_short":
-        return f"list should have at least {_items(item['ctx']['min_length'])}, not {item['ctx']['actual_length']}"
+        count, minimum = item["ctx"]["actual_length"], item["ctx"]["min_length"]
+        return f"list should have at least {_items(minimum)}, not {count}"
     if kind in ("literal_error", "enum"):
-        expected = item["ctx"]["expected"]
-        words = expected.replace("'", "").replace(" or ", ", ").split(", ")
-        near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
-        return f"{shorten(_for_display(item['input']))} is not {expected}{near}"
+        return _choice_message(item)
     if kind == "string_pattern_mismatch":
-        return f"{shorten(_for_display(item['input']))} is not a name; use letters, digits, _, - and spaces, starting with a letter"
+        display = shorten(_for_display(item["input"]))
+        return (
+            f"{display} is not a name; use letters, digits, _, - and spaces, starting with a letter"
+        )
     message: str = item["msg"][0].lower() + item["msg"][1:]
-    if kind in ("address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop"):
-        return message
     display = _for_display(item["input"])
-    return message if len(display) > _LONG else f"{message}, not {display}"
+    return message if kind in _COMPLETE or len(display) > _LONG else f"{message}, not {display}"
+
+
+# The errors of our own validators, whose messages quote the value already.
+_COMPLETE = frozenset(
+    {"address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop"}
+)
+
+
+def _key_hint(item: Mapping[str, Json], place: Location, model: type[BaseModel], hint: Hint) -> str:
+    """Return what to write instead of an unknown key."""
+    key = str(place[-1])
+    if text := hint(place):
+        return f"; {text}"
+    if item["input"] is None and " " in key:
+        # {judge: short, and clear}: in braces, YAML reads the text after the comma as a key.
+        return "; put quotes around a text that contains a comma"
+    names = _keys_at(model, place[:-1])
+    synonym = _SYNONYMS.get(key, "")
+    if synonym in names:
+        return f"; use {synonym!r} instead"
+    if "execute" in names and key in ("prompt", "shell", "python", "workflow", "set"):
+        return "; put the action under execute"
+    return nearest(key[:60], names) or listed(key, names, more="see loopwright schema")
+
+
+def _choice_message(item: Mapping[str, Json]) -> str:
+    choices = item["ctx"]["expected"]
+    words = choices.replace("'", "").replace(" or ", ", ").split(", ")
+    near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
+    return f"{shorten(_for_display(item['input']))} is not {choices}{near}"
 
 
 def _for_display(value: Json) -> str:
@@ -231,11 +270,7 @@ def _items(count: int) -> str:
     return "1 item" if count == 1 else f"{count} items"
 
 
-def _listed(key: str | int, names: list[str]) -> str:
-    return listed(str(key), names, more="see loopwright schema")
-
-
-def _keys_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
+def _keys_at(model: type[BaseModel], place: Location) -> list[str]:
     """Return the keys that the model at a place takes."""
     kinds: list[type[BaseModel]] = [model]
     for part in place:

@@ -94,7 +94,12 @@ class _Reader:
         if self.root is None or value is None:
             self._stop((1, 1), "the document is empty; write at least one 'key: value'")
         return Source(
-            self.file, value, tuple(self.notes), tuple(self.stages), self.root, tuple(self.lines)
+            self.file,
+            value=value,
+            notes=tuple(self.notes),
+            stages=tuple(self.stages),
+            root=self.root,
+            lines=tuple(self.lines),
         )
 
     def _report(self, place: Place, message: str, path: Location | None = None) -> None:

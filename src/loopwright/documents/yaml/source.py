@@ -79,7 +79,7 @@ class Source:
     value: Json
     notes: tuple[Problem, ...]
     stages: tuple[Stage, ...]
-    _root: Child = field(repr=False)
+    root: Child = field(repr=False)
     lines: tuple[str, ...] = field(repr=False)
 
     def position(self, path: Location, *, key: bool = False) -> Place:
@@ -142,7 +142,7 @@ class Source:
         return child.node.text if result else None
 
     def _find(self, path: Location) -> tuple[Child, bool]:
-        child = self._root
+        child = self.root
         for part in path:
             below = _below(child.node, part)
             if below is None:
@@ -309,6 +309,12 @@ class SourceMap(Source):
 def translated(source: Source, places: Mapping[Location, Location]) -> SourceMap:
     """Return a source that is asked by native paths."""
     return SourceMap(
-        source.file, source.value, source.notes, source.stages, source._root, source.lines, source,
-        dict(places),
-    )  # fmt: skip
+        source.file,
+        value=source.value,
+        notes=source.notes,
+        stages=source.stages,
+        root=source.root,
+        lines=source.lines,
+        original=source,
+        places=dict(places),
+    )

@@ -25,7 +25,7 @@ from ..detect import CalledDocument
 from .agents import Agents, Definition, Native, note_unknown_keys, placed
 from .models import Defaults
 from .order import definitions, queue_order
-from .schema import IGNORED, LoopNodeDocument, LoopNodeSpec, StructuredSpec
+from .schema import IGNORED, LoopNodeDocument, LoopNodeSpec, ScoringSpec, StructuredSpec
 
 __all__ = ["native_loop", "translate"]
 
@@ -53,9 +53,17 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     name = spec.orchestrator.id
     loop = partial(native_loop, owner=name)
     agents = Agents(
-        source, {}, Defaults.of(value, project.settings), project.settings.agents, report, note, loop, problems, {},
+        source,
+        known={},
+        defaults=Defaults.of(value, project.settings),
+        outside=project.settings.agents,
+        report=report,
+        note=note,
+        loop=loop,
+        problems=problems,
+        unnamed={},
         structured=spec.orchestrator.structured_output_defaults,
-    )  # fmt: skip
+    )
     agents.known = definitions(agents, value["agents"], ("agents",))
     queue = queue_order(agents, value["orchestrator"], agents.known, ("orchestrator",))
     agents.around = tuple(name for name, _ in queue)
@@ -150,11 +158,7 @@ def _node(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[
     if spec.high_priority_agents:
         node["first"] = spec.high_priority_agents
     if spec.scoring is not None and spec.scoring.preset:
-        scoring = spec.scoring
-        context = scoring.context or context_of(scoring.custom_weights, default="loop_convergence")
-        node["preset"] = {"level": scoring.preset, "context": context}
-        if scoring.custom_weights:
-            node["preset"]["weights"] = scoring.custom_weights
+        node["preset"] = _preset(spec.scoring)
     for name in ("fallback_score", "timeout_score"):
         if getattr(spec, name) is not None:
             node[name] = getattr(spec, name)
@@ -167,6 +171,12 @@ def _node(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[
     if lessons := _lessons(agents, spec, at, owner):
         node["lessons"] = lessons
     return node
+
+
+def _preset(scoring: ScoringSpec) -> dict[str, Json]:
+    context = scoring.context or context_of(scoring.custom_weights, default="loop_convergence")
+    weights = {"weights": scoring.custom_weights} if scoring.custom_weights else {}
+    return {"level": scoring.preset, "context": context, **weights}
 
 
 def _strategies(agents: Agents, spec: LoopNodeSpec, at: Location) -> list[dict[str, Json]]:

@@ -57,11 +57,18 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
         raise DocumentError(problems)
     folders = list(dict.fromkeys([Path(source.file).resolve().parent, project.root]))
     translation = _Translation(
-        spec, source, lenient, project.execute, folders, project.notes, problems, gaps
+        spec,
+        source,
+        lenient=lenient,
+        runs=project.execute,
+        folders=folders,
+        notes=project.notes,
+        problems=problems,
+        gaps=gaps,
     )
-    total, document = translation.run()
+    native_source, document = translation.run()
     project.leave_out(source.file, translation.problems, translation.gaps)
-    return total, document
+    return native_source, document
 
 
 def _stand_in(key: str, name: str, raw: Json) -> dict[str, Json]:
@@ -79,12 +86,12 @@ def _stand_in(key: str, name: str, raw: Json) -> dict[str, Json]:
 
 
 _KIND = Kind(
-    WorkflowV2,
-    frozenset({"steps", "loops"}),
-    {"$schema": SCHEMA, "name": "document"},
-    _stand_in,
-    "$schema",
-    hint,
+    model=WorkflowV2,
+    lists=frozenset({"steps", "loops"}),
+    head={"$schema": SCHEMA, "name": "document"},
+    stand_in=_stand_in,
+    version="$schema",
+    hint=hint,
 )
 
 
@@ -123,13 +130,13 @@ class _Translation:
         self.gaps = replace(self.gaps, head=self.gaps.head or bool(self.problems))
         translator = StepTranslator(
             self.source,
-            names,
-            spec.execution,
-            self.report,
-            self.note,
-            servers,
-            inherited,
-            native_loop,
+            names=names,
+            execution=spec.execution,
+            report=self.report,
+            note=self.note,
+            servers=servers,
+            inherited=inherited,
+            native_loop=native_loop,
         )
         elements = [self._element(translator, at, item) for at, item in self._items()]
         result = [e for e in elements if e is not None]
@@ -180,7 +187,14 @@ class _Translation:
             del accumulated[name]
         env = frozenset(self.spec.env)
         lenient = self.lenient or self.gaps.names
-        return NameTable(self.spec.name, frozenset(steps), loops, accumulated, env, lenient)
+        return NameTable(
+            self.spec.name,
+            steps=frozenset(steps),
+            loops=loops,
+            accumulated=accumulated,
+            env=env,
+            lenient=lenient,
+        )
 
     def _unique(self, name: str, at: Location, seen: dict[str, Location]) -> bool:
         if name == "input":
