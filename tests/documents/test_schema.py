@@ -7,15 +7,18 @@ needs of steps, templates and conditions. It refuses one thing that loads: a tex
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pydantic
+import pytest
 import yaml
 
 from documents.corpus import DOCUMENTS
-from loopwright.documents import export_schema
+from loopwright.documents import export_schema, load
 from loopwright.documents.schema.document import Document
+from loopwright.errors import DocumentError
 
 SCHEMA = jsonschema.Draft202012Validator(export_schema())
 # What the models know beyond the schema: kinds of errors that only they tell.
