@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..conditions import UNITS, Budget
 from ..engine.composites import limited
-from ..engine.context import Step
+from ..engine.step import Step
 from ..errors import (
     ConfigurationError,
     DocumentError,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..conditions import Budget
-from ..engine.context import Step
+from ..engine.step import Step
 from ..errors import DocumentError, Problem
 from ..prompts.prompt import PromptSettings
 from ..records.codec import Json

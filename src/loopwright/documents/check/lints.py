@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ...conditions.base import TAGS
-from ...engine.context import Step
+from ...engine.budget import CANNOT_BIND, cannot_bind
 from ...engine.loop import NO_GOAL, NO_GOAL_TOLD, Loop
-from ...engine.reporting import CANNOT_BIND, cannot_bind
+from ...engine.step import Step
 from ...errors import Problem
 from ...records.codec import Json
 from ...templates import TemplateError, compile_expression
@@ -82,7 +82,7 @@ def _small_token_budgets(loaded: LoadedDocument) -> Iterator[Problem]:
 def _parts(step: Step) -> Iterator[Step]:
     """Iterate over a step and all that is inside it."""
     yield step
-    for part in step.made_of() if hasattr(step, "made_of") else ():
+    for part in step.parts():
         yield from _parts(part)
 
 

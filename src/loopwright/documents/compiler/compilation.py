@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from ...engine.composites import acceptable, limited, retrying
-from ...engine.context import Context, Step
+from ...engine.context import Context
+from ...engine.step import Leaf, Step
 from ...errors import ConfigurationError, Problem, listed, nearest
 from ...records.codec import Json
 from ...templates import Expression, TemplateError, compile_expression
@@ -282,7 +283,7 @@ class Compilation:
     def accepting(self, step: Step, spec: StepSpec, here: Location) -> Step:
         """Compile `accept:` around a step."""
         at = (*here, "accept")
-        if step.effect and spec.kind != "python":
+        if isinstance(step, Leaf) and spec.kind != "python":
             self.problem(
                 at,
                 f"accept applies to loops and to steps that contain loops, not to {spec.kind}",

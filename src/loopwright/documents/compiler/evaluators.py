@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from ...engine.context import Step
-from ...engine.step import as_step
+from ...engine.step import Step, as_step
 from ...evaluators.check import check
 from ...evaluators.checklist import checklist
 from ...evaluators.gates import gates

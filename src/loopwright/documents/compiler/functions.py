@@ -18,6 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from ...engine.step import Step
 from ...errors import ConfigurationError, nearest
 from ...records.codec import Json
 from ..yaml.scalars import shorten
@@ -146,7 +147,7 @@ def function(
         ConfigurationError: if it is neither.
     """
     result = imported(reference, folder, contents)
-    if not callable(result) and not hasattr(result, "effect"):
+    if not callable(result) and not isinstance(result, Step):
         raise ConfigurationError(
             f"{reference!r} is of type {type(result).__name__}; name a function"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import cast
 
 from ..._regex import compile_pattern
 from ...conditions import (
@@ -15,10 +14,9 @@ from ...conditions import (
     tag_of,
 )
 from ...engine import adapters
-from ...engine.context import Step
 from ...engine.loop import Loop, any_of
 from ...engine.loop_memory import LoopWithMemory, remembering
-from ...engine.step import FunctionStep
+from ...engine.step import FunctionStep, Step, as_step
 from ...evaluators.presets import preset
 from ...prompts.prompt import Prompt
 from ...records.codec import Json
@@ -130,15 +128,15 @@ def _adapt(compilation: Compilation, spec: LoopSpec, path: Location) -> Step | N
     if spec.adapt is None:
         return None
     if isinstance(spec.adapt, str):
-        return cast("Step", getattr(adapters, spec.adapt))
+        return as_step(getattr(adapters, spec.adapt))
     return _compile_adapt(compilation, spec.adapt, at)
 
 
 def _compile_adapt(compilation: Compilation, spec: AdaptSpec, at: Location) -> Step | None:
     if spec.python is not None:
         function = compilation.function((*at, "python"), spec.python)
-        if function is None or hasattr(function, "effect"):
-            return cast("Step | None", function)
+        if function is None or isinstance(function, Step):
+            return function
         return compilation.attempt(at, lambda: FunctionStep(function, name="adapt"))
     if spec.rotate is not None:
         strategies = spec.rotate
@@ -181,7 +179,8 @@ def compile_node_evaluator(
         agree=node.agreement,
         **options,
     )
-    asked = dict(_prompts(execute)) if node.score_missing == "re_ask" else None
+    re_ask = node.score_missing == "re_ask"
+    asked = (dict(_prompts(execute)) if execute is not None else {}) if re_ask else None
     if asked == {} and execute is not None and not compilation.gaps:
         what = "re_ask repeats a prompt, but no agent of this loop is a prompt"
         compilation.problem((*at, "score_missing"), what)
@@ -195,12 +194,12 @@ def _weights(compilation: Compilation, value: PresetSpec, at: Location) -> Mappi
     return result or {}
 
 
-def _prompts(step: Step | None) -> Iterator[tuple[str, Prompt]]:
+def _prompts(step: Step) -> Iterator[tuple[str, Prompt]]:
     """Iterate over the prompts in a step by name, without those of loops inside it."""
     if isinstance(step, Prompt):
         yield step.name, step
     elif not isinstance(step, Loop | LoopNode):
-        for part in getattr(step, "made_of", tuple)():
+        for part in step.parts():
             yield from _prompts(part)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import cast
 
 from ...engine.composites import fallback, limited, parallel, retrying
-from ...engine.context import Step
-from ...engine.step import FunctionStep
+from ...engine.step import FunctionStep, Step
 from ...engine.workflow import Workflow
 from ...errors import nearest
 from ...templates.variables import OF_ITEMS
@@ -37,8 +35,8 @@ def compile_python(compilation: Compilation, spec: Action, name: str, at: Locati
     assert spec.python is not None
     path = (*at, "python")
     function = compilation.function(path, spec.python)
-    if function is None or hasattr(function, "effect"):
-        return cast("Step | None", function)
+    if function is None or isinstance(function, Step):
+        return function
     idempotent = True if spec.idempotent is None else spec.idempotent
     return compilation.attempt(
         path, lambda: FunctionStep(function, name=name, idempotent=idempotent)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...engine.context import Context, Step
+from ...engine.context import Context
+from ...engine.step import Step
 from ...errors import listed, nearest
 from ...models.endpoints import origin_of
 from ...prompts.tool_prompt import Selected, ToolStep
