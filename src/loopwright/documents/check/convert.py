@@ -1,7 +1,4 @@
-"""Native documents as YAML that people would write: block style, long text as blocks.
-
-What is printed reads back as the same document.
-"""
+"""Documents as native YAML in the style of people."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _ODD = re.compile(
 
 
 class _Printer(yaml.SafeDumper):
-    """Prints values by the YAML 1.2 core schema, as they are read."""
+    """Prints values by the YAML 1.2 core schema, which `yaml.reader` reads."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         """Indent the items of a list below their key."""
@@ -37,13 +34,13 @@ class _Printer(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
     def ignore_aliases(self, data: Json) -> bool:
-        """Write a value out wherever it stands."""
+        """Write no aliases."""
         del data
         return True
 
 
 def _text(printer: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Return a text as a block if it has lines, quoted if it would be read as something else."""
+    """Return a text as a block if it has several lines, quoted if it would be read as another value."""
     return printer.represent_scalar(_TEXT, text, style=_style(text))
 
 
@@ -75,7 +72,28 @@ _Printer.add_representer(list, _list)
 
 
 def to_native_yaml(document: Document) -> str:
-    """Return a document as YAML that reads back as the same document."""
+    """Return a document as native YAML, in block style and with long texts as blocks.
+
+    Args:
+        document: A document, such as one of `Loaded.documents`.
+
+    Returns:
+        YAML that loads as the same document.
+
+    Example:
+        >>> from loopwright.documents.schema.document import Document
+        >>> document = Document.model_validate(
+        ...     {"schema": "loopwright/1", "name": "x", "steps": [{"name": "a", "set": 1}]}
+        ... )
+        >>> print(to_native_yaml(document))
+        schema: loopwright/1
+        name: x
+        <BLANKLINE>
+        steps:
+          - name: a
+            set: 1
+        <BLANKLINE>
+    """
     dumped = document.model_dump(by_alias=True, exclude_unset=True)
     data = {key: dumped[key] for key in (*_HEAD, *dumped) if key in dumped}
     steps = [_printed([_step(step)]) for step in data.pop("steps")]
@@ -98,7 +116,7 @@ def _printed(data: Json) -> str:
 
 
 def _step(action: dict[str, Json]) -> dict[str, Json]:
-    """Return a step with its fields, and those of the steps in it, in the order people write."""
+    """Return a step with its fields, and those of inner steps, in the usual order."""
     inner: dict[str, Json] = {
         key: [_step(step) for step in action[key]]
         for key in ("steps", "parallel", "fallback")

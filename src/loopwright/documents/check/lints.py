@@ -1,4 +1,4 @@
-"""What a document may say and seldom means: remarks with their place and the remedy, never refusals."""
+"""Notes on valid but unusual parts of documents, each with its place and a remedy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from ...conditions import Budget
 from ...conditions.base import TAGS
 from ...engine.budget import CANNOT_BIND, cannot_bind
 from ...engine.loop import NO_GOAL, NO_GOAL_TOLD, Loop
@@ -25,7 +26,7 @@ __all__ = ["lints", "merge_repeats"]
 _Found = Iterator[tuple[Location, str]]
 _Called = Callable[[str], Document | None]
 
-# A sentence that code can decide, and the field of `check:` that does.
+# Sentences that code can decide, each with the field of `check:` for it.
 _MOST = r"\b(at most|under|below|fewer than|less than|no more than|maximum( of)?)\s+[\d,]+\s+"
 _LEAST = r"\b(at least|over|more than|minimum( of)?)\s+[\d,]+\s+"
 _EXIT = r"\b(exit(s|ed)?( (code|status))?( is| of| with)?( code| status)?\s+(0|zero)"
@@ -42,7 +43,7 @@ _COMPUTABLE = (
 
 
 def lints(loaded: LoadedDocument) -> list[Problem]:
-    """Return the remarks on a document and on those that it calls, in document order."""
+    """Return the notes on a document and on the documents that it calls, in document order."""
     result: list[Problem] = []
     for file, document in loaded.documents.items():
         source: Source = loaded.sources[file]
@@ -53,22 +54,31 @@ def lints(loaded: LoadedDocument) -> list[Problem]:
 
 
 def _unbound(loaded: LoadedDocument) -> Iterator[Problem]:
-    """Remark on budgets of which no step inside can use anything up."""
+    """Note budgets without effect: no step inside reports what it costs."""
     first = next(iter(loaded.documents.items()), None)
     if first is None:
         return
     file, document = first
     source: Source = loaded.sources[file]
-    if loaded.budget is not None and (message := cannot_bind(loaded.step, loaded.budget, "run")):
+    if loaded.budget is not None and cannot_bind(loaded.step, loaded.budget, "run"):
         at: Location = ("budget",) if document.budget is not None else ()
-        yield source.problem(at, f"{CANNOT_BIND}: {message}")
+        yield source.problem(at, _without_effect(loaded.budget))
     places = dict(_loops(document))
     for loop in _unbound_loops(loaded.step):
-        yield source.problem(places.get(loop.name, ()), f"{CANNOT_BIND}: {loop.unbound}")
+        yield source.problem(places.get(loop.name, ()), _without_effect(loop.budget))
+
+
+def _without_effect(budget: Budget | None) -> str:
+    """Return the message of a budget without effect, in the words of documents instead of Python."""
+    units = [name for name in ("calls", "tokens", "usd") if getattr(budget, name, None) is not None]
+    return (
+        f"{CANNOT_BIND}: the budget of {' and '.join(units)} has no effect, because no step in it "
+        "reports what it costs; add usage: to a command, or set a budget of effects instead"
+    )
 
 
 def _small_token_budgets(loaded: LoadedDocument) -> Iterator[Problem]:
-    """Remark on agents' budgets of tokens that do not fit one call of a phase."""
+    """Note token budgets of agents that are smaller than one call of a phase."""
     for file, document in list(loaded.documents.items())[:1]:
         source: Source = loaded.sources[file]
         places: dict[str, Location] = {
@@ -80,7 +90,7 @@ def _small_token_budgets(loaded: LoadedDocument) -> Iterator[Problem]:
 
 
 def _parts(step: Step) -> Iterator[Step]:
-    """Iterate over a step and all that is inside it."""
+    """Iterate over a step and all steps inside it."""
     yield step
     for part in step.parts():
         yield from _parts(part)
@@ -137,7 +147,7 @@ def _action_lints(action: Action, at: Location, called: _Called) -> _Found:
 
 
 def _constant(text: str, at: Location) -> _Found:
-    """Remark on an `if` that names nothing that could change it."""
+    """Note an `if` that is always true or always false."""
     inner = text.strip()
     if inner.startswith("{{") and inner.endswith("}}"):
         inner = inner[2:-2].strip()
@@ -172,7 +182,7 @@ def _loop_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found:
 
 
 def _lacks_goal(loop: LoopSpec) -> bool:
-    """Return whether a loop is scored and nothing in it says which score is enough."""
+    """Return whether a loop has scores and no condition that they satisfy."""
     value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
     only = [item for item in value if item is not None]
     scored = any(item.score is not None and item.score.tests is None for item in only)
@@ -180,7 +190,7 @@ def _lacks_goal(loop: LoopSpec) -> bool:
 
 
 def _has_goal(tree: Json) -> bool:
-    """Return whether a tree of conditions, as it is written, has one of success."""
+    """Return whether a tree of conditions has a condition of success."""
     if isinstance(tree, str):
         return tree not in TAGS or _is_goal(tree)
     if isinstance(tree, list):
@@ -216,7 +226,7 @@ def _criteria(loop: LoopSpec, at: Location) -> Iterator[tuple[str, Location]]:
 
 
 def _wrong_output_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found:
-    """Remark on a judge or a prompt that names a step of a round, where a round's output is another's."""
+    """Note a judge or a prompt that names a step, but receives the output of another one."""
     names, output = _iteration_steps(loop.execute, called)
     if len(names) < 2:
         return
@@ -242,7 +252,7 @@ def _wrong_output_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found
 
 
 def _iteration_steps(action: Action, called: _Called) -> tuple[list[str], str]:
-    """Return the names of the steps that make a round, and the one whose output is the round's."""
+    """Return the names of the steps of an iteration, and the step whose output is the iteration's."""
     if action.steps is not None:
         return [step.name for step in action.steps], ""
     if action.workflow is None:
@@ -252,7 +262,7 @@ def _iteration_steps(action: Action, called: _Called) -> tuple[list[str], str]:
 
 
 def merge_repeats(found: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Return each remark on a file at its first place, with the number of places where there are several."""
+    """Return each note on a file at its first place, with the number of places if there are several."""
     places: dict[tuple[str, str], dict[Problem, None]] = {}
     for problem in found:
         places.setdefault((problem.file, problem.message), {})[problem] = None

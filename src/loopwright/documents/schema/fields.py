@@ -137,16 +137,18 @@ class SettingsFields(Part):
 
     on_cutoff: Literal["fail", "retry", "accept"] | None = Field(
         None,
-        description="What follows a reply that was cut off at max_tokens: fail (where max_tokens is given), "
+        description="What to do with a reply that is cut off at max_tokens: fail (where max_tokens is given), "
         "retry with a larger limit (elsewhere), or accept the cut text.",
     )
     top_p: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
     seed: int | None = None
-    stop: str | list[str] | None = Field(None, description="Texts at which a reply ends.")
+    stop: str | list[str] | None = Field(None, description="Texts that end a reply.")
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
     frequency_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
     presence_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
-    extra_body: dict[str, Json] | None = Field(None, description="Further fields of the request.")
+    extra_body: dict[str, Json] | None = Field(
+        None, description="Additional fields of the request."
+    )
     extra_headers: dict[str, str] | None = Field(
-        None, description="Headers of the request, without keys: those are named in api_key_env."
+        None, description="Headers of the request. Keys belong in api_key_env."
     )
