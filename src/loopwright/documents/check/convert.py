@@ -13,7 +13,7 @@ from ..yaml.scalars import resolve
 
 __all__ = ["to_native_yaml"]
 
-# The order in which people write the fields of a step; the others follow as they are.
+# The order in which people write the fields of a step; the others follow in their order.
 _FIRST = ("name", "description", "needs", "if", *ACTIONS)
 _HEAD = ("schema", "name", "description", "version", "templates", "input", "env")
 _LAST = ("otherwise",)

@@ -1,11 +1,11 @@
-"""What a document needs on this machine and does not find: keys, packages, servers.
+"""The keys, packages and servers that a document needs and this machine lacks.
 
 Rules:
 
-1. Only what would be asked is looked for: the models of its prompts and judges, its MCP servers.
-2. Keys are looked up in the environment that the caller hands in; their values go nowhere.
-3. Only servers on this machine are contacted, each once, for as long as TIMEOUT; nothing is sent.
-4. Of several models that stand in for each other, one that can be asked is enough.
+1. Only the models of its prompts and judges, and its MCP servers, are checked.
+2. Keys are looked up in the environment of the caller; their values are not used.
+3. Only servers on this machine are contacted, each once, for at most TIMEOUT; nothing is sent.
+4. If several models can replace each other, one that is available is enough.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MCP = "mcp"
 def missing(
     loaded: LoadedDocument, environ: Mapping[str, str], *, offline: bool = False
 ) -> list[Problem]:
-    """Return what is missing here for a document to run, each with its place and what to do.
+    """Return what a document needs and this machine lacks, each with its place and a remedy.
 
     `offline` contacts nothing.
     """
@@ -60,7 +60,7 @@ def missing(
 
 
 class _Servers:
-    """The servers of this machine: whether something answers there, asked once each."""
+    """The servers of this machine, each contacted once."""
 
     def __init__(self, *, offline: bool) -> None:
         self.offline = offline
@@ -87,7 +87,7 @@ def _connects(host: str, port: int) -> bool:
 def _missing_for_models(
     prompt_settings: PromptSettings, environ: Mapping[str, str], servers: _Servers
 ) -> list[str]:
-    """Return what keeps every one of the models from being asked; nothing if one can be."""
+    """Return a problem for each model; none if one of them is available."""
     result = []
     for name in prompt_settings.models:
         words = _missing_for_model(name, prompt_settings, environ, servers)
@@ -101,7 +101,7 @@ def _missing_for_model(
     name: str, prompt_settings: PromptSettings, environ: Mapping[str, str], servers: _Servers
 ) -> str:
     provider, model = split_model(name)
-    asked = (Message("user", "?"),)  # what is asked has no part in where
+    asked = (Message("user", "?"),)  # the endpoint does not depend on the messages
     request = Request(
         asked,
         model,

@@ -57,7 +57,7 @@ KINDS: Mapping[str, CompileKind] = MappingProxyType(
 def compile_document(
     document: Document, compilation: Compilation, value: frozenset[str]
 ) -> DocumentWorkflow | None:
-    """Compile a document for a caller that supplies the names in `value`; None if problems were found."""
+    """Compile a document for a caller that supplies the names in `value`; None if it has problems."""
     declared = frozenset({*document.tools, *document.servers, *compilation.gaps.tools})
     tools = compile_tools(document, compilation)
     inner = replace(compilation.with_names(value), tools=tools, declared=declared)

@@ -1,4 +1,4 @@
-"""The native document: the models that YAML is checked against, and that the JSON Schema is made of.
+"""The native document: the models that validate YAML and generate the JSON Schema.
 
 Every front-end ends here: a foreign dialect becomes a `Document` before anything is compiled. Unknown keys are refused;
 what a field means is its description, which editors show.
@@ -167,7 +167,7 @@ _ONLY = {
 
 
 class Inline(Action):
-    """What a loop or a list executes; a name is that of the loop or agent that it is."""
+    """The action that a loop or a list executes; a name is the name of its loop or agent."""
 
     name: Identifier | None = Field(None, description="The name of the loop or agent in results.")
 

@@ -23,7 +23,7 @@ CHECKS = (
 
 
 class CheckSpec(Part):
-    """A deterministic check of an output; all that are given must hold."""
+    """A deterministic check of an output; all of its conditions must hold."""
 
     name: str | None = Field(None, description="The name of the check in feedback.")
     command: list[str] | str | None = Field(

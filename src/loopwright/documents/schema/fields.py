@@ -1,4 +1,4 @@
-"""What the fields of documents are made of: names, durations, and models that refuse what they do not know."""
+"""The types of fields in documents: names, durations, and models that refuse unknown keys."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class MemorySpec(Part):
 
 
 class LoopMemorySpec(Part):
-    """What a loop is given of earlier runs, and leaves for later ones."""
+    """The results of earlier runs that a loop receives, and stores for later ones."""
 
     space: str = Field(
         "",

@@ -1,4 +1,4 @@
-"""The native document: what is said of models: how a prompt is asked, who must agree, what may be spent."""
+"""The native document: models, prompts, agents, consensus, prices and budgets."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ class ConsensusSpec(Part):
 
 
 class PriceSpec(Part):
-    """What a model costs, in US dollars per million tokens."""
+    """The price of a model in US dollars per million tokens."""
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
 
 
 class BudgetSpec(Part):
-    """What may be spent at most."""
+    """The limits of what a run spends."""
 
     calls: int | None = Field(None, ge=1, description="Model calls.")
     tokens: int | None = Field(None, ge=1, description="Input and output tokens together.")

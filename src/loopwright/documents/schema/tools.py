@@ -1,7 +1,4 @@
-"""The native document: what is said of commands.
-
-The native document: the tools and servers that its steps may call.
-"""
+"""The native document: commands, and the tools and servers that steps call."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ __all__ = ["CommandFields", "ServerSpec", "ToolSpec"]
 
 
 class CommandFields(Part):
-    """What a command is given."""
+    """The environment, input and limits of a command."""
 
     env: dict[str, str] = Field(
         {}, description="Environment variables of the command, with templates."

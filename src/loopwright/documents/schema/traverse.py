@@ -129,7 +129,7 @@ def phases_of(spec: PhasedSpec) -> Iterator[tuple[str, Action]]:
 
 
 def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
-    """Return the limits of an agent's phases by name, and the cap of the whole."""
+    """Return the limits of an agent's phases by name, and the limit of all phases together."""
     usual = preset(spec.role or spec.preset, spec.task_complexity or "")
     limits = {}
     for phase, _ in phases_of(spec):

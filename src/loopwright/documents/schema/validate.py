@@ -128,7 +128,7 @@ def _follows(item: _Error, place: Location, removed: set[Location]) -> bool:
 def _without(value: Json, paths: list[Location]) -> Json:
     """Return a copy of a value without the fields at some paths."""
     result = copy.deepcopy(value)
-    for path in paths:
+    for path in sorted(paths, key=len, reverse=True):  # a field before the object around it
         outer = result
         for part in path[:-1]:
             outer = outer[part]
@@ -137,7 +137,7 @@ def _without(value: Json, paths: list[Location]) -> Json:
 
 
 def _as_written(errors: list[_Error], value: Json, source: Source, at: Location) -> Json | None:
-    """Return a copy whose text fields hold their scalars as they are written; None if it would be the same."""
+    """Return a copy whose text fields hold their scalars as written; None if it would be the same."""
     repaired = None
     for item in errors:
         place = _place(item["loc"], value)
@@ -256,7 +256,7 @@ def _choice_message(item: Mapping[str, Json]) -> str:
 
 
 def _for_display(value: Json) -> str:
-    """Return how a value looks in a message; what is long is not written out only to be cut."""
+    """Return a value for a message; only the start of a long one is written."""
     if value is None:
         return "nothing"
     if isinstance(value, str):
@@ -340,7 +340,7 @@ def placeholder(name: str) -> dict[str, Json]:
 def readable(
     kind: Kind[Model], value: Json, source: Source
 ) -> tuple[Model | None, list[Problem], Gaps]:
-    """Return a document, what is wrong in it, and what is left out of it; None if nothing can be read."""
+    """Return a document without its invalid parts (None if none is left), its problems, and the gaps."""
     result, wrong = checked(kind.model, value, source, (), kind.hint)
     if not wrong:
         return result, [], NOTHING_LEFT_OUT
@@ -357,7 +357,7 @@ def readable(
 
 
 def _leave_out(kind: Kind[Model], value: dict[str, Json], path: Location, gaps: Gaps) -> Gaps:
-    """Take what is wrong out of a document: the step around it, or a part of its head."""
+    """Remove an invalid part from a document: the step around it, or a part of its head."""
     end = _end_of_step(kind, path)
     if end:
         return _leave_step_out(kind, value, path[:end], gaps)

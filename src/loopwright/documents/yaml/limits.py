@@ -1,4 +1,4 @@
-"""The edge to the YAML parser: what may reach it, and what is said when it complains.
+"""Limits of the YAML parser, and the messages for its errors.
 
 1. A text is at most `MAX_BYTES` long, UTF-8, and holds no control characters: `decode` sees to it.
 2. Nothing is built from a text that nests deeper than `MAX_DEPTH`, or that its aliases blow up to
@@ -47,7 +47,7 @@ TOO_LARGE = (
     "after its aliases are expanded; split it, or use fewer aliases"
 )
 
-# The part of a line that is looked at for a remedy: the patterns below are not linear.
+# The part of a line that is searched for a remedy: the patterns below are not linear.
 _LONG = 500
 # An unquoted {{ or {% where a value begins.
 _TEMPLATE = re.compile(r"""[^"'#]*?(?:^\s*|[:\-,]\s+|\[)(?=\{[{%])""")
@@ -123,7 +123,7 @@ def decode(text: str | bytes, file: str) -> str:
 
 
 def _plain(text: str) -> bool:
-    """Whether a text is ASCII that a parser takes; faster than to look for what it does not."""
+    """Return whether a text is printable ASCII; faster than a search for other characters."""
     return text.isascii() and not text.encode().translate(None, _PLAIN)
 
 

@@ -240,7 +240,7 @@ class _Reader:
             self._report(child.key_place, f"{message} can be joined; remove one", (key,))
             return before
         if key not in self.joined:
-            # The first block may carry an anchor, whose aliases must not see what is joined to it.
+            # The first block can have an anchor, and its aliases must not contain the items that are joined to it.
             self.joined.add(key)
             items = list(items)
             before = before._replace(node=Node(children=items))

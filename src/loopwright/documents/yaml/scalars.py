@@ -41,7 +41,7 @@ _MAX_NUMBER_CHARS = 400
 
 
 def resolve(text: str, *, tag: str | None = None, quoted: bool = False) -> Scalar:
-    """Return the value of a scalar, by its explicit tag (`!!int "3"`), its quotes, or its look.
+    """Return the value of a scalar, by its explicit tag (`!!int "3"`), its quotes, or its form.
 
     Raises ValueError for a number that is not finite, a tag outside the core schema, a text that
     its tag does not fit, and a character that no text can hold.

@@ -172,7 +172,7 @@ def _offset_of(word: str, text: str) -> int | None:
 
 
 def written(path: Location) -> str:
-    """Return `loops[0].until` for `("loops", 0, "until")`; a key that is no name is quoted."""
+    """Return `loops[0].until` for `("loops", 0, "until")`; a key that is not a name is quoted."""
     parts = ""
     for part in path:
         display = part if isinstance(part, int) else shorten(part)

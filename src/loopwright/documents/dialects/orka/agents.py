@@ -50,7 +50,7 @@ _NAMES = frozenset(
 
 
 def remarks(text: str, agents: Collection[str]) -> Iterator[str]:
-    """Iterate over what is odd about a prompt; `agents` are those that the document has."""
+    """Iterate over notes on a prompt; `agents` are the agents of the document."""
     try:
         template = node_template(text)
     except TemplateError:
@@ -63,14 +63,14 @@ def remarks(text: str, agents: Collection[str]) -> Iterator[str]:
         yield f"there is no agent {name!r}, so previous_outputs.{name} is empty{nearest(name, agents)}"
 
 
-# Where a plan is looked for, if nothing says where it is.
+# The agents that may write the plan, if evaluation_target is not set.
 _PLANNERS = (
     "graph_scout", "graphscout_planner", "graphscout_router", "path_proposer", "plan_proposer", "dynamic_router",
 )  # fmt: skip
 
 
 def validator(spec: AgentSpec) -> str:
-    """Return what a loop validator is asked: about the work, with the task and the round before."""
+    """Return the prompt of a loop validator: the work, the task and the iteration before."""
     target = repr(spec.evaluation_target or "")
     text = (spec.custom_prompt or spec.prompt or "You judge the latest version of a work.").strip()
     return (
@@ -86,7 +86,7 @@ def validator(spec: AgentSpec) -> str:
 
 
 def plan_validator(spec: AgentSpec, known: Iterable[str]) -> str:
-    """Return what a plan validator is asked: about the plan of an agent, or all that was said."""
+    """Return the prompt of a plan validator: the plan of an agent, or all outputs."""
     names = set(known)
     target = repr(spec.evaluation_target or next((p for p in _PLANNERS if p in names), ""))
     text = (
@@ -96,7 +96,7 @@ def plan_validator(spec: AgentSpec, known: Iterable[str]) -> str:
 
 
 def structured(spec: AgentSpec) -> str:
-    """Return what is asked of an agent that checks an answer and puts it into a structure."""
+    """Return the prompt of an agent that checks an answer and structures it."""
     text = spec.prompt or (
         "Check the answer below against the task.\n\nThe task:\n{{ get_input() }}\n\nThe answer:\n{{ to_validate() }}"
     )
@@ -172,7 +172,7 @@ class Agents:
     structured: StructuredSpec | None = None
 
     def step(self, name: str, at: Location, outer: tuple[str, ...] = ()) -> Native:
-        """Return the agent of a name as a native step; an empty one if problems were found in it."""
+        """Return an agent as a native step; a placeholder if it has problems."""
         result = self._step(name, at, outer)
         if result is None:
             return Native(placeholder(name), {(): at})
@@ -242,7 +242,7 @@ class Agents:
         places: dict[Location, Location] = {(): found.at, ("python",): (*found.at, "type")}
         return Native(step, places | {("input",): (*found.at, "prompt")})
 
-    # Agents that ask a model.
+    # Agents that use a model.
 
     def _model_step(self, spec: AgentSpec, at: Location, text: str, **more: Json) -> Native:
         step: dict[str, Json] = {"name": spec.id, "prompt": text, **more}
@@ -351,7 +351,7 @@ class Agents:
     def _structured(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
         return self._model_step(spec, at, structured(spec), answer="json")
 
-    # Agents that ask nobody.
+    # Agents that use no model.
 
     def _rule(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
         rule = "says_yes(get_input())"
@@ -374,7 +374,7 @@ class Agents:
             {(): at, ("memory", "text"): self._key_path(at, "prompt")},
         )
 
-    # Agents that lead to others.
+    # Agents that call others.
 
     def _fork(self, spec: AgentSpec, at: Location, outer: tuple[str, ...]) -> Native | None:
         if not spec.targets or not all(spec.targets):

@@ -26,7 +26,7 @@ _ALIASES = {
 
 @dataclass(frozen=True)
 class Defaults:
-    """What a document names for all of its agents, and the first model that one of them names.
+    """The provider and model of a document for all its agents, and the first model that an agent names.
 
     `elsewhere` says that the caller names the model, `scripted` that no model is asked at all.
     """
@@ -76,14 +76,14 @@ def _models_named(value: Json) -> Json:
 
 
 def provider_name(value: str) -> str:
-    """Return a provider by the name that is used here, "" if it is not known."""
+    """Return the name of a provider in Loopwright, "" if there is no such provider."""
     word = value.strip().lower()
     word = _ALIASES.get(word, word)
     return word if word in PROVIDERS else ""
 
 
 def unknown_provider(value: str) -> str:
-    """Return what is wrong with a provider's name."""
+    """Return the message for an unknown provider."""
     return f"{value!r} is not a provider{nearest(value, PROVIDERS) or listed(value, PROVIDERS)}"
 
 

@@ -20,7 +20,7 @@ _LABELS = frozenset({
 
 
 def definitions(agents: Agents, value: Json, at: Location) -> dict[str, Definition]:
-    """Return the agents of a list by their ids, and report what is none."""
+    """Return the agents of a list by their ids, and report items that are not agents."""
     result: dict[str, Definition] = {}
     for i, raw in enumerate(value if isinstance(value, list) else ()):
         where = (*at, i)
@@ -83,7 +83,7 @@ def _report_duplicates(agents: Agents, entries: list[tuple[str, Location]]) -> N
 
 
 def _targets_of(value: Json) -> list[str]:
-    """Return the names that a fork, router or failover leads to."""
+    """Return the names of the agents that a fork, router or failover calls."""
     params = value.get("params")
     inner = params if isinstance(params, Mapping) else {}
     routes = value.get("routing_map") or inner.get("routing_map")
@@ -101,7 +101,7 @@ def _texts(value: Json) -> list[str]:
 
 def _sorted(agents: Agents, entries: list[tuple[str, Location]]) -> list[tuple[str, Location]]:
     queued = {name for name, _ in entries}
-    # Who runs inside of a fork, router or failover has run when that has.
+    # An agent inside a fork, router or failover has run when the outer agent has.
     inside = {
         name: owner
         for owner, _ in entries
@@ -130,7 +130,7 @@ def _sorted(agents: Agents, entries: list[tuple[str, Location]]) -> list[tuple[s
 
 
 def _all_targets(agents: Agents, owner: str) -> list[str]:
-    """Return the names of all agents that one leads to, directly or by another."""
+    """Return the names of all agents that an agent calls, directly or through others."""
     result: dict[str, None] = {}
     remaining = _targets_of(agents.known[owner].raw)
     while remaining:

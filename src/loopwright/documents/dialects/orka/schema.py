@@ -62,7 +62,7 @@ class SchemaSpec(Open):
 
 
 class StructuredSpec(Open):
-    """How an agent answers as data; which way its model understands is found out by asking it."""
+    """How an agent answers with data; the mode is chosen by the model, not by this setting."""
 
     enabled: bool | None = None
     mode: str = "auto"
@@ -146,14 +146,14 @@ class StrategyFields(Open):
 
 
 class ExtractionSpec(Open):
-    """How a score is found."""
+    """How a score is read."""
 
     strategies: list[StrategyFields] | None = None
     agreement_fallback: bool = False
 
 
 class CognitiveSpec(Open):
-    """What is learnt from what agents write."""
+    """The lessons that are read from the outputs of agents."""
 
     enabled: bool | None = None
     max_length_per_category: int = Field(300, ge=1)
@@ -193,7 +193,7 @@ class LoopNodeSpec(Open):
     timeout_score: float | None = Field(None, ge=0, le=1)
     score_missing: Literal["count", "re_ask"] = "count"
     parity: bool = (
-        False  # the score that comes first, and the last round: as that dialect's program has it
+        False  # the first score and the last iteration count, as in the program of that dialect
     )
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
 """Documents of loop nodes, an `orchestrator` and its `agents`, as native ones.
 
-What comes out runs as the document says, and can be printed: the same calls in the same order with the same result.
-Where that dialect's documents and its program disagree, `dialects.md` section 7.2 decides. An agent that fails costs
-its loop a round and not the run; one outside of loops ends the run.
+The result makes the same calls in the same order as the document describes, and can be printed.
+The tests in tests/dialects/loop_nodes decide where its documents and its program disagree. An agent that fails
+ends the iteration of its loop, and not the run; an agent outside loops ends the run.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["native_loop", "translate"]
 
 
 def translate(source: Source, project: Project) -> tuple[Source, Document]:
-    """Return a loop-node document as a native one, and its source as asked by native paths.
+    """Return a loop-node document as a native one, and a source that takes native paths.
 
     Raises:
-        DocumentError: with every problem found.
+        DocumentError: with every problem of the document.
     """
     project.notes += source.notes
     value = source.value
@@ -104,7 +104,7 @@ _NEEDS = {"pattern": "patterns", "direct_key": "key", "agent_key": "agents"}
 
 
 def native_loop(agents: Agents, found: Definition, owner: str) -> Native | None:
-    """Return a loop node as a native loop; None if problems were found. `owner` is the document's name."""
+    """Return a loop node as a native loop; None if it has problems. `owner` is the document's name."""
     at = found.at
     try:
         spec: LoopNodeSpec = validated(LoopNodeSpec, found.raw, agents.source, at)

@@ -91,7 +91,7 @@ def _named(side: str, rewriter: Rewriter, place: Place, *, or_word: bool) -> _Si
 
 
 def _filled(side: str, rewriter: Rewriter, place: Place) -> _Side:
-    """Return a side with placeholders of its own, joined to one expression."""
+    """Return a side with its own placeholders, joined to one expression."""
     result = placeholders(side)
     if not result:
         return _Side(side[1:-1] if _QUOTATION.fullmatch(side) else side, written=True)
@@ -111,7 +111,7 @@ def _holds(side: _Side) -> str:
 def _compared(remaining: _Side, sign: str, right: _Side) -> str:
     sides = [remaining, right]
     if any(side.text.endswith(".exit_reason") for side in sides if not side.written):
-        # That project says "failure" when a round failed; here it is "error".
+        # That dialect writes "failure" for a failed iteration; here it is "error".
         sides = [
             _Side("error", written=True)
             if side.written and side.text.lower() == "failure"

@@ -116,7 +116,7 @@ def _child(
 
 
 def _check_mode(translator: StepTranslator, spec: LoopV2, at: Location) -> None:
-    """Report what a loop's mode needs, and note what it has no use for."""
+    """Report the fields that a loop's mode lacks, and note those without effect."""
     if spec.mode == "refine":
         _check_refine(translator, spec, at)
     else:
@@ -157,7 +157,7 @@ def _check_iterate(translator: StepTranslator, spec: LoopV2, at: Location) -> No
 
 
 def _failure_settings(spec: LoopV2) -> dict[str, Json]:
-    """Return what a loop does about failures; the default is to halt."""
+    """Return the failure handling of a loop; the default is to halt."""
     if spec.on_failure in (None, "halt", "fail"):
         return {}
     native: dict[str, Json] = {"on_failure": spec.on_failure}

@@ -47,7 +47,7 @@ OF_LISTS = {
     "stats.succeeded": "loop.stats.succeeded", "stats.failed": "loop.stats.failed",
 }  # fmt: skip
 MAX_NAME_CHARS = 200  # of a name
-MAX_NAMES = 500  # among which a nearest one is looked for
+MAX_NAMES = 500  # that are compared to find the nearest
 _OWN = frozenset(
     {"input", "value", "steps", "loops", "loop", "env", "given", "workflow", "strategy"}
 )
@@ -59,7 +59,7 @@ _WORDS = frozenset(
 )  # fmt: skip
 _SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^\W\d][\w .:/-]*")
-# Also a brace before what is written as an expression itself: together they would begin another.
+# Also a brace before an expression: together they would begin another one.
 _ESCAPED = re.compile(r"\{[{%#]+|\{(?=\r)|\r\n?")
 _ESCAPED_BEFORE = re.compile(r"\{[{%#]+|\{(?=\r)|\{\Z|\r\n?")
 
@@ -140,7 +140,7 @@ class Rewriter:
         return "".join([*parts, _literal(text[done:], _ESCAPED)])
 
     def expression(self, name: str, place: Place) -> str:
-        """Return what a placeholder names as an expression.
+        """Return a placeholder as an expression.
 
         Raises:
             UnknownPlaceholder: if it cannot name anything.

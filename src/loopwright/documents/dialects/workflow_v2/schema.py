@@ -49,7 +49,7 @@ class ModelCallV2(Part):
 
 
 class InheritedV2(ModelCallV2):
-    """What a step may override."""
+    """Settings that a step can override."""
 
     providers: list[TargetV2] | None = Field(None, min_length=1)
     servers: list[str] = Field([])

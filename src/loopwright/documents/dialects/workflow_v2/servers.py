@@ -19,7 +19,7 @@ from .schema import ExecutionSettings, StepV2
 __all__ = ["FILES", "Servers", "rounds_of"]
 
 FILES = ("server_config.json", "mcp.json", ".mcp.json", "config.yaml")
-ROUNDS = 10  # of tools in one step, where nothing is said
+ROUNDS = 10  # replies with tool calls in one step, by default
 _LARGEST = 1 << 20  # bytes
 Report = Callable[[tuple[str | int, ...], str], None]
 
@@ -38,7 +38,7 @@ class Servers:
         self._file = ""
 
     def tools(self, names: list[str], at: tuple[str | int, ...]) -> list[str]:
-        """Return those of the named servers that are known; the others are problems."""
+        """Return the servers that are defined; the others are problems."""
         result = []
         for i, name in enumerate(dict.fromkeys(names)):
             problem = self._find(name)
@@ -49,7 +49,7 @@ class Servers:
         return result
 
     def _find(self, name: str) -> str:
-        """Take a server up by its name; return what is wrong, or ""."""
+        """Add a server by its name; return the problem, or ""."""
         if name in self.native:
             return ""
         if self._known is None:

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class DependencyCycle(Exception):
-    """Steps need each other; `names` go round, the first again at the end."""
+    """Steps that need each other; `names` is the cycle, with its first name again at the end."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__("steps need each other: " + " -> ".join(names))
@@ -54,7 +54,7 @@ class TranslatedStep:
 
 
 def written_order(source: Source) -> Iterator[Location]:
-    """Iterate over the places of steps and loops, block by block as they are written."""
+    """Iterate over the places of steps and loops, block by block in written order."""
     for stage in source.stages:
         for index in range(stage.start, stage.end):
             yield (stage.key, index)
@@ -96,7 +96,7 @@ def _cycle(remaining: Sequence[TranslatedStep]) -> list[str]:
         path.append(following)
 
 
-CALL_TIMEOUT = 60.0  # seconds of one model call, where nothing else is said
+CALL_TIMEOUT = 60.0  # seconds of one model call, by default
 MISSING = {
     "embeddings": "embedding models are not connected",
     "rag": "there is no vector store to search",
@@ -111,7 +111,7 @@ Report = Callable[[Location, str], None]
 
 @dataclass
 class StepTranslator:
-    """Translates one document's steps and loops; what is wrong is reported at its place."""
+    """Translates the steps and loops of a document; problems are reported at their places."""
 
     source: Source
     names: NameTable
@@ -175,7 +175,7 @@ class StepTranslator:
         place: Place,
         rewrite: Callable[[str, Rewriter, Place], str],
     ) -> str:
-        """Return a text rewritten, and add what it needs to its step; report what is wrong."""
+        """Return a text as a native template, and add its needs to its step; problems are reported."""
         rewriter = Rewriter(self.names, lambda sentence: self.note(at, sentence))
         try:
             native = rewrite(text, rewriter, place)

@@ -1,7 +1,7 @@
 """`workflow/v2.0` documents as native ones.
 
-What comes out runs as the document says, and can be printed: the same calls in the same order with
-the same result. Where that dialect's own documents disagree, `dialects.md` section 7.1 decides.
+The result makes the same calls in the same order as the document describes, and can be printed.
+The tests in tests/dialects/workflow_v2 decide where its own documents disagree.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = ["remarks", "translate"]
 
 
 def translate(source: Source, project: Project) -> tuple[Source, Document]:
-    """Return a `workflow/v2.0` document as a native one, and its source as asked by native paths.
+    """Return a `workflow/v2.0` document as a native one, and a source that takes native paths.
 
     Raises:
-        DocumentError: with every problem found.
+        DocumentError: with every problem of the document.
     """
     project.notes += source.notes
     lenient = project.settings.lenient
@@ -97,7 +97,7 @@ _KIND = Kind(
 
 @dataclass
 class _Translation:
-    """One document on its way: what was found wrong, and what is only noted."""
+    """The translation of one document, with its problems and notes."""
 
     spec: WorkflowV2
     source: Source
@@ -107,7 +107,9 @@ class _Translation:
     notes: list[Problem]
     problems: list[Problem]
     gaps: Gaps
-    taken: set[Location] = field(default_factory=set)  # where a name is given that is another's
+    taken: set[Location] = field(
+        default_factory=set
+    )  # places of names that other steps have already
 
     def report(self, path: Location, message: str) -> None:
         self.problems.append(self.source.problem(path, message))
@@ -241,7 +243,9 @@ class _Translation:
             self.report(at, str(circle))
             for element in elements:
                 element.needs = {}
-            self.gaps = replace(self.gaps, names=True)  # no order in which they could be known
+            self.gaps = replace(
+                self.gaps, names=True
+            )  # a cycle has no order in which names are defined
             return elements
 
     def _resolve_exposed(self, order: list[TranslatedStep]) -> None:
