@@ -47,7 +47,7 @@ def folder(project: Project) -> Project:
 CASES = {
     "agent": ("outside.yaml", ["--agent", "duckduckgo=finding:found"], "duckduckgo"),
     "set": ("variable.yaml", ["--set", "who=Ada"], "'who' is not defined"),
-    "lenient": ("fragment.yaml", ["--lenient"], "says no dialect"),
+    "lenient": ("fragment.yaml", ["--lenient"], "names no dialect"),
     "model": ("model.yaml", ["--model", "openai:gpt-4o"], "no model is set"),
 }
 

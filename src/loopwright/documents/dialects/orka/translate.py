@@ -159,9 +159,8 @@ def _node(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[
         node["first"] = spec.high_priority_agents
     if spec.scoring is not None and spec.scoring.preset:
         node["preset"] = _preset(spec.scoring)
-    for name in ("fallback_score", "timeout_score"):
-        if getattr(spec, name) is not None:
-            node[name] = getattr(spec, name)
+    scores = {"fallback_score": spec.fallback_score, "timeout_score": spec.timeout_score}
+    node |= {name: score for name, score in scores.items() if score is not None}
     if spec.score_missing != "count":
         node["score_missing"] = spec.score_missing
     if spec.parity:
