@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.models import ModelError
-from loopwright.models.address_policy import Allowed, is_loopback_name, resolve
+from loopwright.models.endpoints import Allowed, is_loopback_name, resolve
 
 REFUSED = [
     ("metadata.example", "169.254.169.254"), ("metadata.example", "fd00:ec2::254"),

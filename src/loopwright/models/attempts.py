@@ -21,7 +21,7 @@ from .errors import ModelError, error_from_json, fault_of, too_many_calls
 from .prices import input_at_most, tokens_at_most
 from .protocol import Reply, Request
 from .registry import Models
-from .replies.received import received
+from .replies.values import received
 from .scripted import ScriptedModel
 
 __all__ = ["ModelAttempt", "RecordedFault", "attempt_name", "recorded_fault", "recorded_target"]

@@ -27,8 +27,7 @@ from .errors import ModelError, error_from_json, fault_of
 from .prices import DEFAULT_MAX_TOKENS
 from .protocol import Message, Request
 from .registry import Models, models_of
-from .replies.own_words import own_words
-from .replies.spoken import SpokenText
+from .replies.own_words import SpokenText, own_words
 from .retry_policy import OF_ALL, Action, Tally, decide
 
 __all__ = ["ON_TEXT", "Target", "call_model"]

@@ -24,7 +24,7 @@ from ..records import Usage, codec
 from ..records.codec import Json
 from .errors import ModelError
 from .protocol import Finish, Reply, Request
-from .replies.received import received
+from .replies.values import received
 from .scripted_rules import ERRORS, ScriptedReply, read_rules
 
 __all__ = ["ScriptedModel"]

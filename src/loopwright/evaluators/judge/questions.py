@@ -286,7 +286,7 @@ def _nested(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def said(reply: Reply) -> str:
     """Return what a judge said as text, with the value that it gave by calling the answer as a tool."""
-    if reply.data is None or scan(own_words(reply.text)).found:
+    if reply.data is None or scan(own_words(reply.text)).values:
         return reply.text
     return f"{reply.text}\n{codec.encode(reply.data)}"
 
