@@ -29,23 +29,23 @@ __all__ = ["checked", "rename_loops", "rewrite"]
 COUNTER_FIELDS = LOOP_FIELDS | {"cycle"}
 
 
-def rename_loops(tree: nodes.Template) -> list[str]:
-    """Rename the target of each `{% for loop in … %}` in place, and return a note for each.
+def rename_loops(parts: Collection[nodes.Node]) -> list[str]:
+    """Rename the target of each `{% for loop in … %}` among the nodes, and return a note for each.
 
     If the body uses `loop` itself or a field that Jinja's counter does not have, all uses mean the item;
     otherwise they mean the counter. In the body of an inner loop, fields of the counter belong to the
     counter of the inner loop.
     """
-    taken = {name.name for name in tree.find_all(nodes.Name)}
-    notes = []
-    for loop in list(tree.find_all(nodes.For)):
+    notes: list[str] = []
+    loops = [part for part in parts if isinstance(part, nodes.For)]
+    for loop in loops:
         targets = list(_stored_loops(loop.target))
         if not targets:
             continue
+        taken = {part.name for part in parts if isinstance(part, nodes.Name)}
         new = "loop_item"
         while new in taken:
             new += "_"
-        taken.add(new)
         uses = [*_uses(loop.test), *(use for part in loop.body for use in _uses(part))]
         as_item = any(not use.counter for use in uses) or bool(loop.test and _uses(loop.test))
         for use in uses:

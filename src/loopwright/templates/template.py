@@ -379,7 +379,7 @@ def _compile(kind: type[C], source: str, strict: bool, helpers: Collection[str])
     try:
         tree = parse(source)
         parts, depth = checked(tree, helpers)
-        notes = rename_loops(tree)
+        notes = rename_loops(parts)
         members = _members(parts)
         optional = frozenset(n.name for n in _tested(parts) if isinstance(n, nodes.Name))
         optional |= frozenset(_set_by(tree.body))
