@@ -76,7 +76,7 @@ def test_what_is_allowed_by_name_may_be_called(
 def test_an_entry_that_names_nothing_is_refused(entry: str) -> None:
     """The list takes hosts, addresses and networks; anything else is refused with an example."""
     with pytest.raises(
-        ConfigurationError, match="is no host, address or network; give one such as"
+        ConfigurationError, match="is not a host, address or network; give one such as"
     ):
         Allowed([entry])
 

@@ -63,7 +63,7 @@ async def test_every_setting_of_every_step_reaches_the_endpoint(name: str) -> No
     [
         (
             {"temprature": 0.2},
-            "temprature: is no setting of a model call; did you mean 'temperature'",
+            "temprature: is not a setting of a model call; did you mean 'temperature'",
         ),
         ({"top_p": 2}, "top_p: 2 is out of range"),
         ({"seed": 1.5}, "seed: 1.5 is not a whole number"),

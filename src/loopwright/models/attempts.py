@@ -78,7 +78,9 @@ class ModelAttempt:
         self.waited = waited
         self.on_text = on_text
         self.fault: RecordedFault | None = None
-        self._reserved: Usage | None = None  # computed once, because it reads the entire conversation
+        self._reserved: Usage | None = (
+            None  # computed once, because it reads the entire conversation
+        )
 
     def reserve(self, value: Json) -> Usage:
         """Return the highest possible cost."""
@@ -122,9 +124,7 @@ class ModelAttempt:
             raise fault from None
         spent = self.models.charged(self.request, self._reported(reply, ctx))
         ctx.spend(spent)
-        if (
-            len(reply.tool_calls) > self.request.max_tool_calls
-        ):  # of a script or a user's own model
+        if len(reply.tool_calls) > self.request.max_tool_calls:  # of a script or a user's own model
             fault = too_many_calls(self.request, len(reply.tool_calls))
             fault.usage, fault.parts = spent, reply.parts
             self._write_transcript(ctx, spent, fault=fault)
@@ -144,8 +144,7 @@ class ModelAttempt:
             return usage if usage.calls else replace(usage, calls=1)
         if ctx.account.capped:
             ctx.warn(
-                "unreported_usage: the model reports no tokens; each call counts at its upper "
-                "bound"
+                "unreported_usage: the model reports no tokens; each call counts at its upper bound"
             )
         written = codec.encode(
             [reply.text, reply.thinking, [call.to_json() for call in reply.tool_calls]]
@@ -182,7 +181,9 @@ class ModelAttempt:
             longest = min(policy.longest_told, ctx.remaining(), policy.whole - self.waited)
             facts["too_long"] = fault.retry_after > longest
         number = len(_facts_of(self.outer, self.name, self.number))
-        again = f"-{number + 1}" if number else ""  # an earlier process ended before it recorded the attempt
+        again = (
+            f"-{number + 1}" if number else ""
+        )  # an earlier process ended before it recorded the attempt
         await self.outer.call(f"{_fault(self.name, self.number)}{again}", _Facts(facts))
         return RecordedFault(fault, facts.get("retry_at"), facts.get("too_long", False))
 

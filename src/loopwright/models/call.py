@@ -346,9 +346,7 @@ class _Call:
 
     def _escalate(self, fault: ModelError) -> None:
         """Double the token limit, if the budget allows it."""
-        written = self.request.max_tokens or max(
-            (fault.usage or NOTHING).output_tokens, MIN_TOKENS
-        )
+        written = self.request.max_tokens or max((fault.usage or NOTHING).output_tokens, MIN_TOKENS)
         cap = 2 * written
         if self.judge and fault.reason == "thinking":
             cap = max(cap, THINKING_TOKENS)
@@ -387,7 +385,9 @@ class _Call:
     def _final(self, fault: ModelError) -> ModelError:
         """Return the error that ends the call."""
         if self.escalated is not None and fault.kind == "permanent":
-            fault = self.escalated  # the larger limit was refused, so the truncation is the real cause
+            fault = (
+                self.escalated
+            )  # the larger limit was refused, so the truncation is the real cause
         final = error_from_json(fault.to_json(), path=self.path)
         if self.number > 1:
             final.args = (f"{fault} ({self.number} attempts)",)
