@@ -79,7 +79,7 @@ def test_v1_is_added_once_and_said(given: str, note: str | None) -> None:
         ("zzz", "", "",
          ("provider: 'zzz' is unknown; use one of openai, deepseek, anthropic, gemini, openrouter, groq, mistral, "
          "xai, together, moonshot, azure, bedrock, vertex, ollama, lm_studio, openai_compatible")),
-        ("openai_compatible", "", "", "model_url: openai_compatible has no address of its own; give model_url"),
+        ("openai_compatible", "", "", "model_url: openai_compatible has no default address; give model_url"),
         ("ollama", "localhost:11434", "",
          "model_url: 'localhost:11434' is not an address; give one such as http://localhost:1234/v1"),
         ("ollama", "ftp://localhost/x", "",
@@ -90,20 +90,20 @@ def test_v1_is_added_once_and_said(given: str, note: str | None) -> None:
         ("ollama", "http://localhost:99999", "",
          "model_url: 'http://localhost:99999' is not an address: Port out of range 0-65535"),
         ("ollama", "http://[::1", "", "model_url: 'http://[::1' is not an address: Invalid IPv6 URL"),
-        ("ollama", "http://me:secret@localhost", "", "model_url: has a user or password in it; name a key instead"),
+        ("ollama", "http://me:secret@localhost", "", "model_url: contains a user or password; use api_key_env instead"),
         ("ollama", "http://localhost?key=1", "",
          "model_url: 'http://localhost?key=1' has a query or fragment; leave it out"),
         ("openai", "https://evil.example", "OPENAI_API_KEY",
          ("api_key_env: OPENAI_API_KEY belongs to https://api.openai.com:443 and is not sent to "
-         "https://evil.example:443; put that endpoint's key under a name of its own")),
+         "https://evil.example:443; use another environment variable for the key of that endpoint")),
         ("ollama", "http://localhost:1", "ANTHROPIC_API_KEY",
          ("api_key_env: ANTHROPIC_API_KEY belongs to https://api.anthropic.com:443 and is not sent to "
-         "http://localhost:1; put that endpoint's key under a name of its own")),
+         "http://localhost:1; use another environment variable for the key of that endpoint")),
         ("openai", "https://x.example", "NO_SUCH",
          "openai_compatible: there is no key; set NO_SUCH in the environment"),
         ("openai", "http://x.example", "MY_KEY",
-         "model_url: http://x.example/v1 would carry the key MY_KEY unencrypted; use https"),
-        ("openai", "https://x.example", "BAD_KEY", "BAD_KEY: the key has characters that a header cannot carry"),
+         "model_url: http://x.example/v1 would send the key MY_KEY unencrypted; use https"),
+        ("openai", "https://x.example", "BAD_KEY", "BAD_KEY: the key has characters that are invalid in a header"),
     ],
 )  # fmt: skip
 def test_an_endpoint_that_cannot_be_is_refused(

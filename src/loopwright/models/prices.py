@@ -206,14 +206,19 @@ def _read(prices: ModelPrice) -> Price | None:
     if any(figure is None for figure in figures):
         return None
     bounds = sorted({tier.start for figure in figures for tier in getattr(figure, "tiers", ())})
-    low, high = (float(getattr(figure, "base", figure)) for figure in figures)
+    low, high = (_base(figure) for figure in figures)
     tiers = tuple(Tier(bound, *(_above(figure, bound) for figure in figures)) for bound in bounds)
     return Price(low, high, tiers)
 
 
 def _above(figure: Json, bound: int) -> float:
     reached = [tier.price for tier in getattr(figure, "tiers", ()) if tier.start <= bound]
-    return float(reached[-1] if reached else getattr(figure, "base", figure))
+    return float(reached[-1]) if reached else _base(figure)
+
+
+def _base(figure: Json) -> float:
+    base: Json = getattr(figure, "base", figure)
+    return float(base)
 
 
 def tokens_at_most(text: str) -> int:

@@ -35,7 +35,7 @@ def fitted(value: Json, schema: Mapping[str, Json], check: Check) -> tuple[Json,
         notes: list[str] = [done] if done else []
         fit = _Fitter(schema, notes).fit(candidate, schema, 0)
         if fit == {} and candidate != {}:
-            first = first or check(candidate) or "it has none of the members of the schema"
+            first = first or check(candidate) or "it has none of the members that were asked for"
             continue
         problem = check(fit)
         if not problem:

@@ -151,7 +151,7 @@ def _chosen(
         around = ["text around the value"] if _around(words.text, values) else []
         return Reading(value, "", tuple(dict.fromkeys((*words.repairs, *around, *notes))))
     if scanned.broken is not None and (fitting or not candidates.problem):
-        return _mismatch("the JSON value is broken, or has a repeated key")
+        return _mismatch("the JSON value is broken, or has a key twice")
     return _mismatch(candidates.problem) if candidates.problem else _nothing(schema)
 
 
