@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..engine.context import Context
-from ..engine.step import digest_of
+from ..engine.step import Leaf, digest_of
 from ..errors import StepError
 from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
@@ -29,15 +29,11 @@ _ATTEMPT = digest_of("model call", "1")
 _FAULT = "note.model_fault/1"
 
 
-class _Facts:
+class _Facts(Leaf):
     """An effect whose result is the facts of a failed attempt, so that the journal has them."""
 
     name = "fault"
-    effect = True
-    required = False
     wants_context = False
-    idempotent = True
-    reserve = None
     fingerprint = _FAULT
 
     def __init__(self, facts: Json) -> None:
@@ -48,13 +44,12 @@ class _Facts:
         return self.facts
 
 
-class ModelAttempt:
-    """An effect that makes one request; `fault` describes its failure."""
+class ModelAttempt(Leaf):
+    """An effect that makes one request; `fault` describes its failure.
 
-    effect = True
-    required = False
-    wants_context = True
-    idempotent = True  # after a crash during a model call the call may be repeated
+    After a crash during the call it may be repeated.
+    """
+
     fingerprint = _ATTEMPT
 
     def __init__(

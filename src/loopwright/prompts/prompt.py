@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Unpack
 
-from ..engine.composites import Composite
 from ..engine.context import Context
 from ..engine.scope import Scope
-from ..engine.step import FunctionStep, digest_of
+from ..engine.step import CompositeStep, FunctionStep, digest_of
 from ..errors import ConfigurationError, nearest
 from ..models import Message, Reply, Request, Target, Timers, call_model, own_words
 from ..models.protocol import MAX_TOOL_CALLS
@@ -212,7 +211,7 @@ def warn_of(reply: Reply, ctx: Context) -> None:
         ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")
 
 
-class Prompt(Composite):
+class Prompt(CompositeStep):
     """A prompt as a step; its output is the reply's text, or its data if there is a schema.
 
     `prompt` makes one from the settings of a model call.
@@ -299,11 +298,13 @@ class Prompt(Composite):
         return self.read(await self.asking.ask(messages, ctx))
 
 
-class Reask(Composite):
+class Reask(CompositeStep):
     """A prompt that is repeated in the same conversation after an unusable reply.
 
     Its input is the reply and its problem: `{"reply": ..., "complaint": ...}`.
     """
+
+    fingerprint: str
 
     def __init__(self, asked: Prompt, name: str) -> None:
         self.asked = asked
