@@ -185,7 +185,13 @@ TAGS = ("for", "if", "elif", "else", "endfor", "endif", "set", "endset", "with",
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """The result of a template: its text, and a warning for each undefined value (lenient mode only)."""
+    """The result of a template: its text, and a warning for each undefined value (lenient mode only).
+
+    Example:
+
+    >>> compile_template("Hi {{ name }}", strict=False).render_noting({}).warnings
+    ("'name' is not defined",)
+    """
 
     text: str
     warnings: tuple[str, ...] = ()
@@ -269,6 +275,11 @@ class Template(_Compiled):
     """A compiled template; `compile_template` returns one.
 
     `names` are the top-level names in it, including functions. `notes` describe changes to it.
+
+    Example:
+
+    >>> sorted(compile_template("{{ a.b }} {{ c }}").names)
+    ['a', 'c']
     """
 
     def render(self, values: Mapping[str, object], helpers: Helpers | None = None) -> str:
@@ -294,7 +305,13 @@ class Template(_Compiled):
 
 @dataclass(frozen=True, slots=True)
 class Expression(_Compiled):
-    """A compiled expression, such as the condition of an `if:`; `compile_expression` returns one."""
+    """A compiled expression, such as the condition of an `if:`; `compile_expression` returns one.
+
+    Example:
+
+    >>> compile_expression("a + 1").evaluate({"a": 1})
+    2
+    """
 
     def evaluate(self, values: Mapping[str, object], helpers: Helpers | None = None) -> object:
         """Return the value: plain data, or a TemplateValue of the input.

@@ -58,6 +58,11 @@ class Reading:
         repairs: sentences that describe the changes to the value.
         complaint: the message to the model when it is asked again.
         mismatch: the first violation of the schema.
+
+    Example:
+
+    >>> read_value("none", {"type": "object"}).fault
+    'the reply has no JSON value'
     """
 
     value: Json = None
