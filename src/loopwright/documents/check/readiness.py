@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ...errors import ConfigurationError, Problem
-from ...models.address_policy import is_loopback_name
-from ...models.endpoints import Endpoint, endpoint_of
+from ...models.endpoints import Endpoint, endpoint_of, is_loopback_name
 from ...models.protocol import Message, Request
 from ...prompts.prompt import PromptSettings, split_model
 
