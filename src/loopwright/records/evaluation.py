@@ -108,7 +108,7 @@ class Evaluation(Record):
         return hash((self.score, self.passed, self.feedback, self.undecided))
 
     @property
-    def says_only_score(self) -> bool:
+    def has_only_score(self) -> bool:
         """Whether it is a score and a verdict, or one of them, and nothing else."""
         told = self.feedback or self.improvements or self.criteria or self._holds_values
         return not told and not self.undecided

@@ -270,11 +270,7 @@ def _messages(reply: Mapping[str, Json]) -> str:
         parts.append({"type": "text", "content": content(reply["text"])})
     parts += [{"type": "tool_call", **call} for call in reply.get("tool_calls", ())]
     finish = reply.get("finish", "stop")
-    told = {
-        "role": "assistant",
-        "parts": parts,
-        "finish_reason": FINISHES.get(finish, finish),
-    }
+    told = {"role": "assistant", "parts": parts, "finish_reason": FINISHES.get(finish, finish)}
     return json.dumps([told], ensure_ascii=False)
 
 

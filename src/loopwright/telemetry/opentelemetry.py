@@ -348,12 +348,7 @@ class _Metrics:
 def _inside(trace: int, parent: int) -> Context:
     """Return the context of what happens inside a span; 0 is a trace's root."""
     from opentelemetry.context import Context
-    from opentelemetry.trace import (
-        NonRecordingSpan,
-        SpanContext,
-        TraceFlags,
-        set_span_in_context,
-    )
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
     if not parent:
         return Context()

@@ -119,16 +119,7 @@ class OpenSpan:
     number for a name, as iterations have.
     """
 
-    __slots__ = (
-        "children",
-        "end",
-        "loop",
-        "numbered",
-        "path",
-        "rounds",
-        "spent",
-        "start",
-    )
+    __slots__ = ("children", "end", "loop", "numbered", "path", "rounds", "spent", "start")
 
     def __init__(self, path: str, start: float) -> None:
         self.path = path
