@@ -85,7 +85,7 @@ def test_one_that_raises_fails_the_run_with_its_traceback(tmp_path: Path) -> Non
         ('{python: "own:no_class"}', "it is not a class of conditions"),
         ('{python: "own:Words", lest: 3}', "unknown field 'lest'; did you mean 'least'?"),
         ('{python: "own:Words"}', "own:Words: needs least"),
-        ('{python: "own:Never", least: 3}', "it cannot be made with least: TypeError"),
+        ('{python: "own:Never", least: 3}', "it cannot be created with least: TypeError"),
         ("{python: 3}", "3 names no class; write package.module:Class"),
     ],
 )

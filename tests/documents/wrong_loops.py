@@ -90,7 +90,7 @@ LOOPS: Wrong = {
     "limit above ceiling": (
         LOOP + "      until: [passed, {max_iterations: 1001}]\n",
         [
-            "7:24: steps[0].loop.until[1].max_iterations: max_iterations: 1001 is above the ceiling of 1000; give at most 1000",
+            "7:24: steps[0].loop.until[1].max_iterations: max_iterations: 1001 is above the ceiling of 1000; use at most 1000",
         ],
     ),
     "limit zero": (
@@ -103,7 +103,7 @@ LOOPS: Wrong = {
     "limit a float": (
         LOOP + "      until: {max_iterations: 2.5}\n",
         [
-            "7:15: steps[0].loop.until.max_iterations: max_iterations: limit: 2.5 is not a whole number",
+            "7:15: steps[0].loop.until.max_iterations: max_iterations: limit: 2.5 is not an integer",
         ],
     ),
     "max_iterations above ceiling": (
@@ -115,25 +115,25 @@ LOOPS: Wrong = {
     "empty until": (
         LOOP + "      until: []\n",
         [
-            "7:14: steps[0].loop.until: any_of: the list of conditions is empty; name at least one",
+            "7:14: steps[0].loop.until: any_of: the list of conditions is empty; add at least one",
         ],
     ),
     "empty any_of": (
         LOOP + "      until: {any_of: []}\n",
         [
-            "7:23: steps[0].loop.until.any_of: any_of: the list of conditions is empty; name at least one",
+            "7:23: steps[0].loop.until.any_of: any_of: the list of conditions is empty; add at least one",
         ],
     ),
     "empty all_of in a list": (
         LOOP + "      until: [passed, {all_of: []}]\n",
         [
-            "7:32: steps[0].loop.until[1].all_of: all_of: the list of conditions is empty; name at least one",
+            "7:32: steps[0].loop.until[1].all_of: all_of: the list of conditions is empty; add at least one",
         ],
     ),
     "until a number": (
         LOOP + "      until: 3\n",
         [
-            "7:14: steps[0].loop.until: 3 is not a condition; write one tag with its value",
+            "7:14: steps[0].loop.until: 3 is not a condition; use one tag with its value",
         ],
     ),
     "bad regex": (

@@ -144,7 +144,7 @@ ANSWERS = [
     ("iteration", {"approve": True, "feedback": 3}, "is not text"),
     ("limit", {"approve": True, "more": 3}, None),
     ("limit", {"approve": True, "more": 0}, "is not a number from 1"),
-    ("limit", {"approve": True, "more": True}, "is not a whole number"),
+    ("limit", {"approve": True, "more": True}, "is not an integer"),
     ("limit", {"approve": True, "more": 5000}, "is not a number from 1"),
     ("doubt", "rerun", None),
     ("doubt", "fail", None),
