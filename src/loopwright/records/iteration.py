@@ -64,6 +64,18 @@ class Failure:
             traceback=error.traceback,
         )
 
+    def to_error(self) -> StepError:
+        """Return the error of a step that it records."""
+        return StepError(
+            self.message,
+            path=self.path,
+            kind=self.kind,
+            retryable=self.retryable,
+            retry_after=self.retry_after,
+            exception=self.exception,
+            traceback=self.traceback,
+        )
+
     def to_json(self) -> Json:
         """Return the failure as a JSON object without empty optional fields."""
         data: dict[str, Json] = {
