@@ -131,7 +131,7 @@ def test_what_is_nested_too_deep_is_refused() -> None:
 )
 def test_a_whole_number_that_no_store_can_write_is_refused(value: Any) -> None:
     """Python itself refuses to write integers above 4300 digits, so they are refused at the door."""
-    with pytest.raises(StepError, match=r"a whole number of \d+ bits is not a JSON value"):
+    with pytest.raises(StepError, match=r"an integer of \d+ bits is not a JSON value"):
         normalise(value)
 
 
