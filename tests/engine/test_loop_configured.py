@@ -53,7 +53,7 @@ REFUSED = [
     (lambda: Loop(echo, min_iterations=0),
      "loop: min_iterations: 0 is too small; give at least 1"),
     (lambda: Loop(echo, min_iterations=1001),
-     "loop: min_iterations: 1001 is above the ceiling of 1000; use at most 1000"),
+     "loop: min_iterations: 1001 is above the ceiling of 1000; give at most 1000"),
     (lambda: Loop(echo, retry_delay=NAN), "loop: retry_delay: nan is not finite"),
     (lambda: Loop(echo, retry_delay=-1),
      "loop: retry_delay: -1 is out of range; give a number at least 0"),

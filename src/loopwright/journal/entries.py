@@ -160,7 +160,8 @@ def is_at(entry: Entry, path: str) -> bool:
         return True
     if entry.kind == "ended":
         return path == (f"{own}/ended" if own else "ended")
-    return entry.kind == "iteration" and path == f"{own}/{entry.value.number}/record"
+    point = path.removesuffix("/record")
+    return point != path and entry.kind == "iteration" and point == f"{own}/{entry.value.number}"
 
 
 def _before(entries: list[Entry], path: str) -> list[Entry]:
