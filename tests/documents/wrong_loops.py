@@ -115,19 +115,19 @@ LOOPS: Wrong = {
     "empty until": (
         LOOP + "      until: []\n",
         [
-            "7:14: steps[0].loop.until: any_of: the list of conditions is empty; add at least one",
+            "7:14: steps[0].loop.until: any_of: the list of conditions is empty; name at least one",
         ],
     ),
     "empty any_of": (
         LOOP + "      until: {any_of: []}\n",
         [
-            "7:23: steps[0].loop.until.any_of: any_of: the list of conditions is empty; add at least one",
+            "7:23: steps[0].loop.until.any_of: any_of: the list of conditions is empty; name at least one",
         ],
     ),
     "empty all_of in a list": (
         LOOP + "      until: [passed, {all_of: []}]\n",
         [
-            "7:32: steps[0].loop.until[1].all_of: all_of: the list of conditions is empty; add at least one",
+            "7:32: steps[0].loop.until[1].all_of: all_of: the list of conditions is empty; name at least one",
         ],
     ),
     "until a number": (
