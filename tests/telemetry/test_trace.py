@@ -209,9 +209,7 @@ def test_a_model_call_is_a_chat_span_with_its_tokens() -> None:
 class Calling(CompositeStep):
     """A step that lets a model call `add`."""
 
-    effect = required = False
-    reserve = None
-    idempotent = True
+    required = False
     name = fingerprint = "calling"
 
     async def run(self, value: Any, ctx: Any) -> Result:
