@@ -115,6 +115,7 @@ class History(Sequence[Iteration]):
         now: the wall clock, in seconds since the epoch.
         effects: effects that began, counted only if a budget limits them.
 
+    >>> from loopwright.records import Evaluation
     >>> history = History([Iteration(1, evaluation=Evaluation(0.4)), Iteration(2, evaluation=Evaluation(0.9))])
     >>> len(history), history.best.number, history.scores
     (2, 2, [0.4, 0.9])
