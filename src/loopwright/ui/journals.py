@@ -100,7 +100,7 @@ async def find_run(store: Journal, name: str) -> RunInfo:
         return await store.find(name)
     except RunNotFound as error:
         hint = nearest(name, [row.run_id for row in await store.runs(limit=500)])
-        if not hint or "begins the ids" in str(error):
+        if not hint or not error.hint:  # a prefix of several ids has no hint
             raise
         raise RunNotFound(f"there is no run {name!r} in this journal{hint}") from error
 

@@ -272,7 +272,7 @@ def test_an_ambiguous_beginning_names_nobody(done: Project) -> None:
     done.call("run", "steps:echo", "--run-id", "ref2")
     answer = done.call("show", "ref")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == "loopwright: 'ref' begins the ids of 2 runs; give more of it\n"
+    assert answer.err == "loopwright: 'ref' matches 2 runs; use more characters of the id\n"
 
 
 def test_a_folder_that_cannot_be_made_is_told(project: Project) -> None:

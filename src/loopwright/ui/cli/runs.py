@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -77,7 +78,7 @@ async def _found(
     for row in found:
         if row.status == "running" or not row.iterations:  # the row is told at the end of a run
             entries = await store.entries(row.run_id)
-            row = row.altered(iterations=RecordedRun(surviving(entries)).iterations)
+            row = replace(row, iterations=RecordedRun(surviving(entries)).iterations)
             if not row.iterations:
                 steps[row.run_id] = step_outcomes(row, entries)
         rows.append(row)

@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 
 from ...errors import JournalError
 from ...journal import Entry, Journal, surviving
-from ...journal.sqlite.changes import Watch
 from ...journal.sqlite.journal import SqliteJournal
-from ...journal.sqlite.views import Wanted
+from ...journal.sqlite.views import Wanted, Watch
 from ...journal.views import RunView
 from ...records.codec import Json
 from ..progress import Progress
