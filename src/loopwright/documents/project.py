@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..conditions import Budget
+from ..conditions import Budget, RunLimits
 from ..errors import DocumentError, Problem
 from ..prompts.prompt import PromptSettings
 from ..records.codec import Json
@@ -22,7 +22,7 @@ __all__ = ["LoadedDocument", "Project", "Settings", "shown_path"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RunLimits):
     """What the caller of a document decides.
 
     `sets` are variables by name, `model` overrides `provider:model` of the document, `replies` is a
@@ -43,10 +43,6 @@ class Settings:
     model_url: str | None = None
     replies: str | None = None
     transcript: str | None = None
-    max_usd: float | None = None
-    max_calls: int | None = None
-    max_total_tokens: int | None = None
-    max_effects: int | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     allowed_hosts: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()

@@ -127,7 +127,7 @@ def test_a_question_is_answered_once(asks: Project) -> None:
     again = asks.call("approve", "one", "both/1/approve", "--no")
     assert (again.code, "answered already" in again.err) == (2, True)
     shown = asks.call("approve", "one")
-    assert shown.out == "one asks nothing, it is suspended\ngo on: loopwright resume one\n"
+    assert shown.out == "one has no open question; it is suspended\nresume: loopwright resume one\n"
     assert "answered, to be resumed" in asks.call("runs").out
 
 
@@ -203,7 +203,7 @@ def test_at_a_terminal_the_answers_are_asked_for(
     assert code == 0
     assert shown.count("[y]es, [n]o, or other arguments") == 2
     assert "it stays open" in shown
-    assert shown.endswith("go on: loopwright resume one\n")
+    assert shown.endswith("resume: loopwright resume one\n")
     monkeypatch.setattr("sys.stdin", Keyboard("oops\nn\nAnn\ny\ny\n"))
     code, shown = watched(monkeypatch, "approve", "one")
     assert code == 0
@@ -226,9 +226,9 @@ def test_a_suspended_run_is_cancelled(asks: Project) -> None:
     """Issue 11: cancel ends a run that waits for a person; it then asks nothing, and cannot be cancelled again."""
     asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
     answer = asks.call("cancel", "one")
-    assert (answer.code, answer.out) == (0, "one was suspended and is cancelled\n")
+    assert (answer.code, answer.out) == (0, "one was suspended and is now cancelled\n")
     assert "asks nothing" in asks.call("approve", "one").out
-    assert asks.call("cancel", "one").err == "loopwright: one: nothing runs it, it is cancelled\n"
+    assert asks.call("cancel", "one").err == "loopwright: one is cancelled; no process is running it\n"
 
 
 def test_the_second_of_two_answers_is_told_so(asks: Project) -> None:

@@ -15,7 +15,7 @@ from loopwright.errors import (
     RunLocked,
     RunNotFound,
 )
-from loopwright.ui.cli.output import exit_code_of, tell, told
+from loopwright.ui.cli.output import error_text, exit_code_of, report_error
 
 from .conftest import Project
 
@@ -125,7 +125,7 @@ def test_every_kind_of_error_has_its_words_and_code(
     error: BaseException, code: int, text: str
 ) -> None:
     """2 is what the caller can mend, 1 a journal out of reach or a defect."""
-    assert (exit_code_of(error), told(error)) == (code, text)
+    assert (exit_code_of(error), error_text(error)) == (code, text)
 
 
 def test_the_traceback_is_shown_to_those_who_ask(
@@ -135,7 +135,7 @@ def test_the_traceback_is_shown_to_those_who_ask(
     monkeypatch.setenv("LOOPWRIGHT_DEBUG", "1")
     with pytest.raises(ConfigurationError) as caught:
         raise ConfigurationError("x: is wrong")
-    assert tell(caught.value) == 2
+    assert report_error(caught.value) == 2
     err = capsys.readouterr().err
     assert err.startswith("Traceback (most recent call last)")
     assert "x: is wrong" in err

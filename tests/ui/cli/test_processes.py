@@ -94,7 +94,7 @@ def test_cancel_ends_a_run_for_good(project: Project) -> None:
     until(process.stdout, "waits 2")
     answer = project.call("cancel", "one")
     out, _ = process.communicate()
-    assert (answer.code, answer.out) == (0, "one was running and is cancelled\n")
+    assert (answer.code, answer.out) == (0, "one was running and is now cancelled\n")
     assert process.returncode == 130
     assert "Cancelled: cancelled by a person (3 iterations, " in out
     assert project.call("show", "one", "--json").json["status"] == "cancelled"
@@ -119,7 +119,7 @@ def test_a_killed_run_shows_what_was_in_flight(project: Project) -> None:
     process.wait()
     out = project.call("show", "one").out
     assert "Interrupted: its process was stopped or is gone; what it did is kept (2 iter" in out
-    assert out.endswith("go on: loopwright resume one\n")
+    assert out.endswith("resume: loopwright resume one\n")
     last = project.call("show", "one", "--timeline").out.splitlines()[-1]
     assert last.endswith("waits/2/evaluate  0.50 round 2 is long") or "in flight" in last
     (project.folder / "go.txt").touch()
@@ -237,8 +237,8 @@ def test_commands_to_copy_name_the_program_as_it_was_called(project: Project) ->
         )  # fmt: skip
         return done.stdout.splitlines()[-1]
 
-    assert called("/usr/bin:/bin") == "look closer: bin/loopwright show one"
-    assert called(f"{script.parent}:/usr/bin:/bin") == "look closer: loopwright show one"
+    assert called("/usr/bin:/bin") == "details: bin/loopwright show one"
+    assert called(f"{script.parent}:/usr/bin:/bin") == "details: loopwright show one"
 
 
 @pytest.mark.parametrize("width", [40, 49, 53, 54, 56, 57, 61, 80])

@@ -82,7 +82,7 @@ def test_a_live_run_shows_rows_then_its_end(monkeypatch: pytest.MonkeyPatch) -> 
     assert all("$0.0100" in row for row in rows)
     assert "[INFO]" not in shown
     assert any(line.startswith("Satisfied: score 0.9 is at least 0.9 (3 iter") for line in lines)
-    assert lines[-1] == "look closer: loopwright show one"
+    assert lines[-1] == "details: loopwright show one"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_line_below_says_what_is_in_flight(
     view = LiveView(Output(), cap=cap)
     view.progress.spent = Usage(2, 10, 20)
     for path in flying:
-        view.progress.hear(Entry("started", path, 10.0))
+        view.progress.apply(Entry("started", path, 10.0))
     assert view.flight(20.0) == line
 
 
@@ -158,18 +158,18 @@ def test_what_is_waited_for_and_used_fits_the_terminal(
     monkeypatch.setenv("COLUMNS", "80")
     view = LiveView(Output(), cap=Budget(calls=9, usd=0.5), seconds=60)
     view.progress.spent = Usage(2, 10, 20, 0.1)
-    view.progress.hear(Entry("started", "a/1/attempt-1", 10.0, {"model": "openai:gpt-x"}))
+    view.progress.apply(Entry("started", "a/1/attempt-1", 10.0, {"model": "openai:gpt-x"}))
     assert view.lines(20.0, room) == lines
 
 
 def test_the_end_of_what_a_model_is_saying_is_shown_until_it_is_done() -> None:
     """Text as it comes, on one line, with visible what a terminal would obey; gone with its call."""
     view = LiveView(Output())
-    view.progress.hear(Entry("started", "a/attempt-1", 0.0, {"model": "m"}))
-    assert view.saying(40) == ""
+    view.progress.apply(Entry("started", "a/attempt-1", 0.0, {"model": "m"}))
+    assert view.reply(40) == ""
     for piece in ("first\n", "second ", "\x1b[31mthird"):
-        view.hear_text("a/attempt-1", piece)
-    assert view.saying(40) == "  first second \\x1b[31mthird"
-    assert view.saying(12) == "  …[31mthird"
-    view.progress.hear(Entry("finished", "a/attempt-1", 1.0))
-    assert view.saying(40) == ""
+        view.show_text("a/attempt-1", piece)
+    assert view.reply(40) == "  first second \\x1b[31mthird"
+    assert view.reply(12) == "  …[31mthird"
+    view.progress.apply(Entry("finished", "a/attempt-1", 1.0))
+    assert view.reply(40) == ""

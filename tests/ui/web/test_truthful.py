@@ -188,7 +188,7 @@ def test_the_phases_of_an_agent_appear_in_order(told: Server) -> None:
 def test_a_suspended_run_shows_the_output_it_asks_about(told: Server) -> None:
     """Not the best one."""
     text = page(told, "/runs/asking")
-    assert "Output asked about" in text
+    assert "Output to review" in text
     output = re.search(r'<pre tabindex="0" id="output"[^>]*>(.*?)</pre>', text)
     assert output and output[1] == "draft 2 of a letter"
 
