@@ -172,7 +172,7 @@ def test_one_loop_of_several_is_chosen_by_name(project: Project) -> None:
 def test_other_loops_are_told_of(project: Project) -> None:
     """Where nobody named one of several loops, what is shown of one says how to ask for another."""
     project.call("run", "steps:outer", "--run-id", "nest")
-    told = "for another loop give --loop inner"
+    told = "for another loop, use --loop inner"
     assert told in project.call("show", "nest", "--diff", "1", "2").out
     assert told in project.call("show", "nest", "--iteration", "9").err
     named = project.call("show", "nest", "--loop", "outer", "--diff", "1", "2")
@@ -247,9 +247,9 @@ def test_the_end_of_a_path_does_where_it_fits_one_only(project: Project) -> None
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("loopwright: PATH: 'execute' matches 2 paths, such as note/")
     answer = project.call("rewind", "one", "first/2")
-    assert (answer.code, " from note/first/2 on" in answer.out) == (0, True)
+    assert (answer.code, " from note/first/2 onward" in answer.out) == (0, True)
     answer = project.call("rewind", "one", "first/1", "--input", "x")
-    assert (answer.code, "note/first/1 will have the input" in answer.out) == (0, True)
+    assert (answer.code, "note/first/1 will run with the new input" in answer.out) == (0, True)
 
 
 def test_an_export_that_cannot_be_written_says_where_it_should_have_gone(done: Project) -> None:
@@ -281,7 +281,7 @@ def test_a_folder_that_cannot_be_made_is_told(project: Project) -> None:
     answer = project.call("run", "steps:echo")
     assert answer.code == 1
     assert answer.err == (
-        "loopwright: .loopwright cannot be made: File exists; name another place with --journal\n"
+        "loopwright: .loopwright cannot be created: File exists. Choose another place with --journal.\n"
     )
 
 
@@ -290,7 +290,7 @@ def test_what_does_not_run_cannot_be_cancelled(done: Project) -> None:
     answer = done.call("cancel", "refined")
     assert (answer.code, answer.err) == (
         1,
-        "loopwright: refined: nothing runs it, it is satisfied\n",
+        "loopwright: refined is satisfied; no process is running it\n",
     )
 
 

@@ -19,7 +19,7 @@ from loopwright.ui.cli.output import error_text, exit_code_of, report_error
 
 from .conftest import Project
 
-DEFECT = "(a defect of this program; LOOPWRIGHT_DEBUG=1 shows the traceback)"
+DEFECT = "(a defect of Loopwright; LOOPWRIGHT_DEBUG=1 prints the traceback)"
 WRONG = {
     "rnu": "there is no command 'rnu'; did you mean 'run'?",
     "xyzzy": "there is no command 'xyzzy'; see: loopwright --help",
@@ -29,27 +29,26 @@ WRONG = {
     "run nothing.yaml": "there is no file 'nothing.yaml'; "
     "name a document, or package.module:attribute",
     "run step.py": "there is no file 'step.py'; did you mean 'steps.py'?",
-    "run steps.py": "steps.py is Python, not a document; name the step in it: steps:NAME",
-    "run .": ". is a folder; name a document in it",
+    "run steps.py": "steps.py is a Python file, not a document. Name a step in it: steps:NAME",
+    "run .": ". is a folder. Name a document in it.",
     "run nowhere:x": "nowhere cannot be imported: ModuleNotFoundError: No module named 'nowhere'",
     "run steps:refin": "steps:refin: there is no 'refin'; did you mean 'refine'?",
-    "run steps:not_a_step": "steps:not_a_step: a list is no step; "
-    "name a Loop, a Workflow or a function",
-    "run steps:Loop": "steps:Loop: a class is no step; name a Loop, a Workflow or a function",
+    "run steps:not_a_step": "steps:not_a_step: a list is not a step. "
+    "Name a Loop, a Workflow or a function.",
+    "run steps:Loop": "steps:Loop: a class is not a step. Name a Loop, a Workflow or a function.",
     "run steps:echo --set a": "--set: 'a' is not NAME=VALUE",
-    "run steps:echo --set a=b": "--set is for documents; steps:echo is a step of Python",
-    "run steps:echo --input a --input-file b": "--input and --input-file are both given; "
-    "give one of them",
+    "run steps:echo --set a=b": "--set is for documents; steps:echo is a Python step",
+    "run steps:echo --input a --input-file b": "give only one of --input and --input-file",
     "run steps:echo --input-file no.txt": "--input-file: 'no.txt' cannot be read: "
     "No such file or directory",
-    "runs --status fail": "--status: 'fail' is no status; did you mean 'failed'?",
-    "runs --status x": "--status: 'x' is no status; the statuses are running, interrupted, "
+    "runs --status fail": "--status: 'fail' is not a status; did you mean 'failed'?",
+    "runs --status x": "--status: 'x' is not a status; use one of running, interrupted, "
     "satisfied, exhausted, failed, impossible, suspended, cancelled",
     "show x --diff 1": "option '--diff' requires 2 arguments; see: loopwright show --help",
-    "show last": "there is no journal at .loopwright/runs.db yet; loopwright run makes it",
-    "show x --iteration 1 --timeline": "give one of --iteration, --diff, --timeline, "
+    "show last": "there is no journal at .loopwright/runs.db yet; loopwright run creates it",
+    "show x --iteration 1 --timeline": "give only one of --iteration, --diff, --timeline, "
     "--lifecycle, --traceback and --output",
-    "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run makes it",
+    "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run creates it",
 }
 
 

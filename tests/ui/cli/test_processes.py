@@ -19,7 +19,7 @@ import pytest
 from .conftest import Project
 
 FORBIDDEN = ("pydantic_ai", "starlette", "opentelemetry", "openai", "sqlite3", "yaml", "jinja2")
-RESUME = "nothing recorded is lost; go on with: loopwright resume one\n"
+RESUME = "recorded results are kept; resume: loopwright resume one\n"
 
 
 def until(stream: IO[str] | None, text: str) -> list[str]:
@@ -49,8 +49,21 @@ def test_one_signal_leaves_a_run_that_can_go_on(project: Project, name: str) -> 
     assert (answer.code, answer.json["iterations"]) == (0, 3)  # the judge passes the third
     assert project.effects() == ["waiting 1", "waiting 2", "waiting 3"]
     rows = [line for line in answer.err.splitlines() if line.startswith("waits ")]
-    assert rows[0] == "waits goes on as run one in sqlite:.loopwright/runs.db"
+    assert rows[0] == "waits: resuming run one in sqlite:.loopwright/runs.db"
     assert [row[:7] for row in rows[1:]] == ["waits 1", "waits 2", "waits 3"]
+
+
+def test_a_signal_after_the_journal_is_deleted_does_not_deny_the_entries(project: Project) -> None:
+    """Exit code 130; the message does not claim that nothing had been recorded."""
+    process = project.start("run", "steps:waits", "--run-id", "one")
+    until(process.stdout, "waits 2")
+    for file in (project.folder / ".loopwright").glob("runs.db*"):
+        file.unlink()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "before anything was recorded" not in err
+    assert "no longer holds the run" in err
 
 
 def test_an_interrupted_run_is_one_object_too(project: Project) -> None:
@@ -118,7 +131,7 @@ def test_a_killed_run_shows_what_was_in_flight(project: Project) -> None:
     process.kill()
     process.wait()
     out = project.call("show", "one").out
-    assert "Interrupted: its process was stopped or is gone; what it did is kept (2 iter" in out
+    assert "Interrupted: its process has ended; the recorded results are kept (2 iter" in out
     assert out.endswith("resume: loopwright resume one\n")
     last = project.call("show", "one", "--timeline").out.splitlines()[-1]
     assert last.endswith("waits/2/evaluate  0.50 round 2 is long") or "in flight" in last
@@ -193,7 +206,7 @@ def test_a_terminal_sees_rows_with_bars(project: Project) -> None:
     assert code == 0
     assert "█████████░" in shown
     assert "✓ passed" in shown
-    assert "in all" in shown
+    assert " s total" in shown
     assert "\x1b[32m" in shown
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
     assert "Satisfied: score 0.9 is at least 0.9" in shown

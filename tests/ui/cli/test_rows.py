@@ -88,7 +88,7 @@ def test_a_row_on_a_pipe_is_a_sentence(row: IterationRow, line: str) -> None:
             Result(Status.EXHAUSTED, Reason.MAX_ITERATIONS, "a limit", "x",
                    History([GOOD]), seconds=1.2),
             "",
-            "Exhausted: a limit (1 iteration, 1.2 s, best was iteration 2 with 0.85)",
+            "Exhausted: a limit (1 iteration, 1.2 s, best: iteration 2 with 0.85)",
         ),
         (
             Result(Status.FAILED, Reason.ERROR, "execute: no\nsuch thing", seconds=0.5),
@@ -129,10 +129,10 @@ def test_progress_knows_what_is_in_flight_and_what_was_spent() -> None:
     progress = Progress()
     progress.apply(Entry("started", "a/1/execute", 1.0, reserved=Usage(5)))
     progress.apply(Entry("started", "a/1/execute/inner", 2.0))
-    assert progress.flying == {"a/1/execute": 1.0, "a/1/execute/inner": 2.0}
+    assert progress.in_flight == {"a/1/execute": 1.0, "a/1/execute/inner": 2.0}
     progress.apply(Entry("cut", "a/1/execute/inner", 2.0, usage=Usage(1), seconds=4.0))
     progress.apply(Entry("finished", "a/1/execute", 1.0, usage=Usage(2), seconds=6.0))
-    assert (progress.flying, progress.spent, progress.active) == ({}, Usage(3), 7.0)
+    assert (progress.in_flight, progress.spent, progress.active) == ({}, Usage(3), 7.0)
 
 
 def test_progress_recalled_counts_a_call_in_doubt_as_spent() -> None:
@@ -145,7 +145,7 @@ def test_progress_recalled_counts_a_call_in_doubt_as_spent() -> None:
         Entry("started", "a/2/execute", 1.0, reserved=Usage(4)),
     ])  # fmt: skip
     assert shown == [IterationRow("a", GOOD)]
-    assert (progress.flying, progress.spent, progress.active) == ({}, Usage(5, estimated=4), 1.0)
+    assert (progress.in_flight, progress.spent, progress.active) == ({}, Usage(5, estimated=4), 1.0)
 
 
 def test_the_end_of_an_inner_loop_is_told_and_that_of_the_run_left_to_the_run() -> None:
@@ -155,3 +155,9 @@ def test_the_end_of_an_inner_loop_is_told_and_that_of_the_run_left_to_the_run() 
     assert isinstance(ending, Ending)
     assert ending_line(ending) == "  b exhausted: 2 of 2"
     assert Progress().apply(Entry("ended", "a", 3.0, value=value)) == []
+
+
+def test_the_end_of_an_inner_loop_names_the_loop_once() -> None:
+    """The detail of a failed condition begins with the name of its loop, which the line has already."""
+    ending = Ending("a/1/b", Stop(Reason.ERROR, "b: MyCondition: no such key"))
+    assert ending_line(ending) == "  b failed: MyCondition: no such key"

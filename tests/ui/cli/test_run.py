@@ -55,7 +55,7 @@ def test_a_suspended_run_says_what_it_asks(project: Project) -> None:
     data = project.call("run", "steps:asking", "--json").json
     assert data["request"] == {"path": "asking", "question": "Publish?"}
     lines = project.call("run", "steps:asking").out.splitlines()
-    assert 'waits at asking: {"question": "Publish?"}' in lines
+    assert 'waiting at asking: {"question": "Publish?"}' in lines
 
 
 def test_a_pipe_gets_plain_lines(project: Project) -> None:
@@ -63,7 +63,7 @@ def test_a_pipe_gets_plain_lines(project: Project) -> None:
     answer = project.call("run", "steps:refine", "--input", "x", "--run-id", "one")
     lines = [line for line in answer.out.splitlines() if not line.startswith("refine ")]
     rows = [line for line in answer.out.splitlines() if line.startswith("refine ")]
-    assert rows[0] == "refine is run one in sqlite:.loopwright/runs.db"
+    assert rows[0] == "refine: run one in sqlite:.loopwright/runs.db"
     assert [row.split(",")[0] for row in rows[1:]] == [
         "refine 1: score 0.25", "refine 2: score 0.50", "refine 3: score 0.90",
     ]  # fmt: skip
@@ -184,8 +184,8 @@ def test_a_run_of_a_python_program_is_left_to_it(project: Project) -> None:
     answer = project.call("resume", "own")
     assert answer.code == 2
     assert answer.err == (
-        "loopwright: own: it was started by a Python program, which alone can load it again; "
-        "there: resume(step, 'own', journal=…)\n"
+        "loopwright: own was started by a Python program. "
+        "Resume it there: resume(step, 'own', journal=…)\n"
     )
 
 

@@ -74,7 +74,7 @@ def test_a_live_run_shows_rows_then_its_end(monkeypatch: pytest.MonkeyPatch) -> 
     code, shown = watched(monkeypatch, "run", "steps:refine", "--input", "x", "--run-id", "one")
     assert code == 0
     lines = [line.rstrip() for line in shown.splitlines()]
-    assert lines[0] == "refine is run one in sqlite:.loopwright/runs.db"
+    assert lines[0] == "refine: run one in sqlite:.loopwright/runs.db"
     rows = [line for line in lines if re.match(r"refine \d ", line)]
     assert [row.split()[3:6] for row in rows] == [
         ["0.25", "✗", "not"], ["0.50", "✗", "not"], ["0.90", "✓", "passed"],
@@ -88,12 +88,12 @@ def test_a_live_run_shows_rows_then_its_end(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("cap", "flying", "line"),
     [
-        (None, [], "⠋ | 20.0 s in all | 2 calls"),
-        (None, ["a/1/execute"], "⠋ a/1/execute 10.0 s | 20.0 s in all | 2 calls"),
-        (Budget(calls=5), ["a", "b"], "⠋ b 10.0 s and 1 more | 20.0 s in all | 2 of 5 calls"),
-        (Budget(tokens=100), ["a"], "⠋ a 10.0 s | 20.0 s in all | 30 of 100 tokens"),
-        (Budget(usd=0.5), ["a"], "⠋ a 10.0 s | 20.0 s in all | $0.0000 of $0.5000"),
-        (None, ["x" * 70 + "/end"], f"⠋ …{'x' * 35}/end 10.0 s | 20.0 s in all | 2 calls"),
+        (None, [], "⠋ | 20.0 s total | 2 calls"),
+        (None, ["a/1/execute"], "⠋ a/1/execute 10.0 s | 20.0 s total | 2 calls"),
+        (Budget(calls=5), ["a", "b"], "⠋ b 10.0 s and 1 more | 20.0 s total | 2 of 5 calls"),
+        (Budget(tokens=100), ["a"], "⠋ a 10.0 s | 20.0 s total | 30 of 100 tokens"),
+        (Budget(usd=0.5), ["a"], "⠋ a 10.0 s | 20.0 s total | $0.0000 of $0.5000"),
+        (None, ["x" * 70 + "/end"], f"⠋ …{'x' * 35}/end 10.0 s | 20.0 s total | 2 calls"),
     ],
 )  # fmt: skip
 def test_the_line_below_says_what_is_in_flight(
@@ -113,7 +113,7 @@ def test_a_long_output_is_cut_on_a_terminal_and_whole_on_a_pipe(
 ) -> None:
     """Sixty lines and how many more there are, for people; all of it for programs."""
     _, shown = watched(monkeypatch, "run", "more:graded", "--run-id", "one")
-    assert "  line 59\n  … 8 more lines; show --output has all\n" in shown
+    assert "  line 59\n  … 8 more lines; show --output prints all\n" in shown
     assert "line 60" not in shown
     assert "line 67\n" in more.call("show", "one").out
 
@@ -124,7 +124,7 @@ def test_the_final_output_is_wrapped_on_a_terminal(
     """A paragraph wider than the terminal is shown whole, broken between words."""
     words = " ".join(f"word{n}" for n in range(40))
     _, shown = watched(monkeypatch, "run", "steps:echo", "--input", words)
-    end = shown.partition("output:")[2].partition("kept in")[0]
+    end = shown.partition("output:")[2].partition("journal: ")[0]
     assert end.split() == words.split()
     assert all(len(line) <= 80 for line in end.splitlines())
 

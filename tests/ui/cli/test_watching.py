@@ -27,7 +27,7 @@ def test_a_run_of_another_process_is_followed_to_its_end(project: Project) -> No
     late = project.start("watch", "one", "--json")
     assert early.stdout is not None
     first = early.stdout.readline()
-    assert first.startswith("waits is run one in sqlite:")
+    assert first.startswith("waits: run one in sqlite:")
     while not early.stdout.readline().startswith("waits 2"):
         pass
     (project.folder / "go.txt").touch()
@@ -35,7 +35,7 @@ def test_a_run_of_another_process_is_followed_to_its_end(project: Project) -> No
     process.wait()
     out, err = early.communicate()
     assert early.returncode == late.wait() == 130
-    assert "go on with: loopwright resume one" in err
+    assert "resume: loopwright resume one" in err
     assert "Interrupted: " in out
 
 

@@ -193,6 +193,12 @@ def test_a_suspended_run_shows_the_output_it_asks_about(told: Server) -> None:
     assert output and output[1] == "draft 2 of a letter"
 
 
+def test_a_run_without_model_calls_shows_no_cost(told: Server) -> None:
+    """A cost of $0.0000 would suggest that something was priced."""
+    assert fact(page(told, "/runs/limited"), "Cost") == ""
+    assert fact(page(told, "/runs/phased"), "Cost") != ""
+
+
 def test_raising_a_limit_proposes_what_is_valid(told: Server) -> None:
     """Never above the ceiling; where a loop is at it there is nothing to raise."""
     text = page(told, "/runs/nested")

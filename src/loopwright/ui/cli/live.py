@@ -360,8 +360,8 @@ class LiveView(LinesView):
                 parts.append(f"({texts.fit(texts.one_line(model), 24, self.output.signs)})")
             if len(in_flight) > 1:
                 parts.append(f"and {len(in_flight) - 1} more")
-        limit = f" of {texts.duration(self.seconds)}" if self.seconds < math.inf else ""
-        parts.append(f"| {texts.duration(max(0.0, now))}{limit}")
+        limit = f"of {texts.duration(self.seconds)}" if self.seconds < math.inf else "total"
+        parts.append(f"| {texts.duration(max(0.0, now))} {limit}")
         if spent := self._spent():
             judging = texts.cost(self.progress.judging)
             parts.append(f"| {spent}, {judging} of it for judging" if judging else f"| {spent}")

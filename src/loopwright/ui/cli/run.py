@@ -187,7 +187,7 @@ def run(
 
     The input is --input, --input-file or piped stdin, or else the document's default.
 
-    Exit codes: 0 satisfied, 3 exhausted or impossible, 1 failed, 4 suspended, 130 cancelled or
+    Exit codes: 0 satisfied, 3 exhausted, 1 failed, 5 impossible, 4 suspended, 130 cancelled or
     interrupted, 2 wrong command line or document.
     """
     with Output(as_json=options.as_json) as output:

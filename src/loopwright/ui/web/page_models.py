@@ -442,7 +442,7 @@ def _charts(points: list[list[Json]], threshold: float | None) -> list[Chart]:
     kinds = (
         ("score", "Score", 1, texts.score, 1.0),
         ("cost", "Cost, US dollars", 2, texts.money, 0.0),
-        ("time", "Time, seconds", 3, texts.duration, 0.0),
+        ("time", "Time", 3, texts.duration, 0.0),
     )
     found = []
     for kind, title, place, shown, top in kinds:
