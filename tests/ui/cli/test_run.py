@@ -61,7 +61,9 @@ def test_a_suspended_run_says_what_it_asks(project: Project) -> None:
 def test_a_pipe_gets_plain_lines(project: Project) -> None:
     """One line per iteration, then the end; no line on conditions, which another dialect documents."""
     answer = project.call("run", "steps:refine", "--input", "x", "--run-id", "one")
-    lines = [line for line in answer.out.splitlines() if not line.startswith(("refine ", "refine:"))]
+    lines = [
+        line for line in answer.out.splitlines() if not line.startswith(("refine ", "refine:"))
+    ]
     rows = [line for line in answer.out.splitlines() if line.startswith(("refine ", "refine:"))]
     assert rows[0] == "refine: run one in sqlite:.loopwright/runs.db"
     assert [row.split(",")[0] for row in rows[1:]] == [

@@ -14,10 +14,10 @@ from typing import Annotated, Any, cast
 import typer
 
 from ...conditions import Budget
-from ...engine.listeners import Listener
 from ...engine.resume import raise_limit
 from ...engine.run import new_run_id
 from ...engine.run import run as run_step
+from ...engine.run_state import Listener
 from ...errors import RunNotFound
 from ...journal import Entry, Journal, RunInfo
 from ...journal.questions import Question, pending

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from ...engine.listeners import Listener
+from ...engine.run_state import Listener
 from ...errors import ConfigurationError
 from ...records.redaction import of_environment
 from ...telemetry import LogLines, Telemetry, over_http
