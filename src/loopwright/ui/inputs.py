@@ -10,7 +10,6 @@ import select
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..errors import ConfigurationError
 from ..records.codec import Json
@@ -32,7 +31,7 @@ def _refuse(constant: str) -> Json:
     raise ValueError(constant)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     value = dict(pairs)
     if len(value) < len(pairs):
         raise ValueError("duplicate key")

@@ -46,13 +46,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
     A run that has not ended counts as cancelled, with `detail`; its output is the best so far.
     """
     replay = RecordedRun(surviving(entries))
-    names = {path: str(end["name"]) for path, end in replay.ended.items()}
-    loops = LoopResults()
-    loops.lists.update(replay.lists())
-    ended_paths = [path for path in replay.ended if path]
-    for path in [*ended_paths, *(path for path in replay.rounds if path not in replay.ended)]:
-        name = names.get(path) or path.rsplit("/", 1)[-1]
-        loops.keep(path, _loop(info, replay, path, name))
+    loops = _loops(info, replay)
     end = replay.ended.get("") or _suspended(info, entries)
     own = loops.get(end["name"] if end is not None else info.name)
     common: dict[str, Any] = {
@@ -66,9 +60,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
     if end is not None:
         stop = Stop.from_json(end["stop"])
         return Result(
-            status=stop.reason.status,
-            reason=stop.reason,
-            detail=stop.detail,
+            **_ended_by(stop),
             output=end["output"],
             usage=Usage.from_json(end["usage"]),
             name=end["name"],
@@ -86,9 +78,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
     stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "the run has not ended"))
     outputs = (loop.output for loop in reversed(loops.values()) if loop.output is not None)
     return Result(
-        status=stop.reason.status,
-        reason=stop.reason,
-        detail=stop.detail,
+        **_ended_by(stop),
         output=own.output if own else next(outputs, None),
         usage=replay.spent(""),
         name=info.name,
@@ -97,6 +87,22 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
         outcomes=replay.outcomes(),
         **common,
     )
+
+
+def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
+    """Return the loops of a run, ended ones first, in the order of their ends."""
+    loops = LoopResults()
+    loops.lists.update(replay.lists())
+    ended_paths = [path for path in replay.ended if path]
+    for path in [*ended_paths, *(path for path in replay.rounds if path not in replay.ended)]:
+        end = replay.ended.get(path)
+        name = str(end["name"]) if end is not None else ""
+        loops.keep(path, _loop(info, replay, path, name or path.rsplit("/", 1)[-1]))
+    return loops
+
+
+def _ended_by(stop: Stop) -> dict[str, Any]:
+    return {"status": stop.reason.status, "reason": stop.reason, "detail": stop.detail}
 
 
 def _suspended(info: RunInfo, entries: Sequence[Entry]) -> Json:
@@ -120,9 +126,7 @@ def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
         output = history.best.output if history.best else None
         reported = None
     return Result(
-        status=stop.reason.status,
-        reason=stop.reason,
-        detail=stop.detail,
+        **_ended_by(stop),
         output=output,
         history=history,
         usage=replay.spent(path),

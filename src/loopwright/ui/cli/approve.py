@@ -65,7 +65,7 @@ _KINDS = {
 def approve(
     name: RunName,
     path: Annotated[
-        str, typer.Argument(metavar="[PATH]", help="Path of the question, if there are several.")
+        str, typer.Argument(metavar="PATH", help="Path of the question, if there are several.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Continue.")] = False,
     no: Annotated[bool, typer.Option("--no", help="Do not continue; see --reason.")] = False,

@@ -33,7 +33,7 @@ class Report(TypedDict):
 @expanded
 def check(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Documents, or package.module:attribute.")
+        list[str], typer.Argument(metavar="FILE", help="Documents, or package.module:attribute.")
     ],
     options: ModelOptions,
     offline: Annotated[
@@ -143,7 +143,7 @@ def convert(
     folder: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Folder for the documents.  [stdout]"
+            "--output", "-o", metavar="FOLDER", help="Folder for the documents.  [default: stdout]"
         ),
     ] = None,
     lenient: Lenient = False,

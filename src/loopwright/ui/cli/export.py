@@ -38,7 +38,8 @@ def export(
     journal: JournalUrl = DEFAULT,
     form: Annotated[Form, typer.Option("--format", "-f", help="Format.")] = Form.JSON,
     out: Annotated[
-        str | None, typer.Option("--out", "-o", metavar="FILE", help="Output file.  [stdout]")
+        str | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Output file.  [default: stdout]"),
     ] = None,
 ) -> int:
     """Export a run as JSON (everything), CSV (iterations), JSON lines (journal) or HTML (report)."""

@@ -63,7 +63,8 @@ MaxIterations = Annotated[
     typer.Option("--max-iterations", metavar="N", help="Raise the iteration limit of a loop."),
 ]
 LoopName = Annotated[
-    str, typer.Option("--loop", metavar="NAME", help="Name or path of the loop.  [outermost loop]")
+    str,
+    typer.Option("--loop", metavar="NAME", help="Name or path of the loop.  [default: outermost]"),
 ]
 
 

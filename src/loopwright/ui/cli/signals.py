@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
+from ...records import Result
 from .output import Output
 
 INTERRUPTED = 130  # the exit code of a run that a signal ended
@@ -50,7 +51,7 @@ class Signals:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def watch(self, task: asyncio.Task[Any]) -> None:
+    def watch(self, task: asyncio.Task[Result]) -> None:
         """Cancel `task` on the first signal, or now if one was received before."""
         loop = asyncio.get_running_loop()
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import JournalError
 from ...journal import Entry, Journal, surviving
@@ -35,7 +35,7 @@ Topic = str | Wanted  # a run by its ID, or a page of the list
 class _Waiter:
     """Waits until the state of a topic differs from a known one."""
 
-    def __init__(self, topic: Topic, state: Hashable) -> None:
+    def __init__(self, topic: Topic, state: object) -> None:
         self.topic = topic
         self.state = state
         self.fresh = True  # the state may have changed before the wait
@@ -56,7 +56,7 @@ class ChangeFeed:
         self._waiting: set[_Waiter] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def state(self, topic: Topic) -> Any:
+    def state(self, topic: Topic) -> object:
         """Return a value that changes with a commit to a run, with the rows of a page of the list, or for
         "" with any commit."""
         if self._watch is None or not topic:
@@ -68,7 +68,7 @@ class ChangeFeed:
         except (sqlite3.Error, OSError, JournalError):
             return object()  # a new state: the next read reports the error
 
-    async def wait_for(self, topic: Topic, state: Any, seconds: float) -> bool:
+    async def wait_for(self, topic: Topic, state: object, seconds: float) -> bool:
         """Wait until a topic has another state; return False after `seconds`."""
         waiter = _Waiter(topic, state)
         self._waiting.add(waiter)
@@ -97,7 +97,7 @@ class ChangeFeed:
         committed = version != self._version
         self._version = version
         self.turn += committed
-        states: dict[Topic, Any] = {}
+        states: dict[Topic, object] = {}
         for waiter in self._waiting:
             if not (committed or waiter.fresh):
                 continue

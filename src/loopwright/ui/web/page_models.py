@@ -22,6 +22,7 @@ from .events import RunProgress
 from .queries import in_order
 
 N = TypeVar("N", int, float)
+Bounds = dict[str, float]  # limits by name: `threshold`, `limit`, `seconds` and units of a budget
 _LIMITS_OF = {
     "score_at_least": ("threshold",), "max_iterations": ("limit",), "phase_limit": ("limit",),
     "timeout": ("seconds",), "budget": ("usd", "calls", "tokens", "effects"),
@@ -100,14 +101,12 @@ def _recorded_limits(loop: str, info: RunInfo) -> Mapping[str, Any] | None:
     return inside[0] if len(inside) == 1 else None
 
 
-def bounds_of_loop(
-    loop: str, info: RunInfo, raised: Mapping[str, Mapping[str, Json]]
-) -> dict[str, Any]:
+def bounds_of_loop(loop: str, info: RunInfo, raised: Mapping[str, Mapping[str, Json]]) -> Bounds:
     """Return the strictest limits of a loop: `threshold`, `limit`, `seconds`, `usd`, `calls`, `tokens`.
 
     `raised` are the limits that were raised later, by path.
     """
-    bounds: dict[str, Any] = {}
+    bounds: Bounds = {}
     recorded = _recorded_limits(loop, info)
     _tighten(bounds, recorded["until"] if recorded else ())
     raised_here = raised.get(loop, {})
@@ -117,7 +116,7 @@ def bounds_of_loop(
     return bounds
 
 
-def _tighten(bounds: dict[str, Any], conditions: Iterable[Mapping[str, Any]]) -> None:
+def _tighten(bounds: Bounds, conditions: Iterable[Mapping[str, Any]]) -> None:
     """Add the limits in recorded conditions, the lower of two."""
     for condition in conditions:
         for tag, fields in condition.items():
@@ -157,7 +156,7 @@ def run_of(view: RunView, loop: str, fold: RunProgress) -> RunHeader:
     )
 
 
-def _bounds_of_run(loop: str, view: RunView, fold: RunProgress) -> dict[str, Any]:
+def _bounds_of_run(loop: str, view: RunView, fold: RunProgress) -> Bounds:
     """Return the limits of the main loop that are limits of the run.
 
     If the loop is the run, these are all; else the threshold, and the iteration limit of a single loop.
@@ -174,11 +173,11 @@ def _bounds_of_run(loop: str, view: RunView, fold: RunProgress) -> dict[str, Any
     }
 
 
-def _without(bounds: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _without(bounds: Bounds, name: str) -> Bounds:
     return {key: value for key, value in bounds.items() if key != name}
 
 
-def limits_text(bounds: Mapping[str, Any]) -> str:
+def limits_text(bounds: Bounds) -> str:
     """Return the limits of a loop except its iterations, in words."""
     budget = [texts.money(bounds["usd"])] if "usd" in bounds else []
     budget += [f"{bounds[unit]:,} {unit}" for unit in ("calls", "tokens") if unit in bounds]
@@ -199,7 +198,7 @@ def _sentence(info: RunInfo) -> str:
 
 
 def _facts(
-    marks: Iterable[Iteration], total: int, used: Usage, active: float, bounds: Mapping[str, Any]
+    marks: Iterable[Iteration], total: int, used: Usage, active: float, bounds: Bounds
 ) -> list[UsedPart]:
     items = list(marks)
     facts = []
@@ -347,7 +346,7 @@ class Section:
     name: str
     count: int
     best: str
-    bounds: dict[str, Any]
+    bounds: Bounds
     chunks: list[Chunk]
     points: list[list[Json]] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
