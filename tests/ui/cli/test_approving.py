@@ -128,7 +128,7 @@ def test_a_question_is_answered_once(asks: Project) -> None:
     assert (again.code, "answered already" in again.err) == (2, True)
     shown = asks.call("approve", "one")
     assert shown.out == "one has no open question; it is suspended\nresume: loopwright resume one\n"
-    assert "answered, to be resumed" in asks.call("runs").out
+    assert "answered, ready to resume" in asks.call("runs").out
 
 
 def test_rounds_are_edited_and_limits_raised(asks: Project) -> None:

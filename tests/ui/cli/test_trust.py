@@ -183,7 +183,7 @@ def test_another_host_for_a_key_is_agreed_to_anew(folder: Project) -> None:
     text = KEYED.replace("model_url: https://models.example.org/v1\n", "")
     (folder.folder / "keyed.yaml").write_text(text)
     first = folder.run("run", "keyed.yaml", "--model-url", "https://one.example.org", "--yes")
-    assert "agreed" not in first.err
+    assert "approved" not in first.err
     again = folder.run("run", "keyed.yaml", "--model-url", "https://two.example.org")
     assert again.code == 2
     assert "GITHUB_TOKEN to https://two.example.org" in again.err

@@ -25,7 +25,7 @@ def test_a_run_is_started_followed_and_cancelled(browser: Any, server: Server) -
         assert "of $0.5000" in page.text_content(".facts")
         other = server.ask("/start", {"file": "other.yaml"})
         assert other[0] == 400
-        assert "agreed to" in other[1]
+        assert "approved" in other[1]
 
 
 def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Server) -> None:
