@@ -79,7 +79,7 @@ async def test_a_journal_that_comes_and_goes_loses_no_iteration(
     monkeypatch.setattr("loopwright.ui.cli.watch.BEAT", 0.0)
     heard: list[Any] = []
     view = LiveView(Output())
-    monkeypatch.setattr(view, "hear", lambda entry: heard.append(entry.value.number))
-    seen = await _follow(Broken(40), "r", view)
+    monkeypatch.setattr(view, "show_entry", lambda entry: heard.append(entry.value.number))
+    info, entries = await _follow(Broken(40), "r", view)
     assert heard == list(range(1, 41))
-    assert (seen.info.status, len(seen.entries)) == ("satisfied", 40)
+    assert (info.status, len(entries)) == ("satisfied", 40)
