@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..errors import ConfigurationError
 from ..records import History, Reason, Stop
@@ -251,6 +251,25 @@ UNITS: Mapping[str, str] = MappingProxyType({
     "max_usd": "usd",
     "max_effects": "effects",
 })  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLimits:
+    """The limits of a run, each None by default: the options whose names are the keys of UNITS."""
+
+    max_usd: float | None = None
+    max_calls: int | None = None
+    max_total_tokens: int | None = None
+    max_effects: int | None = None
+
+    def limits(self) -> dict[str, Any]:
+        """Return the limits by the names of their options."""
+        return {name: getattr(self, name) for name in UNITS}
+
+    def budget_of_limits(self) -> Budget | None:
+        """Return the limits as a budget, or None without any."""
+        caps = {UNITS[name]: value for name, value in self.limits().items() if value is not None}
+        return Budget(**caps) if caps else None
 
 
 def raised(members: Iterable[Condition], options: Mapping[str, Json]) -> tuple[Condition, ...]:
