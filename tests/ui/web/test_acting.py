@@ -41,7 +41,7 @@ def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Serv
         )  # fmt: skip
         listed.wait_for_selector("tr[data-run=live] .badge.running")
         page.goto(f"{server.base}/runs/live")
-        page.wait_for_selector(".in_flight code")
+        page.wait_for_selector(".in-flight code")
         assert "slowly/1/execute" in page.text_content(".in-flight")
         for number in (1, 2, 3):
             (folder / f"go-{number}").touch()
@@ -132,6 +132,34 @@ def test_a_run_whose_document_changed_is_not_gone_on_with(server: Server) -> Non
     assert "changed since" in told
     document.write_text(CHANGED.replace("WORD", "x"), "utf-8")
     assert server.ask("/runs/changed/resume", {})[0] == 200
+
+
+SLOW_TO_END = """\
+import atexit
+import time
+
+from loopwright import Loop, MaxIterations
+
+atexit.register(time.sleep, 2)  # a process that needs long to end after it has refused
+loop = Loop(lambda text: text + "WORD", until=MaxIterations(2), approve="iteration", name="loop")
+"""
+
+
+def test_a_refusal_is_reported_however_long_the_process_needs(server: Server) -> None:
+    """The page waits for the word of the process it started, and not for a time."""
+    module = server.folder / "slow_to_end.py"
+    module.write_text(SLOW_TO_END.replace("WORD", "x"), "utf-8")
+    words = ("slow_to_end:loop", "--input", "a", "--run-id", "refused-late")
+    waiting = call(server.folder, "run", *words)
+    assert waiting.returncode == 4, waiting.stderr
+    answered = call(server.folder, "approve", "refused-late", "--yes")
+    assert answered.returncode == 0, answered.stderr
+    module.write_text(
+        SLOW_TO_END.replace("WORD", "y").replace("MaxIterations(2)", "MaxIterations(3)"), "utf-8"
+    )
+    status, text = server.ask("/runs/refused-late/resume", {})
+    assert status == 400
+    assert "changed since" in text
 
 
 UNSURE = """\
