@@ -43,6 +43,7 @@ from ..errors import (
 )
 from ..records import History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
+from ..records.display import table_html
 from ..records.excerpts import shortened
 from .budget import CANNOT_BIND, cannot_bind
 from .composites import acceptable, retrying
@@ -201,6 +202,23 @@ class Loop(CompositeStep):
     def depth(self) -> int:
         """How many loops nest in it, itself included."""
         return 1 + super().depth
+
+    def __repr__(self) -> str:
+        return f"<Loop {self.name!r}: {'; '.join(' '.join(row) for row in self._declared())}>"
+
+    def _repr_html_(self) -> str:
+        return table_html(f"Loop {self.name}", self._declared())
+
+    def _declared(self) -> Iterator[tuple[str, str]]:
+        """Iterate over its stages, conditions and bounds, for display."""
+        for stage in ("execute", "evaluate", "adapt"):
+            step = getattr(self, stage)
+            if step is not None:
+                yield stage, as_step(step).name
+        for name in ("until", "guards"):
+            if (condition := getattr(self, name)) is not None:
+                yield name, repr(condition)
+        yield "limit", f"{self.limit} iterations"
 
     def parts(self) -> Iterator[Step]:
         stages = (self.execute, self.evaluate, self.adapt)
