@@ -22,6 +22,7 @@ import typer
 from loopwright import errors
 from loopwright.conditions.base import TAGS
 from loopwright.documents import export_schema
+from loopwright.documents.schema.document import ACTIONS
 from loopwright.models import scripted_rules
 from loopwright.records import Reason, Status
 from loopwright.templates.filters import FILTERS, METHODS, PREDICATES
@@ -316,28 +317,35 @@ def yaml_page() -> str:
     parts = []
     for name, (heading, guide) in PARTS.items():
         part: dict[str, Any] = schema if name == "Document" else schema["$defs"][name]
-        required = set(part.get("required", ()))
-        with_settings = name not in ("Document",) and set(SETTINGS[:5]) <= part["properties"].keys()
-        rows = [
-            (f"`{key}`", _type(told), _default(key, told, required), _sentence(name, key, told))
-            for key, told in part["properties"].items()
-            if not (with_settings and key in SETTINGS)
-        ]
-        more = (
-            "\nThe [settings of models](#settings-of-models) are keys of this part too.\n"
-            if with_settings
-            else ""
-        )
-        parts.append(
-            f"## {heading}\n\nSee [the guide]({guide}).\n\n{table(('key', 'value', 'default', 'meaning'), rows)}{more}"
-        )
+        has_settings = set(SETTINGS[:5]) <= part["properties"].keys()
+        parts.append(f"## {heading}\n\nSee [the guide]({guide}).\n")
+        for subheading, keys in _groups(name, part["properties"], schema):
+            rows = [
+                (
+                    f"`{key}`",
+                    _type(part["properties"][key]),
+                    default,
+                    _sentence(name, key, part["properties"][key]),
+                )
+                for key in sorted(keys, key=lambda key: key not in part.get("required", ()))
+                if not (has_settings and key in SETTINGS)
+                for default in [
+                    _default(key, part["properties"][key], set(part.get("required", ())))
+                ]
+            ]
+            parts.append(f"### {subheading}\n" if subheading else "")
+            parts.append(table(("key", "value", "default", "meaning"), rows))
+        if has_settings:
+            parts.append(
+                "The [settings of models](#settings-of-models) are keys of this part too.\n"
+            )
     settings = [
         (f"`{key}`", _type(told), _default(key, told, set()), _sentence("Document", key, told))
         for key in SETTINGS
         if (told := schema["properties"].get(key))
     ]
     parts.insert(
-        1,
+        parts.index(f"## {PARTS['StepSpec'][0]}\n\nSee [the guide]({PARTS['StepSpec'][1]}).\n"),
         "## Settings of models\n\nThe settings of a document apply to all of its prompts and judges. A prompt or judge "
         f"can override them.\n\n{table(('key', 'value', 'default', 'meaning'), settings)}",
     )
@@ -348,6 +356,19 @@ def yaml_page() -> str:
         "`500ms`, `30s`, `5m`, `1h30m`. A list of names may be a single name."
     )
     return page("YAML reference", intro, *parts)
+
+
+def _groups(
+    name: str, properties: Mapping[str, Any], schema: Mapping[str, Any]
+) -> Iterator[tuple[str, list[str]]]:
+    """Iterate over the tables of a part; the keys of a step are three tables."""
+    if name != "StepSpec":
+        yield "", list(properties)
+        return
+    action = schema["$defs"]["Action"]["properties"]
+    yield "", [key for key in properties if key not in action]
+    yield "Actions", [key for key in properties if key in ACTIONS]
+    yield "Options of actions", [key for key in properties if key in action and key not in ACTIONS]
 
 
 def _type(told: Mapping[str, Any]) -> str:
@@ -380,6 +401,9 @@ def _kinds(told: Mapping[str, Any]) -> Iterator[str]:
             yield f"{kind}{_range(told)}"
         elif kind == "boolean":
             yield "true, false"
+        elif kind == "object" and isinstance(told.get("additionalProperties"), dict):
+            inner = " or ".join(dict.fromkeys(_kinds(told["additionalProperties"])))
+            yield f"names to {inner or 'any value'}"
         elif kind:
             yield {"string": "text", "object": "object"}[kind]
 

@@ -146,7 +146,7 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_the_english_of_the_pages() -> None:
     """docs/style.md bans dashes as punctuation, exclamation marks and a list of words."""
     banned = re.compile(
-        r"—|–(?=\s)| - (?=[a-z])|\w!(?=\s|$)|\bas it stands\b|\bby the letter\b|\bso many\b"
+        r"\u2014|\u2013(?=\s)| - (?=[a-z])|\w!(?=\s|$)|\bas it stands\b|\bby the letter\b|\bso many\b"
     )
     for page in PAGES:
         text = re.sub(
