@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
-from .engine.composites import Composite, attempt, retrying
+from .engine.composites import attempt, combined, retrying
 from .engine.concurrency import run_all
 from .engine.context import Context
 from .engine.loop import Loop, any_of
-from .engine.step import FunctionStep, as_step, digest_of
+from .engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from .errors import ConfigurationError, nearest
 from .evaluators.checklist import as_check
 from .evaluators.criteria import grade
@@ -38,9 +38,9 @@ __all__ = ["checklist_loop", "confidence_loop", "improvement_loop", "strategy_lo
 
 
 def confidence_loop(
-    execute: Any,
-    evaluate: Any,
-    adapt: Any = None,
+    execute: StepLike,
+    evaluate: StepLike,
+    adapt: StepLike | None = None,
     *,
     threshold: float = 0.85,
     max_iterations: int = 5,
@@ -65,9 +65,9 @@ def confidence_loop(
 
 
 def improvement_loop(
-    execute: Any,
-    evaluate: Any,
-    adapt: Any = None,
+    execute: StepLike,
+    evaluate: StepLike,
+    adapt: StepLike | None = None,
     *,
     patience: int = 2,
     min_delta: float = 0.0,
@@ -119,7 +119,7 @@ class _Improving(Loop):
 def checklist_loop(
     items: Mapping[str, Any],
     checks: Mapping[str, Any],
-    fix: Any = None,
+    fix: StepLike | None = None,
     *,
     max_iterations: int = 5,
     at_once: int = 1,
@@ -202,7 +202,7 @@ def _retried(options: dict[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class _Items(Composite):
+class _Items(CompositeStep):
     """Makes the items that are not there yet; from the second round on its input is a plan."""
 
     name: str
@@ -236,11 +236,11 @@ class _Items(Composite):
         made = {name: result.output for (name, _), result in zip(missing, ended, strict=True)}
         items = {**plan["items"], **made}
         parts = [(n, maker, r) for (n, maker), r in zip(missing, ended, strict=True)]
-        return self._end({name: items[name] for name, _ in self.makers}, parts, ctx)
+        return combined(self.name, {name: items[name] for name, _ in self.makers}, parts, ctx)
 
 
 @dataclass(frozen=True)
-class _Looks(Composite):
+class _Looks(CompositeStep):
     """Checks the items that have not passed yet."""
 
     name: str
@@ -260,7 +260,7 @@ class _Looks(Composite):
             result = await attempt(ctx, name, look, value[name])
             found.append((name, as_evaluation(result.output)))
             ended.append((name, look, result))
-        return self._end(grade(found), ended, ctx)
+        return combined(self.name, grade(found), ended, ctx)
 
 
 async def _plan(last: Iteration, ctx: Context) -> Json:
@@ -294,8 +294,8 @@ def _of(name: str, evaluation: Evaluation) -> list[str]:
 
 def strategy_loop(
     strategies: Mapping[str, Any],
-    evaluate: Any,
-    adapt: Any = None,
+    evaluate: StepLike,
+    adapt: StepLike | None = None,
     *,
     threshold: float | None = None,
     max_iterations: int | None = None,
@@ -339,28 +339,30 @@ def strategy_loop(
 
 
 @dataclass(frozen=True)
-class _Strategies(Composite):
+class _Strategies(CompositeStep):
     """Runs the strategy whose turn it is."""
 
     name: str
-    parts: tuple[tuple[str, Any], ...]
+    members: tuple[tuple[str, Step], ...]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("strategies", *(f"{name} {part.fingerprint}" for name, part in self.parts))
+        return digest_of(
+            "strategies", *(f"{name} {part.fingerprint}" for name, part in self.members)
+        )
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        name, part = self.parts[(ctx.iteration - 1) % len(self.parts)]
+        name, part = self.members[(ctx.iteration - 1) % len(self.members)]
         result = await attempt(ctx, name, part, value)
-        return self._end(result.output, [(name, part, result)], ctx)
+        return combined(self.name, result.output, [(name, part, result)], ctx)
 
 
 @dataclass(frozen=True)
-class _Named(Composite):
+class _Named(CompositeStep):
     """Evaluates under the name of the strategy whose turn it is."""
 
     name: str
-    inner: Any
+    inner: Step
     strategies: tuple[str, ...]
 
     @functools.cached_property
@@ -372,4 +374,4 @@ class _Named(Composite):
         result = await attempt(ctx, name, self.inner, value)
         found = as_evaluation(result.output)
         found = dataclasses.replace(found, votes=(*found.votes, {"strategy": name}))
-        return self._end(found, [(name, self.inner, result)], ctx)
+        return combined(self.name, found, [(name, self.inner, result)], ctx)

@@ -8,19 +8,16 @@ from typing import Any
 
 from loopwright import Context, Entry, MemoryJournal, Result, run
 from loopwright.agents import call_with_tools
+from loopwright.engine.step import CompositeStep
 from loopwright.journal import RunInfo
 from loopwright.models import Message, Models, Request, ScriptedModel
 from loopwright.records import Reason, Status
 from loopwright.records.codec import Json
 
 
-class Conversation:
+class Conversation(CompositeStep):
     """A step that asks a question with tools and returns all that it was told."""
 
-    effect = False
-    required = False
-    reserve = None
-    idempotent = True
     name = "talk"
     fingerprint = "talk"
 

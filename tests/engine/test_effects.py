@@ -233,5 +233,5 @@ def test_what_is_no_step_and_no_usage_is_told() -> None:
     async def spends(value: Any, ctx: Context) -> Any:
         ctx.spend(5)  # type: ignore[arg-type]
 
-    assert play(calls, "x").detail == "calls/inner: 'len' is no step; make it one with step(…)"
-    assert play(spends, "x").detail == "spends: 5 is no usage; spend Usage(calls=…, usd=…)"
+    assert play(calls, "x").detail == "calls/inner: 'len' is not a step; make it one with step(…)"
+    assert play(spends, "x").detail == "spends: 5 is not a usage; spend Usage(calls=…, usd=…)"

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conditions.test_conditions_written import leaves as condition_leaves
 from loopwright import (
     AllOf,
     AnyOf,
@@ -34,7 +35,6 @@ from .bodies import (
 )
 from .model import Rules
 from .support import ERROR, entries_of, play
-from .test_conditions_written import leaves as condition_leaves
 
 
 @given(rules, st.lists(marks, min_size=1, max_size=12), st.sampled_from([0.0, 1.0, 2.5]),

@@ -244,8 +244,8 @@ def test_two_calls_of_one_name_are_refused() -> None:
     result = play(twice)
     assert result.status is Status.FAILED
     assert result.detail == (
-        "twice/vote: the name 'vote' was used by an earlier call of this step; "
-        "give each call a name of its own"
+        "twice/vote: an earlier call of this step is already named 'vote'; "
+        "give each call another name"
     )
 
 

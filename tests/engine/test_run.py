@@ -27,7 +27,8 @@ from loopwright import (
     run_sync,
     step,
 )
-from loopwright.engine.run import SystemClock, new_run_id
+from loopwright.engine.run import new_run_id
+from loopwright.engine.run_state import SystemClock
 from loopwright.errors import ConfigurationError, StepError
 from loopwright.testing import run_virtual
 

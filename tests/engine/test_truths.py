@@ -209,4 +209,4 @@ def test_a_step_that_ignores_its_cancel_does_not_hold_the_process() -> None:
 
     result = asyncio.run(run(Loop(stubborn, until=Timeout(0.05), name="l")))
     assert result.reason is Reason.TIMEOUT
-    assert "asyncio.tasks._" not in inspect.getsource(loopwright.engine.effects)  # type: ignore[attr-defined]
+    assert "asyncio.tasks._" not in inspect.getsource(loopwright.engine.deadlines)  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopwright import Context, MemoryJournal, Result, run
+from loopwright.engine.step import CompositeStep
 from loopwright.journal import Entry
 from loopwright.models import (
     Message,
@@ -33,13 +34,9 @@ class DurableJournal(MemoryJournal):
         return log
 
 
-class Ask:
+class Ask(CompositeStep):
     """A step that asks one question and returns the reply as JSON."""
 
-    effect = False
-    required = False
-    reserve = None
-    idempotent = True
     name = "ask"
     fingerprint = "ask"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import Context, Entry, MemoryJournal, Result, run
+from loopwright.engine.step import CompositeStep
 from loopwright.journal import RunInfo
 from loopwright.prompts.tool_calls import tools_of
 from loopwright.records import Reason, Status
@@ -26,13 +27,9 @@ def misbehaving(*options: str, **more: Any) -> McpServer:
     return mcp_server("odd", command, **{"start_timeout": 10.0, **more})
 
 
-class Calls:
+class Calls(CompositeStep):
     """A step that calls tools one after the other and returns how each call ended."""
 
-    effect = False
-    required = False
-    reserve = None
-    idempotent = True
     name = "calls"
     fingerprint = "calls"
 

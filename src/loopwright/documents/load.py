@@ -15,6 +15,7 @@ from typing import Any
 
 from ..conditions import UNITS, Budget
 from ..engine.composites import limited
+from ..engine.step import Step
 from ..errors import (
     ConfigurationError,
     DocumentError,
@@ -286,7 +287,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     found = resources(document, settings, project)
     if project.problems:
         raise DocumentError(project.problems)
-    step: Any = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
+    step: Step = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
     if document.timeout is not None:
         step = limited(step, document.timeout)
     return Loaded(

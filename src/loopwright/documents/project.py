@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..conditions import Budget
+from ..engine.step import Step
 from ..errors import DocumentError, Problem
 from ..prompts.prompt import PromptSettings
 from ..records.codec import Json
@@ -71,7 +72,7 @@ class LoadedDocument:
     """
 
     name: str
-    step: Any
+    step: Step
     source: dict[str, Json]
     default_input: Json = None
     budget: Budget | None = None

@@ -17,7 +17,7 @@ from ..errors import ConfigurationError, StepError
 from ..records import Iteration, codec
 from ..records.codec import Json
 from .context import Context
-from .step import FunctionStep, as_step, digest_of, known_as
+from .step import FunctionStep, Leaf, as_step, digest_of, known_as
 
 __all__ = ["feedback", "keep_input", "merge", "rotate", "use_output"]
 
@@ -112,7 +112,7 @@ def merge(function: Any) -> FunctionStep:
     {'text': '…', 'hint': 'round 1 was too long'}
     """
     inner = as_step(function)
-    if not inner.effect:
+    if not isinstance(inner, Leaf):
         raise ConfigurationError(
             f"merge: {inner.name} is made of steps; give a function of the last round"
         )

@@ -1,5 +1,7 @@
 """The ledger: accounts along the path, reserve before a call and settle after it.
 
+A budget binds only where a step reports what it costs; `cannot_bind` finds those that never will.
+
 Rules:
 
 1. Settled + reserved never exceeds a cap, in any account, at any instant.
@@ -20,8 +22,13 @@ from ..conditions import Budget, amount
 from ..conditions.limits import OVERSHOT
 from ..errors import Stopped
 from ..records import NOTHING, History, Reason, Stop, Usage, is_judging
+from .step import Leaf, Step
 
-__all__ = ["Account"]
+__all__ = ["CANNOT_BIND", "OVERSHOOT", "Account", "cannot_bind", "reports"]
+
+# The codes of the warnings: a budget that nothing uses up, and a call that went beyond one.
+CANNOT_BIND = "budget_cannot_bind"
+OVERSHOOT = "overshoot"
 
 _Waiter = tuple[str, "asyncio.Future[None]"]  # the path of a call that waits, and what wakes it
 
@@ -237,10 +244,36 @@ def _first_blocked(chain: list[Account], path: str, turn: int, amount: Usage) ->
 
 def _less(a: Usage, b: Usage) -> Usage:
     return Usage(
-        a.calls - b.calls,
-        a.input_tokens - b.input_tokens,
-        a.output_tokens - b.output_tokens,
-        max(0.0, a.usd - b.usd),
-        a.unpriced - b.unpriced,
-        a.estimated - b.estimated,
+        calls=a.calls - b.calls,
+        input_tokens=a.input_tokens - b.input_tokens,
+        output_tokens=a.output_tokens - b.output_tokens,
+        usd=max(0.0, a.usd - b.usd),
+        unpriced=a.unpriced - b.unpriced,
+        estimated=a.estimated - b.estimated,
+    )
+
+
+def reports(step: Step) -> bool:
+    """Return whether a step, or one inside it, can report what it costs.
+
+    A model call does. A function does if it takes a context (`ctx.spend`) or states a `reserve`, a command
+    if it has `usage`. What nothing is known of counts as reporting.
+    """
+    if step.reports is not None:
+        return step.reports
+    if isinstance(step, Leaf):
+        return step.wants_context or step.reserve is not None
+    parts = list(step.parts())
+    return not parts or any(reports(part) for part in parts)
+
+
+def cannot_bind(step: Step, budget: Budget, where: str) -> str:
+    """Return the sentence for a budget that no step inside `step` can ever use up, or ""."""
+    if not budget.spending or reports(step):
+        return ""
+    units = [name for name in ("calls", "tokens", "usd") if getattr(budget, name) is not None]
+    return (
+        f"{where}: the budget of {' and '.join(units)} cannot bind, as no step in it reports what it "
+        "costs; report it with ctx.spend(Usage(…)), give reserve= to the function or usage= to the "
+        "command, or limit effects instead: Budget(effects=…)"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +18,18 @@ from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
 from .concurrency import run_all
-from .context import Context, Step
+from .context import Context
 from .deadlines import DeadlineScope
-from .step import as_step, digest_of
+from .step import CompositeStep, Step, StepLike, as_step, digest_of
 
 __all__ = [
     "ACCEPTABLE",
-    "Composite",
     "Unsatisfied",
+    "Wrapper",
     "acceptable",
     "attempt",
     "checked",
+    "combined",
     "fallback",
     "limited",
     "parallel",
@@ -65,58 +66,34 @@ def acceptable(owner: str, given: Any, *, required: bool) -> tuple[str, ...]:
     return tuple(str(word) for word in words)
 
 
-class Composite:
-    """A step made of steps: it has no effect of its own."""
+def combined(
+    name: str, output: Json, ended: Sequence[tuple[str, Step, Result]], ctx: Context
+) -> Result:
+    """Return how a step named `name` ended: as the worst of its parts, each a (name, step, result).
 
-    effect = False
-    required = False
-    accept: tuple[str, ...] = ()  # statuses that do not count for what it is a part of
-    reserve = None
-    idempotent = True
-    supplies: Collection[str] = ()  # names that templates inside it see, beyond those always there
-    name: str
-
-    @property
-    def depth(self) -> int:
-        """How many loops nest in it."""
-        return max((getattr(part, "depth", 0) for part in self.made_of()), default=0)
-
-    def made_of(self) -> Iterable[Any]:
-        """Return the steps that it is made of."""
-        return ()
-
-    @functools.cached_property
-    def unsupplied(self) -> Mapping[str, str]:
-        """The names that templates in it need and nothing in it supplies, with a sentence on each."""
-        found: dict[str, str] = {}
-        for part in self.made_of():
-            found |= getattr(part, "unsupplied", {})
-        return {name: told for name, told in found.items() if name not in self.supplies}
-
-    def _end(self, output: Json, ended: Sequence[tuple[str, Any, Result]], ctx: Context) -> Result:
-        """Return how the whole ended: as the worst of its parts, each given as (name, step, result).
-
-        Of several the first counts. A status that a part accepts does not count.
-        """
-        counting = [(name, r) for name, part, r in ended if r.status.value not in _accepted(part)]
-        if not all(r.satisfied for _, r in counting):
-            name, worst = min(counting, key=lambda item: _WORST.index(item[1].status))
-            return Result(
-                worst.status, worst.reason, _named_detail(name, worst.detail), output,
-                name=self.name, also=worst.also, gone_on=worst.status is Status.FAILED,
-                error=worst.error, cause=worst.cause,
-            )  # fmt: skip
-        reached = next((r for _, r in reversed(counting) if r.reason is not Reason.COMPLETED), None)
-        reason = reached.reason if reached else Reason.COMPLETED
-        detail = reached.detail if reached else f"{ctx.path or self.name} completed"
-        accepted = [f"{n} {r.status.value}" for n, p, r in ended if r.status.value in _accepted(p)]
-        if accepted:
-            detail = f"{detail}; accepted: {', '.join(accepted)}"
-        return Result(Status.SATISFIED, reason, detail, output, name=self.name)
-
-
-def _accepted(part: Any) -> tuple[str, ...]:
-    return getattr(part, "accept", ())
+    Of several the first counts. A status that a part accepts does not count.
+    """
+    counting = [(part, r) for part, step, r in ended if r.status.value not in step.accept]
+    if not all(r.satisfied for _, r in counting):
+        part, worst = min(counting, key=lambda item: _WORST.index(item[1].status))
+        return Result(
+            worst.status,
+            worst.reason,
+            _named_detail(part, worst.detail),
+            output,
+            name=name,
+            also=worst.also,
+            gone_on=worst.status is Status.FAILED,
+            error=worst.error,
+            cause=worst.cause,
+        )
+    reached = next((r for _, r in reversed(counting) if r.reason is not Reason.COMPLETED), None)
+    reason = reached.reason if reached else Reason.COMPLETED
+    detail = reached.detail if reached else f"{ctx.path or name} completed"
+    accepted = [f"{part} {r.status.value}" for part, s, r in ended if r.status.value in s.accept]
+    if accepted:
+        detail = f"{detail}; accepted: {', '.join(accepted)}"
+    return Result(Status.SATISFIED, reason, detail, output, name=name)
 
 
 def _named_detail(name: str, detail: str) -> str:
@@ -159,66 +136,64 @@ def checked(result: Result, inner: Step, path: str) -> Result:
     return result
 
 
-class _Parts(Composite):
-    """Steps under names of their own."""
+class _Named(CompositeStep):
+    """Several steps, each with its name in paths."""
 
-    parts: tuple[tuple[str, Any], ...]
+    members: tuple[tuple[str, Step], ...]
 
-    def made_of(self) -> Iterable[Any]:
-        return [part for _, part in self.parts]
+    def parts(self) -> Iterable[Step]:
+        return [part for _, part in self.members]
 
 
-class _Around(Composite):
-    """One step, run in a way of its own."""
+class Wrapper(CompositeStep):
+    """One step, run in another way: it counts for the workflow around it as that step does."""
 
-    inner: Any
+    inner: Step
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return [self.inner]
 
     @property
-    def required(self) -> bool:  # type: ignore[override]
-        return bool(self.inner.required)
+    def required(self) -> bool:
+        return self.inner.required
 
     @property
-    def accept(self) -> tuple[str, ...]:  # type: ignore[override]
-        return _accepted(self.inner)
+    def accept(self) -> tuple[str, ...]:
+        return self.inner.accept
 
     @property
     def scores_only(self) -> bool:
-        """Whether it is an evaluator that never gives a verdict."""
-        return bool(getattr(self.inner, "scores_only", False))
+        return self.inner.scores_only
 
 
 @dataclass(frozen=True)
-class _Sequence(_Parts):
+class _Sequence(_Named):
     name: str
-    parts: tuple[tuple[str, Any], ...]
+    members: tuple[tuple[str, Step], ...]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("sequence", *(f"{n} {s.fingerprint}" for n, s in self.parts))
+        return digest_of("sequence", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
     @property
     def scores_only(self) -> bool:
-        """Whether its last step is an evaluator that never gives a verdict."""
-        return bool(getattr(self.parts[-1][1], "scores_only", False))
+        return self.members[-1][1].scores_only
 
     async def run(self, value: Json, ctx: Context) -> Result:
         ended = []
-        for name, part in self.parts:
+        for name, part in self.members:
             result = await attempt(ctx, name, part, value)
             value = result.output
             ended.append((name, part, result))
-        return self._end(value, ended, ctx)
+        return combined(self.name, value, ended, ctx)
 
 
-def sequence(*steps: Any, name: str = "sequence") -> Any:
+def sequence(*steps: StepLike, name: str = "sequence") -> CompositeStep:
     """Run steps one after the other, each on the output of the one before."""
     return _Sequence(name, _named(steps))
 
 
-def _named(steps: tuple[Any, ...]) -> tuple[tuple[str, Any], ...]:
+def _named(steps: tuple[StepLike, ...]) -> tuple[tuple[str, Step], ...]:
     if not steps:
         raise ConfigurationError("give at least one step")
     made = [as_step(s) for s in steps]
@@ -235,23 +210,23 @@ def _named(steps: tuple[Any, ...]) -> tuple[tuple[str, Any], ...]:
 
 
 @dataclass(frozen=True)
-class _Parallel(_Parts):
+class _Parallel(_Named):
     name: str
-    parts: tuple[tuple[str, Any], ...]
+    members: tuple[tuple[str, Step], ...]
     at_once: int
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("parallel", *(f"{n} {s.fingerprint}" for n, s in self.parts))
+        return digest_of("parallel", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        jobs = [functools.partial(attempt, ctx, n, part, value) for n, part in self.parts]
+        jobs = [functools.partial(attempt, ctx, n, part, value) for n, part in self.members]
         ended = await run_all(jobs, self.at_once)
-        parts = [(n, p, r) for (n, p), r in zip(self.parts, ended, strict=True)]
-        return self._end({n: r.output for n, _, r in parts}, parts, ctx)
+        parts = [(n, p, r) for (n, p), r in zip(self.members, ended, strict=True)]
+        return combined(self.name, {n: r.output for n, _, r in parts}, parts, ctx)
 
 
-def parallel(*steps: Any, name: str = "parallel", at_once: int = 16) -> Any:
+def parallel(*steps: StepLike, name: str = "parallel", at_once: int = 16) -> CompositeStep:
     """Run steps at once on the same input; the output is an object of their outputs by name.
 
     At most `at_once` run at a time; the first failure cancels the others.
@@ -260,31 +235,31 @@ def parallel(*steps: Any, name: str = "parallel", at_once: int = 16) -> Any:
 
 
 @dataclass(frozen=True)
-class _Fallback(_Parts):
+class _Fallback(_Named):
     name: str
-    parts: tuple[tuple[str, Any], ...]
+    members: tuple[tuple[str, Step], ...]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("fallback", *(f"{n} {s.fingerprint}" for n, s in self.parts))
+        return digest_of("fallback", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        best: tuple[str, Any, Result] | None = None
+        best: tuple[str, Step, Result] | None = None
         failed: Result | None = None  # a loop, with what it has
         errors = []
-        for name, part in self.parts:
+        for name, part in self.members:
             try:
                 result = await attempt(ctx, name, part, value)
             except StepError as error:
                 errors.append(f"{name}: {error}")
                 failed = _better(failed, error.result)
                 continue
-            if result.satisfied or result.status.value in _accepted(part):
-                return self._end(result.output, [(name, part, result)], ctx)
+            if result.satisfied or result.status.value in part.accept:
+                return combined(self.name, result.output, [(name, part, result)], ctx)
             if best is None or _better(best[2], result) is result:
                 best = name, part, result
         if best is not None:
-            return self._end(best[2].output, [best], ctx)
+            return combined(self.name, best[2].output, [best], ctx)
         detail = "every strategy failed: " + "; ".join(errors)
         if failed is not None:  # how a loop ends: what is around it may take up its output
             whole = Result(
@@ -306,7 +281,7 @@ def _better(best: Result | None, other: Result | None) -> Result | None:
     return other if ranks[1] > ranks[0] else best
 
 
-def fallback(*steps: Any, name: str = "fallback") -> Any:
+def fallback(*steps: StepLike, name: str = "fallback") -> CompositeStep:
     """Try steps in order until one is satisfied: a failed one, or an exhausted loop, leads to the
     next.
 
@@ -316,9 +291,9 @@ def fallback(*steps: Any, name: str = "fallback") -> Any:
 
 
 @dataclass(frozen=True)
-class _Retrying(_Around):
+class _Retrying(Wrapper):
     name: str
-    inner: Any
+    inner: Step
     attempts: int
     delay: float
     longest: float
@@ -353,8 +328,8 @@ def _tried(ctx: Context, name: str) -> bool:
 
 
 def retrying(
-    inner: Any, *, attempts: int = 3, delay: float = 0.5, longest: float = 30.0, name: str = ""
-) -> Any:
+    inner: StepLike, *, attempts: int = 3, delay: float = 0.5, longest: float = 30.0, name: str = ""
+) -> CompositeStep:
     """Run a step again when it fails, at most `attempts` times in all; permanent errors are not
     retried.
 
@@ -372,9 +347,9 @@ def retrying(
 
 
 @dataclass(frozen=True)
-class _Limited(_Around):
+class _Limited(Wrapper):
     name: str
-    inner: Any
+    inner: Step
     seconds: float
 
     @functools.cached_property
@@ -396,7 +371,7 @@ class _Limited(_Around):
         raise StepTimeout(stop.detail, path=ctx.path)
 
 
-def limited(inner: Any, seconds: float) -> Any:
+def limited(inner: StepLike, seconds: float) -> CompositeStep:
     """Run a step within `seconds`; over that it is cancelled and fails with StepTimeout."""
     limit = codec.number("timeout: seconds", seconds, least=0, above=True)
     made = as_step(inner)

@@ -1,85 +1,79 @@
-"""A step's place in the run, and its only door to the world.
+"""A step's place in the run, and the one way in which it acts.
 
-Rules:
+Rules of the context:
 
-1. A step acts only through `ctx.call`; the journal knows what happened before anyone acts on it.
-2. Gates chain from the outermost loop inwards: an outer deadline, budget or guard binds everything
-   inside.
-3. Only leaves are effects. A step made of steps is pure orchestration, and is replayed by running
-   it again.
-4. A cancelled call is not recorded as finished; what it may have cost is settled all the same.
+1. A step acts only through `ctx.call`. The journal is read before anything acts.
+2. Deadlines, budgets and guards chain from the outermost loop inwards: an outer one binds everything
+   inside it.
+3. Only leaves are effects. A composite step is replayed by running it again.
+
+Rules of an effect, in `_perform`:
+
+4. Nothing acts before its "started" entry is durable.
+5. The recorded output is the output: it is normalised before anyone reads it.
+6. A cancelled effect is not recorded as finished. What it may have cost is settled all the same.
+7. Secrets are removed here, before the output is returned, so that the live run, the journal and a
+   replay have the same value.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import hashlib
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Awaitable, Coroutine, Mapping
+from typing import Any
 
-from ..errors import StepError
-from ..records import NOTHING, History, Iteration, Reason, Result, Status, Usage, own
+from ..errors import (
+    JournalError,
+    OwnershipLost,
+    ReplayMismatch,
+    StepError,
+    Stopped,
+    Suspended,
+)
+from ..journal import Entry, is_note
+from ..records import (
+    NOTHING,
+    Failure,
+    History,
+    Iteration,
+    Reason,
+    Result,
+    Status,
+    Usage,
+    codec,
+    own,
+)
 from ..records.codec import Json
-from .budget import Account
+from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
-from .effects import perform, unrecorded
 from .run_state import Run
 from .scope import Scope
+from .step import CompositeStep, Leaf, Step
 
-__all__ = ["CompositeStep", "Context", "Leaf", "Step"]
-
-
-class Step(Protocol):
-    """Anything that runs: a function, a command, a prompt, a loop, a workflow.
-
-    One with an `effect` is a Leaf, one made of steps a CompositeStep.
-    """
-
-    @property
-    def name(self) -> str:
-        """What it is called in paths."""
-
-    @property
-    def effect(self) -> bool:
-        """Whether it acts on the world itself."""
-
-    @property
-    def required(self) -> bool:
-        """Whether what is around it ends where it is not satisfied."""
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest that changes when the step's meaning does."""
-
-
-class Leaf(Step, Protocol):
-    """A step that acts: its call is one effect, which the journal records."""
-
-    @property
-    def idempotent(self) -> bool:
-        """Whether it may run twice when the process dies under it."""
-
-    @property
-    def wants_context(self) -> bool:
-        """Whether it acts with a context; else with None."""
-
-    @property
-    def reserve(self) -> Callable[[Json], Usage | None] | None:
-        """What says how much a call may cost at most."""
-
-    def act(self, value: Json, ctx: Any) -> Awaitable[Json]:
-        """Do it and return its output."""
-
-
-class CompositeStep(Step, Protocol):
-    """A step made of steps: it is replayed by running it again."""
-
-    def run(self, value: Json, ctx: Context) -> Awaitable[Result]:
-        """Run its steps and return how it ended."""
+__all__ = ["Context", "being_cancelled", "unrecorded"]
 
 
 class Context:
-    """Where a step is in the run, and its only door to the world."""
+    """A step's place in the run. A function with two parameters receives it as the second.
+
+    Use `call` for every action of a composite function, `ask` to wait for a person, `spend` to report
+    costs, and `history`, `last`, `outputs`, `initial` and `input` to read what has happened. The loop
+    that a property refers to is the nearest one around the step.
+
+    Example:
+        >>> from loopwright import Context, run_sync
+        >>> async def double(value: int) -> int:
+        ...     return 2 * value
+        >>> async def twice(value: int, ctx: Context) -> int:
+        ...     first = await ctx.call("first", step(double), value)
+        ...     return await ctx.call("second", step(double), first)
+        >>> from loopwright import step
+        >>> run_sync(twice, 3).output
+        12
+    """
 
     __slots__ = ("account", "gate", "names", "path", "run", "scope", "spent")
 
@@ -92,7 +86,7 @@ class Context:
         self.account = account
         self.scope = scope
         self.spent = NOTHING
-        self.names: set[str] | None = None  # of calls made, where a function makes them
+        self.names: set[str] | None = None  # of the calls made so far, in a user's function only
 
     def child(self, path: str) -> Context:
         """Return the context of a step inside this one."""
@@ -108,47 +102,47 @@ class Context:
         """Return the path of a step inside this one."""
         return f"{self.path}/{name}" if self.path else name
 
-    # What a user's function may ask.
+    # What a user's function may read and do.
 
     @property
     def run_id(self) -> str:
-        """The id of the run."""
+        """The ID of the run."""
         return self.run.run_id
 
     @property
     def iteration(self) -> int:
-        """The number of the present iteration of the enclosing loop, from 1; 0 outside of loops."""
+        """The number of the current iteration of the enclosing loop, from 1; 0 outside loops."""
         return self.scope.number if self.scope else 0
 
     @property
     def history(self) -> History:
-        """The finished iterations of the enclosing loop: a copy of the reader's own, as all that follows."""
+        """A copy of the finished iterations of the enclosing loop."""
         return self.scope.history.view() if self.scope else History()
 
     @property
     def last(self) -> Iteration | None:
-        """The latest finished iteration of the enclosing loop."""
-        found = self.scope.history.last if self.scope else None
-        return None if found is None else found.view()
+        """A copy of the latest finished iteration of the enclosing loop, or None."""
+        latest = self.scope.history.last if self.scope else None
+        return None if latest is None else latest.view()
 
     @property
     def initial(self) -> Json:
-        """The input that the enclosing loop or workflow was given; it never changes."""
+        """A copy of the first input of the enclosing loop or workflow; it never changes."""
         return own(self.scope.initial) if self.scope else None
 
     @property
     def input(self) -> Json:
-        """The input of the present iteration."""
+        """A copy of the input of the current iteration."""
         return own(self.scope.current) if self.scope else None
 
     @property
     def outputs(self) -> Mapping[str, Json]:
-        """The outputs of the finished steps of the enclosing workflow, by name."""
+        """Copies of the outputs of the finished steps of the enclosing workflow, by name."""
         return {k: own(v) for k, v in self.scope.outputs.items()} if self.scope else {}
 
     @property
     def idempotency_key(self) -> str:
-        """A key that stays the same when this very effect is tried again after a crash."""
+        """A key of 32 hex digits that stays the same when this effect is repeated after a crash."""
         text = f"{self.run.run_id}\n{self.path}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -157,16 +151,21 @@ class Context:
         return self.gate.remaining(self.run) if self.gate else math.inf
 
     def spend(self, usage: Usage) -> None:
-        """Say what this step spent; it is settled in every enclosing account when the step ends.
+        """Report what this step spent; every enclosing account settles it when the step ends.
+
+        Args:
+            usage: calls, tokens and US dollars, such as `Usage(calls=1, usd=0.02)`.
 
         Raises:
-            StepError: for what is no Usage.
+            StepError: of kind `bad_usage` if it is not a Usage.
         """
         if not isinstance(usage, Usage):
             raise StepError(
-                f"{usage!r:.40} is no usage; spend Usage(calls=…, usd=…)",
-                path=self.path, kind="bad_usage", retryable=False,
-            )  # fmt: skip
+                f"{usage!r:.40} is not a usage; spend Usage(calls=…, usd=…)",
+                path=self.path,
+                kind="bad_usage",
+                retryable=False,
+            )
         self.spent += usage
 
     def warn(self, sentence: str) -> None:
@@ -176,14 +175,20 @@ class Context:
     def ask(self, name: str, request: Mapping[str, Json], detail: str) -> Json:
         """Return a person's answer to a question of this step, or suspend the run until there is one.
 
-        `name` is what the question is called in the journal, `request` what the answerer is shown,
-        `detail` the sentence by which the run explains that it waits. Its `kind` says which answers
-        fit (see `approvals`; any do without one). Answers are given with `loopwright approve`, and
-        survive restarts. A function that asks begins again from its start when it is answered: what
-        it did before it asked should be calls of its own.
+        Answers are given with `loopwright approve` and survive restarts. When the question is answered,
+        the function starts again from its beginning: make each earlier action a `call`.
+
+        Args:
+            name: the name of the question in the journal.
+            request: what the person is shown. Its `kind` says which answers are valid (see
+                `journal.questions`); without one, any answer is.
+            detail: the sentence that explains why the run waits.
+
+        Returns:
+            The answer.
 
         Raises:
-            Suspended: as long as nobody answered.
+            Suspended: until there is an answer.
         """
         return own(self.run.ask(self.below(name), own(dict(request)), detail))
 
@@ -193,55 +198,79 @@ class Context:
         Raises:
             Stopped: by the loop whose deadline comes first.
         """
-        await self.run.settle()  # nobody should pay twice for what was done before a long wait
+        await self.run.settle()  # a crash during a long wait must not repeat what was paid for
         left = self.remaining()
         await self.run.clock.sleep(max(0.0, min(seconds, left)))
         if self.gate is not None:
             self.gate.ask(self.run)
 
-    # The door.
-
     def call(
         self, name: str, step: Step, value: Json = None, token: str = ""
     ) -> Coroutine[Any, Any, Json]:
-        """Run a step inside this one and return its output; to be awaited.
+        """Run a step inside this one and return its output; await it.
 
-        `token` names the input in the fingerprint where the input itself is already on record.
+        Args:
+            name: its name in the path and the journal; each call of a function needs another one.
+            step: the step, such as `step(function)` or a Loop.
+            value: its input.
+            token: replaces the input in the fingerprint, where the input is already on record.
+
+        Returns:
+            The output, as recorded.
 
         Raises:
-            StepError: if it failed, or is a required loop that was not satisfied.
+            StepError: if the step failed, or is a required loop that was not satisfied.
         """
         if self.names is not None:
             return self._called(name, step, value, token)
         return self._begun(name, step, value, token)
 
+    async def outcome(self, name: str, step: Step, value: Json = None) -> Result:
+        """Run a step inside this one and return how it ended; a leaf completes or raises.
+
+        Args:
+            name: its name in the path and the journal.
+            step: the step.
+            value: its input.
+
+        Returns:
+            The result of the step.
+        """
+        if self.names is None:
+            return await self._ended(name, step, value)
+        self._take(name)
+        return (await self._ended(name, step, own(value))).view()
+
+    # What the engine does for it.
+
     async def _called(self, name: str, step: Step, value: Json, token: str) -> Json:
-        """Run a step for a function, which keeps what it gave and may change what it gets."""
+        """Run a step for a user's function, which may change what it passes and what it receives."""
         self._take(name)
         return own(await self._begun(name, step, own(value), token))
 
     def _begun(self, name: str, step: Step, value: Json, token: str) -> Coroutine[Any, Any, Json]:
-        try:
-            effect = step.effect
-        except AttributeError:
-            raise StepError(
-                f"{getattr(step, '__name__', step)!r} is no step; make it one with step(…)",
-                path=self.below(name), kind="bad_step", retryable=False,
-            ) from None  # fmt: skip
-        if not effect:
-            return self._through(self.below(name), cast("CompositeStep", step), value)
-        run, leaf = self.run, cast("Leaf", step)
-        plain = self.gate is None and not leaf.wants_context and leaf.reserve is None
-        if run.silent and plain and not self.account.limited:
-            return unrecorded(self, name, leaf, value)
-        return perform(self, f"{self.path}/{name}" if self.path else name, leaf, value, token)
+        if isinstance(step, Leaf):
+            plain = self.gate is None and not step.wants_context and step.reserve is None
+            if self.run.silent and plain and not self.account.limited:
+                return unrecorded(self, name, step, value)
+            return _perform(self, f"{self.path}/{name}" if self.path else name, step, value, token)
+        if isinstance(step, CompositeStep):
+            return self._through(self.below(name), step, value)
+        raise self._bad_step(name, step)
+
+    def _bad_step(self, name: str, step: object) -> StepError:
+        return StepError(
+            f"{getattr(step, '__name__', step)!r} is not a step; make it one with step(…)",
+            path=self.below(name),
+            kind="bad_step",
+            retryable=False,
+        )
 
     def _take(self, name: str) -> None:
         assert self.names is not None
         if name in self.names:
             raise StepError(
-                f"the name {name!r} was used by an earlier call of this step; "
-                "give each call a name of its own",
+                f"an earlier call of this step is already named {name!r}; give each call another name",
                 path=self.below(name),
                 kind="used_twice",
                 retryable=False,
@@ -257,22 +286,17 @@ class Context:
             raise StepError(f"required, but {result.detail}", path=path, kind=kind)
         return result.output
 
-    async def outcome(self, name: str, step: Step, value: Json = None) -> Result:
-        """Run a step inside this one and return how it ended; a leaf completes or raises."""
-        if self.names is None:
-            return await self._ended(name, step, value)
-        self._take(name)
-        return (await self._ended(name, step, own(value))).view()
-
     async def _ended(self, name: str, step: Step, value: Json) -> Result:
         path = self.below(name)
-        if not step.effect:
-            return await cast("CompositeStep", step).run(value, self.child(path))
-        output = await perform(self, path, cast("Leaf", step), value, "")
+        if isinstance(step, CompositeStep):
+            return await step.run(value, self.child(path))
+        if not isinstance(step, Leaf):
+            raise self._bad_step(name, step)
+        output = await _perform(self, path, step, value, "")
         return Result(Status.SATISFIED, Reason.COMPLETED, f"{path} completed", output, name=name)
 
     def __dir__(self) -> list[str]:
-        """What a function may use; the rest is the engine's."""
+        """The names that a user's function may use; the others are the engine's."""
         return sorted(_PUBLIC)
 
 
@@ -280,3 +304,254 @@ _PUBLIC = (
     "ask", "call", "history", "idempotency_key", "initial", "input", "iteration", "last", "outcome",
     "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "warn",
 )  # fmt: skip
+
+
+async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str) -> Json:
+    """Perform an effect by the rules above, or return its recorded output."""
+    run, replay = ctx.run, ctx.run.replay
+    fingerprint, request = "", None
+    if run.keeps:
+        fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
+        if replay is not None and (recorded := replay.finished.get(path)) is not None:
+            return _replayed(run, recorded, fingerprint)
+        request = step.asks()
+        if request is not None:
+            request = run.clean(request)
+    _check_allowed(ctx)
+    started = Entry("started", path, run.now(), request, fingerprint)
+    if replay is not None and path in replay.doubts:  # it was counted when it was restored
+        if (answer := _doubt(run, path, step)) is not None:
+            return _settled_by(run, answer, started)
+    elif ctx.account.limited and not is_note(step.fingerprint):
+        ctx.account.begin()
+    if step.reserve is not None:
+        await _reserve(ctx, step, value, started)
+    run.append(started)
+    pending = run.settle() if run.listeners else run.sync()
+    if pending is not None:
+        await _durable(ctx, started, pending)
+    return await _act(ctx, step, value, started)
+
+
+async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
+    """Act, settle and record how it ended."""
+    run, gate, path, cause = ctx.run, ctx.gate, started.path, None
+    inner = ctx.within(path) if step.wants_context else None
+    began = started.at + started.seconds
+    finished = Entry("finished", path, began, None, started.fingerprint)
+    try:
+        # The step gets a copy: what it does to its input changes nothing that is recorded.
+        given = value if type(value) in codec.ATOMS else own(value)
+        if gate is None:
+            output = await step.act(given, inner)
+        else:
+            output = await gate.limit(run, functools.partial(step.act, given, inner), path)
+        output = codec.normalise(output, what="output")
+        if run.redactor is not None:
+            output = run.redactor.clean(output)
+        finished.value = output
+    except BaseException as error:
+        _broken(error, ctx, inner, started, finished)
+        cause = _cause(error)
+    if inner is not None or started.reserved is not NOTHING:
+        _settle(ctx, inner, started, finished)
+    finished.seconds = run.now() - began
+    run.append(finished)
+    if ctx.account.capped and finished.usage and (spent := ctx.account.overshot(finished.usage)):
+        run.warn(f"{OVERSHOOT}: {path}: {spent}")
+    if finished.error is not None:
+        try:
+            raise finished.error.to_error() from cause
+        finally:
+            cause = None  # or this frame and its traceback would hold each other
+    return output
+
+
+async def unrecorded(ctx: Context, name: str, step: Leaf, value: Json, token: str = "") -> Json:
+    """Perform an effect of a run that nobody can ever read: only its output matters.
+
+    Without it "the same without a journal, to bare" in `benchmarks.engine` is 45 % slower.
+    """
+    run, path = ctx.run, ctx.path
+    if run.cancelled is not None:
+        raise Stopped("", run.cancelled)
+    try:
+        given = value if type(value) in codec.ATOMS else own(value)
+        output = codec.normalise(await step.act(given, None), what="output")
+        return output if run.redactor is None else run.redactor.clean(output)
+    except asyncio.CancelledError as error:
+        if run.cancelled is not None:
+            raise Stopped("", run.cancelled) from None
+        if not _unasked(error, ctx):
+            raise
+        raise run.failure(error, f"{path}/{name}" if path else name).to_error() from error
+    except (Exception, SystemExit) as error:
+        failure = run.failure(error, f"{path}/{name}" if path else name)
+        raise failure.to_error() from _cause(error)
+
+
+def _check_allowed(ctx: Context) -> None:
+    """Raise Stopped if a deadline, a guard or a cancel forbids that anything begins."""
+    if ctx.gate is not None:
+        ctx.gate.ask(ctx.run)
+    if ctx.run.cancelled is not None:
+        raise Stopped("", ctx.run.cancelled)
+
+
+async def _reserve(ctx: Context, step: Leaf, value: Json, started: Entry) -> None:
+    """Reserve the most that a call may cost in every account, waiting for its turn.
+
+    `started.seconds` records how long that took: a loop began when it asked, not when it was served.
+    """
+    run, path = ctx.run, started.path
+    assert step.reserve is not None
+    try:
+        amount = step.reserve(value)
+    except Exception as error:  # a user's function
+        raise run.failure(error, path).to_error() from error
+    if not amount:
+        return
+    reserve = functools.partial(ctx.account.reserve, path, amount)
+    try:
+        await (reserve() if ctx.gate is None else ctx.gate.limit(run, reserve))
+        _check_allowed(ctx)  # again: waiting took time
+    except BaseException:
+        ctx.account.settle(path, NOTHING)
+        raise
+    started.reserved = amount
+    started.seconds = run.now() - started.at
+
+
+async def _durable(ctx: Context, started: Entry, pending: Awaitable[None]) -> None:
+    """Wait until the intent is durable; a call that may not begin after that has cost nothing."""
+    try:
+        await pending
+        _check_allowed(ctx)
+    except BaseException as error:
+        _cut(ctx, started, NOTHING, error)
+        raise
+
+
+def _broken(
+    error: BaseException, ctx: Context, inner: Context | None, started: Entry, finished: Entry
+) -> None:
+    """Record an error of the step; raise any other again."""
+    own = isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError)
+    if own or _unasked(error, ctx):
+        finished.error = ctx.run.failure(error, started.path)
+        return
+    # At the larger of what was reported and what was reserved: the cost of a cut call is unknown.
+    # A call that suspended to ask a person was not cut: it spent what it reported.
+    reported = inner.spent if inner is not None else NOTHING
+    suspended = isinstance(error, Suspended)
+    usage = reported if suspended else reported.settled_at(started.reserved)
+    _cut(ctx, started, usage, error)
+    if isinstance(error, asyncio.CancelledError) and ctx.run.cancelled is not None:
+        raise Stopped("", ctx.run.cancelled) from None
+    raise error
+
+
+def _unasked(error: BaseException, ctx: Context) -> bool:
+    """Return whether a step was cancelled by itself or a library, not by anyone who cancelled the run."""
+    if not isinstance(error, asyncio.CancelledError) or ctx.run.cancelled is not None:
+        return False
+    return not being_cancelled()
+
+
+def being_cancelled() -> bool:
+    """Return whether someone asked for the current task to be cancelled."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _settle(ctx: Context, inner: Context | None, started: Entry, finished: Entry) -> None:
+    # A step without a context cannot report what it spent: then it is what was reserved.
+    usage = inner.spent if inner is not None else started.reserved
+    if usage is not NOTHING or started.reserved is not NOTHING:
+        finished.usage = usage
+        ctx.account.settle(started.path, usage)
+
+
+def _cut(ctx: Context, started: Entry, usage: Usage, error: BaseException) -> None:
+    """Settle an effect that was begun and has no outcome."""
+    ctx.account.settle(started.path, usage)
+    if isinstance(error, JournalError | OwnershipLost):
+        return  # there is nothing to write to
+    entry = Entry("cut", started.path, started.at, fingerprint=started.fingerprint, usage=usage)
+    if isinstance(error, Suspended):
+        entry.value = {"asks": error.path}
+    entry.seconds = ctx.run.now() - started.at
+    ctx.run.append(entry)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Return the exception that was raised first, if it is wrapped in the error of an inner step."""
+    inner = isinstance(error, StepError) and error.traceback and error.__cause__ is not None
+    return error.__cause__ if inner else error
+
+
+def _replayed(run: Run, recorded: Entry, fingerprint: str) -> Json:
+    """Return the recorded output, or raise the recorded error.
+
+    Raises:
+        ReplayMismatch: if the step or its input changed, unless that was accepted.
+    """
+    if recorded.fingerprint and recorded.fingerprint != fingerprint:
+        assert run.replay is not None
+        if run.replay.accepted.get(recorded.path) != fingerprint:
+            _refuse_change(run, recorded, fingerprint)
+    if recorded.error is not None:
+        raise recorded.error.to_error()
+    return recorded.value
+
+
+def _refuse_change(run: Run, recorded: Entry, fingerprint: str) -> None:
+    if run.accept_changes:
+        run.append(Entry("accepted", recorded.path, run.now(), fingerprint=fingerprint))
+        return
+    code_before, input_before = recorded.fingerprint.split(":", 1)
+    code_now, input_now = fingerprint.split(":", 1)
+    changed, before, now = "its input", input_before, input_now
+    if code_before != code_now:
+        changed, before, now = "the step's code", code_before, code_now
+    raise ReplayMismatch(
+        f"{recorded.path}: {changed} changed since it was recorded ({before} then, {now} now); "
+        "resume with the old version, rewind to before it, or give accept_changes",
+        path=recorded.path,
+        recorded=recorded.fingerprint,
+        now=fingerprint,
+    )
+
+
+def _doubt(run: Run, path: str, step: Leaf) -> Json:
+    """Return None if an effect in doubt may run again, else a person's answer.
+
+    Raises:
+        Suspended: until there is an answer.
+    """
+    if step.idempotent or run.in_doubt == "rerun":
+        return None
+    detail = (
+        f"{path} was in flight when the process died and may have acted; "
+        "say whether to run it again, or mark the step idempotent"
+    )
+    request = {"kind": "doubt", "step": step.name}
+    answer = run.ask(path, request, detail, Reason.NEEDS_ATTENTION)
+    return None if answer == "rerun" else answer
+
+
+def _settled_by(run: Run, answer: Json, started: Entry) -> Json:
+    """Record a person's answer as the outcome of an effect in doubt, at the cost that was reserved."""
+    assert run.replay is not None
+    path, doubt = started.path, run.replay.doubts[started.path]
+    finished = Entry("finished", path, run.now(), fingerprint=started.fingerprint)
+    finished.usage = doubt.reserved.at_most()
+    if isinstance(answer, dict):
+        finished.value = answer["output"]
+    else:
+        message = "it was in flight when the process died, and a person said that it failed"
+        finished.error = Failure("", "in_doubt", message, path, retryable=False)
+    run.append(finished)
+    if finished.error is not None:
+        raise finished.error.to_error()
+    return finished.value

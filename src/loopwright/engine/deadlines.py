@@ -1,16 +1,26 @@
-"""Deadlines and guards that bind everything inside a loop, the outermost first."""
+"""Deadlines and guards that bind everything inside a loop, the outermost first.
+
+A call that runs past its deadline is cancelled, and left behind if it does not end within GRACE seconds.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import Any, TypeVar
 
 from ..conditions import Condition, asked, named
 from ..errors import Stopped
 from ..records import History, Reason, Stop
+from .blocking import watch
 from .run_state import Run
 
 __all__ = ["DeadlineScope"]
+
+GRACE = 0.5  # seconds that a cancelled call gets to clean up before it is left behind
+_T = TypeVar("_T")
 
 
 class DeadlineScope:
@@ -58,6 +68,32 @@ class DeadlineScope:
                     if (stop := asked(guard, history)) is not None:
                         raise Stopped(gate.owner, named(stop, gate.owner))
 
+    async def limit(self, run: Run, work: Callable[[], Awaitable[_T]], path: str = "") -> _T:
+        """Do `work` until the nearest deadline, then cancel it; with a path, report a held event loop.
+
+        Raises:
+            Stopped: by the loop whose deadline it is.
+        """
+        left = self.remaining(run)
+        if left == math.inf:
+            return await work()
+        watched = watch(path, max(0.0, left)) if path else None
+        body = _Leavable(_contained(work, run))
+        task = asyncio.create_task(body)
+        try:
+            await asyncio.wait({task}, timeout=max(0.0, left))
+            if task.done():
+                return task.result()
+            await _leave(task, body)
+        except asyncio.CancelledError:
+            await _leave(task, body)
+            raise
+        finally:
+            if watched is not None and (report := watched.end()):
+                run.warn(report)
+        self.ask(run)
+        raise self.expired(run)  # the clock and the timer differ by less than their resolution
+
     def remaining(self, run: Run) -> float:
         """Return the seconds until the nearest deadline, or infinity."""
         now = run.now()
@@ -77,3 +113,47 @@ class DeadlineScope:
 
     def _late(self) -> Stopped:
         return Stopped(self.owner, self.wall_stop if self._bound <= self.deadline else self.stop)
+
+
+async def _contained(work: Callable[[], Awaitable[_T]], run: Run) -> _T:
+    """Do `work`; inside a task, SystemExit would end the event loop."""
+    try:
+        return await work()
+    except SystemExit as error:
+        raise run.failure(error, "").to_error() from error
+
+
+class _Leavable(Coroutine[Any, Any, _T]):
+    """A coroutine that can be left behind: the next cancel ends it, even if it ignores cancels.
+
+    Otherwise `asyncio.run`, which cancels the remaining tasks and waits for them, would never return.
+    """
+
+    def __init__(self, inner: Coroutine[Any, Any, _T]) -> None:
+        self._inner = inner
+        self.left = False
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        return self._inner.__await__()
+
+    def send(self, value: object) -> object:
+        return self._inner.send(value)
+
+    def throw(self, error: Any, value: object = None, traceback: object = None) -> object:
+        if self.left and isinstance(error, asyncio.CancelledError):
+            self.close()
+            raise error
+        return self._inner.throw(error)
+
+    def close(self) -> None:
+        with contextlib.suppress(BaseException):  # it ignores GeneratorExit too
+            self._inner.close()
+
+
+async def _leave(task: asyncio.Task[_T], body: _Leavable[_T]) -> None:
+    """Cancel a task and give it GRACE seconds; what does not end by then is left behind."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE)
+    body.left = True
+    if task.done() and not task.cancelled():
+        task.exception()  # retrieved, so that asyncio does not report it

@@ -17,7 +17,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from ..conditions import (
     CEILING,
@@ -44,14 +44,15 @@ from ..errors import (
 from ..records import History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
 from ..records.excerpts import shortened
-from .composites import Composite, acceptable, retrying
+from .budget import CANNOT_BIND, cannot_bind
+from .composites import acceptable, retrying
 from .context import Context
 from .loop_approval import MOMENTS
+from .loop_declaration import LoopDeclaration
 from .loop_run import LoopRun
-from .reporting import CANNOT_BIND, cannot_bind
-from .step import as_step, digest_of, source_digest
+from .step import CompositeStep, Leaf, Step, StepLike, as_step, digest_of, source_digest
 
-__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_TOLD", "Loop", "any_of", "scores_only"]
+__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_TOLD", "Loop", "any_of"]
 
 DEFAULT_LIMIT = 10  # iterations of a loop that names no limit
 MAX_DEPTH = 8  # loops within loops
@@ -66,7 +67,7 @@ NO_GOAL_TOLD = (
 
 
 @dataclass(frozen=True)
-class Loop(Composite):
+class Loop(CompositeStep):
     """A declared loop: what to do, how to judge it, how to go on, and when to stop.
 
     Args:
@@ -98,9 +99,9 @@ class Loop(Composite):
         ConfigurationError: for a loop that could not mean anything.
     """
 
-    execute: Any
-    evaluate: Any = None
-    adapt: Any = None
+    execute: StepLike
+    evaluate: StepLike | None = None
+    adapt: StepLike | None = None
     until: Condition | None = None
     guards: Condition | None = None
     name: str = ""
@@ -126,7 +127,7 @@ class Loop(Composite):
                 if self.on_failure == "retry":
                     made = retrying(made, attempts=self.max_retries + 1, delay=self.retry_delay)
                 put(stage, made)
-        put("name", self.name or self.execute.name)
+        put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
         if self.depth > MAX_DEPTH:
@@ -190,7 +191,7 @@ class Loop(Composite):
         return any(has_goal(tree) for tree in (self.until, self.guards))
 
     def _warn_of_no_goal(self) -> None:
-        if self.evaluate is not None and not self.has_goal and scores_only(self.evaluate):
+        if self.evaluate is not None and not self.has_goal and as_step(self.evaluate).scores_only:
             told = f"loop {self.name}: {NO_GOAL_TOLD}"
             warnings.warn(LoopwrightWarning(told, code=NO_GOAL), stacklevel=4)
 
@@ -201,8 +202,9 @@ class Loop(Composite):
         """How many loops nest in it, itself included."""
         return 1 + super().depth
 
-    def made_of(self) -> Iterator[Any]:
-        yield from (part for part in (self.execute, self.evaluate, self.adapt) if part is not None)
+    def parts(self) -> Iterator[Step]:
+        stages = (self.execute, self.evaluate, self.adapt)
+        yield from (as_step(stage) for stage in stages if stage is not None)
 
     @property
     def limit(self) -> int:
@@ -216,11 +218,11 @@ class Loop(Composite):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        parts = (self.execute, self.evaluate, self.adapt)
+        stages = (self.execute, self.evaluate, self.adapt)
         return digest_of(
             "loop",
             self.name,
-            *("" if part is None else part.fingerprint for part in parts),
+            *("" if stage is None else as_step(stage).fingerprint for stage in stages),
             *(_written(condition) for condition in self.members),
             f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
@@ -245,8 +247,8 @@ class Loop(Composite):
     def plain(self) -> bool:
         """Whether its steps are functions of a value, which nothing but the journal comes between."""
         return all(
-            part.effect and not part.wants_context and part.reserve is None
-            for part in self.made_of()
+            isinstance(part, Leaf) and not part.wants_context and part.reserve is None
+            for part in self.parts()
         )
 
     @functools.cached_property
@@ -286,7 +288,8 @@ class Loop(Composite):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run it to its end, from where the journal stands."""
-        return await LoopRun(self, value, ctx).run()
+        # The stages are steps since `__post_init__`.
+        return await LoopRun(cast("LoopDeclaration", self), value, ctx).run()
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop should end after its latest record: a pure function of what was
@@ -371,11 +374,6 @@ def _written(condition: Condition) -> str:
         return f"{tag_of(type(condition))} {' '.join(map(_written, condition.parts()))}"
     code = source_digest(type(condition).check)
     return f"{tag_of(type(condition))} {codec.encode(condition.field_values())} {code}"
-
-
-def scores_only(evaluator: Any) -> bool:
-    """Return whether an evaluator is known to give scores and never a verdict."""
-    return bool(getattr(evaluator, "scores_only", False))
 
 
 def _one_of(name: str, value: Any, words: tuple[str, ...]) -> None:

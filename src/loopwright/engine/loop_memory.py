@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,11 +11,11 @@ from ..errors import ConfigurationError, StepError
 from ..memory import Lessons
 from ..records import Iteration, Result, Status, codec
 from ..records.codec import Json
-from .composites import Composite
+from .composites import Wrapper
 from .context import Context
 from .memory_steps import Operation, remembered
 from .scope import Scope
-from .step import as_step, digest_of
+from .step import CompositeStep, StepLike, as_step, digest_of
 
 __all__ = ["LoopWithMemory", "lessons", "remembered", "remembering"]
 
@@ -27,36 +27,27 @@ _ROUNDS = 10  # the latest rounds of a loop that an episode keeps
 NOTHING = Lessons().to_json()
 
 
-class LoopWithMemory(Composite):
+class LoopWithMemory(Wrapper):
     """A loop that is given the lessons of earlier runs and leaves an episode for later ones.
 
     Inside, templates see the lessons as `memory` (`memory.text`, `memory.lessons`, `memory.facts`,
     `memory.success_rate`), functions by `lessons(ctx)`.
     """
 
-    def __init__(self, inner: Any, space: str, most: int, facts: int) -> None:
+    inner: CompositeStep
+
+    def __init__(self, inner: CompositeStep, space: str, most: int, facts: int) -> None:
         self.inner = inner
         self.name = inner.name
         self.space = space
         self.most = most
         self.facts = facts
 
-    @property
-    def required(self) -> bool:  # type: ignore[override]
-        return bool(self.inner.required)
-
-    @property
-    def accept(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(getattr(self.inner, "accept", ()))
-
     @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of the loop and of what is remembered of it."""
         kept = f"{self.space} {self.most} {self.facts}"
         return digest_of("remembering", self.inner.fingerprint, kept)
-
-    def made_of(self) -> Iterable[Any]:
-        return [self.inner]
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Recall, run the loop, record."""
@@ -115,7 +106,9 @@ def _cut(text: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
-def remembering(loop: Any, *, space: str = "", most: int = 5, facts: int = 5) -> LoopWithMemory:
+def remembering(
+    loop: StepLike, *, space: str = "", most: int = 5, facts: int = 5
+) -> LoopWithMemory:
     """Make a loop that is given what earlier runs of it came to, and leaves the same for later ones.
 
     `space` is where in the memory (default: the loop's name), `most` how many past runs are shown, the
@@ -136,7 +129,7 @@ def remembering(loop: Any, *, space: str = "", most: int = 5, facts: int = 5) ->
     note; seen: [0.5]
     """
     made = as_step(loop)
-    if made.effect:
+    if not isinstance(made, CompositeStep):
         raise ConfigurationError(f"remembering: {made.name} is no loop; give a Loop, or a workflow")
     codec.whole("remembering: most", most, least=0)
     codec.whole("remembering: facts", facts, least=0)

@@ -34,14 +34,13 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json, error_line
-from .budget import Account
-from .context import Context, Step
+from .budget import CANNOT_BIND, Account
+from .context import Context, being_cancelled, unrecorded
 from .deadlines import DeadlineScope
-from .effects import being_cancelled, unrecorded
 from .loop_approval import approved
 from .loop_declaration import LoopDeclaration
-from .reporting import CANNOT_BIND
 from .scope import Scope
+from .step import CompositeStep, Step
 
 __all__ = ["Attempt", "LoopRun"]
 
@@ -475,7 +474,7 @@ class Attempt:
             StepError: if there is none since a loop inside ended without one.
         """
         self.output = _plain(value)
-        if value is None and not self.execute.effect:
+        if value is None and isinstance(self.execute, CompositeStep):
             self._refuse_no_output()
         self.stage = "evaluate"
 

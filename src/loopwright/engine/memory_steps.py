@@ -13,7 +13,7 @@ from ..memory import Episode, Fact, Memory, Space, SuccessRate
 from ..records import codec
 from ..records.codec import Json
 from .context import Context
-from .step import digest_of
+from .step import Leaf, digest_of
 
 __all__ = ["READS", "WRITES", "MemorySpaceStep", "Operation", "memory_of", "remembered"]
 
@@ -44,14 +44,10 @@ def memory_of(ctx: Context, who: str) -> Memory:
     return found
 
 
-class Operation:
+class Operation(Leaf):
     """The leaf that calls a method of a space with its input as the arguments."""
 
-    effect = True
-    required = False
-    reserve = None
-    idempotent = True
-    wants_context = True
+    fingerprint: str
 
     def __init__(self, space: str, method: str) -> None:
         self.space = space

@@ -12,7 +12,7 @@ import os
 import random as _random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,20 +32,23 @@ from ..journal.inbox import status_of, take_up
 from ..journal.open import open_journal
 from ..records import Failure, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
-from .budget import Account
-from .clock import Clock
+from .budget import CANNOT_BIND, Account, cannot_bind
 from .context import Context
 from .leftovers import end_leftovers
-from .listeners import Listener, hearing
-from .reporting import CANNOT_BIND, cannot_bind
-from .resources import RunResources, redactor_of
 from .resume import raise_limit
 from .run_record import bounds_of, ended_entry, ended_loops, finished, row_of
-from .run_state import Run
-from .step import as_step
+from .run_state import (
+    Clock,
+    Listener,
+    Run,
+    RunResources,
+    SystemClock,
+    hearing,
+    redactor_of,
+)
+from .step import CompositeStep, Step, StepLike, as_step
 
 __all__ = [
-    "SystemClock",
     "fresh_row",
     "journal_of",
     "new_run_id",
@@ -85,7 +88,7 @@ def journal_of(given: Journal | str | None) -> tuple[Journal | None, bool]:
     return given, False
 
 
-def fresh_row(step: Any, value: Json, run_id: str) -> RunInfo:
+def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
     """Return the row of a run that begins now.
 
     Raises:
@@ -105,7 +108,7 @@ def fresh_row(step: Any, value: Json, run_id: str) -> RunInfo:
 
 async def open_log(
     store: Journal,
-    step: Any,
+    step: Step,
     fresh: RunInfo,
     value: Json,
     accept_changes: bool,
@@ -134,7 +137,7 @@ def _accepted_in(log: RunLog) -> str:
 
 
 def _check_same(
-    step: Any, fresh: RunInfo, info: RunInfo, value: Json, log: RunLog, accept_changes: bool
+    step: Step, fresh: RunInfo, info: RunInfo, value: Json, log: RunLog, accept_changes: bool
 ) -> None:
     if not log.recorded or accept_changes:
         return
@@ -162,27 +165,8 @@ def _check_same(
 DEBUG = "LOOPWRIGHT_DEBUG"  # of the environment: tracebacks keep the frames inside this package
 
 
-class SystemClock:
-    """The clock of the running event loop, which a virtual one may drive, and of the machine."""
-
-    __slots__ = ("monotonic",)
-
-    def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
-        own = type(loop).time is not asyncio.BaseEventLoop.time  # a loop with a clock of its own
-        self.monotonic = loop.time if own else time.monotonic
-
-    def wall(self) -> float:
-        """Return seconds since the epoch."""
-        return time.time()
-
-    def sleep(self, seconds: float) -> Awaitable[None]:
-        """Return what to await for a pause."""
-        return asyncio.sleep(seconds)
-
-
 async def run(
-    step: Any,
+    step: StepLike,
     value: Json = None,
     *,
     journal: Journal | str | None = None,
@@ -221,7 +205,7 @@ async def run(
     """
     made = as_step(step)
     _check_options(budget, in_doubt, listeners, resources)
-    if told := getattr(made, "unsupplied", None):
+    if told := made.unsupplied:
         raise ConfigurationError("; ".join(told.values()))
     store, opened = journal_of(journal)
     lent = RunResources(resources, store)
@@ -288,7 +272,7 @@ def _check_options(budget: Any, in_doubt: Any, listeners: Any, resources: Any) -
 
 
 def _described(
-    fresh: RunInfo, step: Any, source: dict[str, Json], budget: Budget | None
+    fresh: RunInfo, step: Step, source: dict[str, Json], budget: Budget | None
 ) -> RunInfo:
     """Return a row with what only a journal has use for: what the step is, and what bounds it."""
     bounds = bounds_of(step, budget)
@@ -324,7 +308,7 @@ def _bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
     return info.altered(source={**info.source, "bounds": bounds})
 
 
-def run_sync(step: Any, value: Json = None, **options: Any) -> Result:
+def run_sync(step: StepLike, value: Json = None, **options: Any) -> Result:
     """Run a step from plain code; see `run`.
 
     Raises:
@@ -342,7 +326,7 @@ def run_sync(step: Any, value: Json = None, **options: Any) -> Result:
 
 
 async def resume(
-    step: Any,
+    step: StepLike,
     run_id: str,
     *,
     journal: Journal | str,
@@ -379,7 +363,7 @@ async def resume(
             await store.close()
 
 
-async def _drive(state: Run, step: Any, info: RunInfo) -> Result:
+async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
     """Run the root step, record how the run ended, and give the run back."""
     replay = state.replay
     if replay is not None and "" in replay.ended:
@@ -434,16 +418,16 @@ async def _forgive(task: asyncio.Task[Any] | None) -> None:
         raise asyncio.CancelledError
 
 
-async def _outcome(state: Run, step: Any, value: Json) -> Result:
+async def _outcome(state: Run, step: Step, value: Json) -> Result:
     """Run the root step and return how it ended; until then a cancel reaches the present task."""
     ctx = Context(state, "", None, state.account, None)
     request = None
     task = state.task = asyncio.current_task()
     try:
-        if step.effect:
-            result = await ctx.outcome(step.name, step, value)
-        else:
+        if isinstance(step, CompositeStep):
             result = await step.run(value, ctx.child(step.name))
+        else:
+            result = await ctx.outcome(step.name, step, value)
     except StepError as error:
         failure, cause = state.clean(Failure.of("", error, redact=state.redact)), error.__cause__
         of = error.result  # of a loop that failed, whose reason it is
@@ -481,7 +465,7 @@ def _failed_part(result: Result, state: Run) -> Result:
     return next(failed, result)
 
 
-def _cut(stop: Stop, state: Run, step: Any) -> Result:
+def _cut(stop: Stop, state: Run, step: Step) -> Result:
     """Return the result of a run that did not come to its own end, with what it has so far."""
     own = state.loops.get(step.name)
     if own is not None:

@@ -22,9 +22,9 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json
-from .context import Step
 from .loop import Loop
 from .run_state import Run
+from .step import Step
 
 __all__ = ["bounds_of", "ended_entry", "ended_loops", "finished", "row_of"]
 
@@ -138,7 +138,7 @@ def _lists(step: Step) -> Iterator[str]:
     """Iterate over the names of the steps that go over a list."""
     if getattr(step, "over_list", False):
         yield step.name
-    for part in getattr(step, "made_of", tuple)():
+    for part in step.parts():
         yield from _lists(part)
 
 
@@ -147,5 +147,5 @@ def _loops(step: Step, within: str) -> Iterator[dict[str, Json]]:
         told: dict[str, Json] = {"name": step.name, "until": step.bounds}
         yield {**told, "within": within} if within else told
         within = step.name
-    for part in getattr(step, "made_of", tuple)():
+    for part in step.parts():
         yield from _loops(part, within)

@@ -5,20 +5,66 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from ..errors import Stopped, Suspended
-from ..journal import Entry, RunLog
+from ..errors import StepError, Stopped, Suspended
+from ..journal import Entry, Journal, RunInfo, RunLog
+from ..journal.open import open_memory
 from ..journal.replay import RecordedRun
-from ..records import NOTHING, Iteration, LoopResults, Reason, StepOutcome, Stop
-from ..records.codec import Json, error_line
+from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop
+from ..records.codec import Json, error_line, error_text, normalise
 from ..records.sanitize import cleaned
+from ..records.tracebacks import described
 from .budget import Account
-from .clock import Clock
 
-__all__ = ["Run"]
+__all__ = [
+    "Clock",
+    "Listener",
+    "Run",
+    "RunObserver",
+    "RunResources",
+    "SystemClock",
+    "hearing",
+    "redactor_of",
+]
+
+
+MAX_MESSAGE = 2000  # characters of an error's message
+
+
+class Clock(Protocol):
+    """Where time and waiting come from; tests pass one they can set."""
+
+    def monotonic(self) -> float:
+        """Return seconds that only grow."""
+
+    def wall(self) -> float:
+        """Return seconds since the epoch."""
+
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Return what to await for a pause."""
+
+
+class SystemClock:
+    """The clock of the running event loop, which a virtual one may drive, and of the machine."""
+
+    __slots__ = ("monotonic",)
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        own = type(loop).time is not asyncio.BaseEventLoop.time  # a loop with a clock of its own
+        self.monotonic = loop.time if own else time.monotonic
+
+    def wall(self) -> float:
+        """Return seconds since the epoch."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Return what to await for a pause."""
+        return asyncio.sleep(seconds)
 
 
 class Redacting(Protocol):
@@ -29,6 +75,87 @@ class Redacting(Protocol):
 
     def heard(self, hear: Callable[[str], None]) -> Callable[[str], None]:
         """Return what hears text in pieces in place of `hear`, which gets them without secrets."""
+
+
+class RunObserver(Protocol):
+    """A listener for any number of runs, such as telemetry."""
+
+    def opened(self, info: RunInfo, recorded: Sequence[Entry], /) -> Callable[[Entry], None]:
+        """Return what hears the entries of a run, given its row and what is on record of it."""
+
+
+Listener = Callable[[Entry], None] | RunObserver
+
+
+def hearing(
+    listeners: Sequence[Listener], log: RunLog
+) -> tuple[list[Callable[[Entry], None]], tuple[str, ...]]:
+    """Return what hears the entries of a run, and sentences on listeners that could not begin."""
+    found: list[Callable[[Entry], None]] = []
+    failed = []
+    for listener in listeners:
+        try:
+            if hasattr(listener, "opened"):
+                found.append(listener.opened(log.info.view(), [e.view() for e in log.recorded]))
+            else:
+                found.append(listener)
+        except BaseException as error:  # a listener watches; it never steers
+            failed.append(f"a listener could not begin: {error_line(error)}")
+    return found, tuple(failed)
+
+
+class RunResources(Mapping[str, Any]):
+    """The resources of a run; `memory` is the one that is given, by itself or by its URL, else the journal's.
+
+    Nothing is loaded or opened before a step asks for it.
+    """
+
+    __slots__ = ("_given", "_memory", "_store", "opened")
+
+    def __init__(self, given: Mapping[str, Any] | None, store: Journal | None) -> None:
+        self._given = given or {}
+        self._store = store
+        self._memory: Any = None
+        self.opened: Any = None  # the memory that was opened for this run, which closes it
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "memory":
+            return self._given[name]
+        if self._memory is None:
+            self._memory = self._found()
+        if self._memory is None:
+            raise KeyError(name)
+        return self._memory
+
+    def _found(self) -> Any:
+        given = self._given.get("memory")
+        if given is None:
+            return getattr(self._store, "memory", None)
+        if not isinstance(given, str):
+            return given
+        self.opened = open_memory(given)
+        return self.opened
+
+    def __iter__(self) -> Iterator[str]:
+        own = ["memory"] if hasattr(self._store, "memory") else []
+        return iter(dict.fromkeys([*self._given, *own]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return True  # whether there are any is not worth loading them for
+
+
+def redactor_of(resources: Mapping[str, Any]) -> Any:
+    """Return what takes secrets out of all that a run records: its `redactor`, else that of its models.
+
+    None where neither knows a secret: then nothing is looked for.
+    """
+    found = resources.get("redactor")
+    if found is None:
+        found = getattr(resources.get("models"), "redactor", None)
+    return found or None
 
 
 class Run:
@@ -143,6 +270,28 @@ class Run:
         """Return what an error says as it is recorded: secrets first, as the other rules could leave
         a part of one."""
         return cleaned(self.redact(text))
+
+    def failure(self, error: BaseException, path: str) -> Failure:
+        """Return the record of an error: a sentence and the user's frames behind it, no secret."""
+        recorded: Failure = self.clean(self._failure(error, path))
+        return recorded
+
+    def _failure(self, error: BaseException, path: str) -> Failure:
+        if isinstance(error, StepError):
+            failure = Failure.of("", error, path, self.redact)
+            if error.traceback:  # that of an inner step stands
+                return failure
+            exception, traceback = self._traceback(error, own=False)
+            return replace(failure, exception=exception, traceback=traceback)
+        exception, traceback = self._traceback(error)
+        text = error_text(error, self.redact)[:MAX_MESSAGE]
+        name = type(error).__name__
+        message = f"{name}: {text}" if text else name
+        return Failure("", name, message, path, exception=exception, traceback=traceback)
+
+    def _traceback(self, error: BaseException, *, own: bool = True) -> tuple[str, str]:
+        exception, traceback = described(error, whole=self.debug, own=own, redact=self.redact)
+        return normalise(exception), normalise(traceback)
 
     def cleaned_stop(self, stop: Stop) -> Stop:
         """Return why something ended, without the secrets that are known: a step may have said it."""

@@ -1,7 +1,8 @@
 """What a step is: a function is the simplest one.
 
-Everything that runs is a step, so steps nest: a loop in a workflow in a loop. A function is a leaf:
-`f()`, `f(value)` or `f(value, ctx)`, plain (it runs in a thread) or async.
+Everything that runs is a step, so steps nest: a loop in a workflow in a loop. A `Leaf` acts on the world
+itself, a `CompositeStep` runs other steps. A function is a leaf: `f()`, `f(value)` or `f(value, ctx)`,
+plain (it runs in a thread) or async.
 """
 
 from __future__ import annotations
@@ -10,23 +11,150 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Awaitable, Callable
-from types import FunctionType
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from types import FunctionType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
 
 from ..errors import ConfigurationError
-from ..records import Usage, own
+from ..records import Result, Usage, own
 from ..records.codec import Json
 from .threads import in_thread
 
-__all__ = ["FunctionStep", "as_step", "digest_of", "known_as", "source_digest", "step"]
+__all__ = [
+    "CompositeStep",
+    "FunctionStep",
+    "Leaf",
+    "Step",
+    "StepLike",
+    "as_step",
+    "digest_of",
+    "known_as",
+    "source_digest",
+    "step",
+]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+# The defaults keep a bare `Step`, `Leaf` or `CompositeStep` legal under `mypy --strict`.
+In_contra = TypeVar("In_contra", contravariant=True, default=Any)
+Out_co = TypeVar("Out_co", covariant=True, default=Any)
+
 _KNOWN_AS = "__loopwright_step__"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # where an object lies, which is another each time
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
-class FunctionStep:
+class Step(Generic[In_contra, Out_co]):
+    """Anything that runs: a function, a command, a prompt, a loop, a workflow.
+
+    It is nominal and has no `__call__` in its type: with one, mypy infers Never for every
+    `Loop(step, …)`. Every step is a `Leaf` or a `CompositeStep`.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        # Read-only to a type checker, so that a subclass may have a field, a constant or a property.
+
+        name: str  # in paths
+        unsupplied: Mapping[str, str]  # template variables without a value, each with a sentence
+
+        @property
+        def fingerprint(self) -> str:
+            """A digest that changes when the step's meaning does."""
+
+        @property
+        def required(self) -> bool:
+            """Whether the workflow around it ends unless it is satisfied."""
+
+        @property
+        def accept(self) -> tuple[str, ...]:
+            """The statuses that do not count for the workflow around it."""
+
+        @property
+        def depth(self) -> int:
+            """How many loops nest in it."""
+
+        @property
+        def scores_only(self) -> bool:
+            """Whether it is an evaluator that never gives a verdict."""
+
+        @property
+        def reports(self) -> bool | None:
+            """Whether it reports what it costs; None if its kind and its parts decide."""
+    else:
+        required = False
+        accept = ()
+        depth = 0
+        unsupplied = _NO_NAMES
+        scores_only = False
+        reports = None
+
+    def parts(self) -> Iterable[Step]:
+        """Return the steps directly inside it."""
+        return ()
+
+
+class Leaf(Step[In_contra, Out_co]):
+    """A step that acts: each call is one effect, which the journal records."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def idempotent(self) -> bool:
+            """Whether it may run twice if the process dies during a call."""
+
+        @property
+        def wants_context(self) -> bool:
+            """Whether it acts with a context; else it gets None."""
+
+        @property
+        def reserve(self) -> Callable[[Any], Usage | None] | None:
+            """A function of the input that returns the most that a call may cost."""
+    else:
+        idempotent = True
+        wants_context = True
+        reserve = None
+
+    def asks(self) -> Json:
+        """Return what a call sends, where its input does not say it: part of its journal entry."""
+        return None
+
+    def act(self, value: In_contra, ctx: Any) -> Awaitable[Out_co]:
+        """Act on the input and return the output; `ctx` is its Context, or None."""
+        raise NotImplementedError
+
+
+class CompositeStep(Step[In_contra, Out_co]):
+    """A step that runs other steps: it has no effect itself, and is replayed by running it again."""
+
+    supplies: Collection[str] = ()  # template variables inside it, beyond those always there
+
+    if not TYPE_CHECKING:
+
+        @property
+        def depth(self) -> int:
+            return max((part.depth for part in self.parts()), default=0)
+
+        @functools.cached_property
+        def unsupplied(self) -> Mapping[str, str]:
+            missing = {}
+            for part in self.parts():
+                missing |= part.unsupplied
+            return {name: text for name, text in missing.items() if name not in self.supplies}
+
+    def run(self, value: In_contra, ctx: Any) -> Coroutine[Any, Any, Result]:
+        """Run its steps with a Context and return how it ended."""
+        raise NotImplementedError
+
+
+StepLike = Step | Callable[..., Any]
+
+
+class FunctionStep(Leaf[In_contra, Out_co]):
     """A Python function as a leaf step.
 
     `reserve` is the worst case that one call may cost, or a function of the input that says so.
@@ -35,8 +163,12 @@ class FunctionStep:
     differs from taking a context.
     """
 
-    effect = True
-    required = False
+    act: Callable[..., Awaitable[Any]]
+    idempotent: bool
+    reports: bool | None
+    reserve: Callable[[Any], Usage | None] | None
+    scores_only: bool
+    wants_context: bool
     __slots__ = (
         "_fingerprint",
         "act",
@@ -54,7 +186,7 @@ class FunctionStep:
         function: Callable[..., Any],
         *,
         name: str = "",
-        reserve: Usage | Callable[[Json], Usage] | None = None,
+        reserve: Usage | Callable[[Any], Usage | None] | None = None,
         idempotent: bool = True,
         inline: bool = False,
         fingerprint: str = "",
@@ -82,7 +214,9 @@ class FunctionStep:
         return f"step({self.name})"
 
 
-def _reserving(given: Usage | Callable[[Json], Usage] | None) -> Callable[[Json], Usage] | None:
+def _reserving(
+    given: Usage | Callable[[Any], Usage | None] | None,
+) -> Callable[[Any], Usage | None] | None:
     """Return what says of an input what its call may cost at worst; it gets a copy of the input."""
     if isinstance(given, Usage):
         return lambda _: given
@@ -197,24 +331,20 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def as_step(thing: Any, *, name: str = "") -> Any:
-    """Return `thing` as a step: a step as it is, a function as a FunctionStep.
+def as_step(step: StepLike, *, name: str = "") -> Step:
+    """Return a step as it is, and a function as a FunctionStep.
 
     Raises:
         ConfigurationError: if it is neither.
     """
-    # Of a class first: to ask an object would make its fingerprint, which a check has no use for.
-    named = hasattr(type(thing), "fingerprint") or hasattr(thing, "fingerprint")
-    if named and hasattr(thing, "effect"):
-        return thing
-    return FunctionStep(thing, name=name)
+    return step if isinstance(step, Step) else FunctionStep(step, name=name)
 
 
 def step(
     function: Callable[..., Any] | None = None,
     *,
     name: str = "",
-    reserve: Usage | Callable[[Json], Usage] | None = None,
+    reserve: Usage | Callable[[Any], Usage | None] | None = None,
     idempotent: bool = True,
     inline: bool = False,
     fingerprint: str = "",

@@ -10,17 +10,17 @@ from typing import Any
 from ..errors import ConfigurationError, StepError, Stopped, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
-from .composites import Composite, Unsatisfied, attempt
+from .composites import Unsatisfied, attempt, combined
 from .concurrency import run_all
 from .context import Context
 from .run_state import Run
 from .scope import Scope
-from .step import as_step, digest_of
+from .step import CompositeStep, Step, StepLike, as_step, digest_of
 
 __all__ = ["Workflow"]
 
 
-class Workflow(Composite):
+class Workflow(CompositeStep):
     """Named steps with dependencies, run as one step.
 
     A step without `needs` is given the workflow's input, one with a single need that step's output,
@@ -38,7 +38,7 @@ class Workflow(Composite):
     def __init__(
         self,
         name: str,
-        steps: Mapping[str, Any],
+        steps: Mapping[str, StepLike],
         *,
         needs: Mapping[str, Sequence[str]] | None = None,
         at_once: int = 1,
@@ -57,7 +57,7 @@ class Workflow(Composite):
                 raise ConfigurationError(f"workflow {name}: there is no step {key!r}{hint}")
         self.order = self._order()
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return self.steps.values()
 
     def _order(self) -> list[str]:
@@ -100,7 +100,9 @@ class Workflow(Composite):
                 self._not_run(ctx, scope)
             raise
         output = ended[self.output].output
-        return self._end(output, [(key, self.steps[key], ended[key]) for key in self.order], ctx)
+        return combined(
+            self.name, output, [(key, self.steps[key], ended[key]) for key in self.order], ctx
+        )
 
     async def _drive(self, ctx: Context, value: Json, ended: dict[str, Result]) -> None:
         """Run the steps, each when those that it needs have ended."""

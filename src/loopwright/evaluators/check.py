@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from .._regex import compile_pattern
+from ..engine.budget import reports
 from ..engine.context import Context
-from ..engine.reporting import reports
 from ..engine.step import FunctionStep, as_step, digest_of
 from ..engine.threads import in_thread
 from ..errors import (
@@ -97,7 +97,7 @@ def function_check(
         EvaluationError: of kind `check_error`, when the function raises or returns nothing.
     """
     inner = as_step(function, name=name)
-    if not inner.effect:
+    if not isinstance(inner, FunctionStep):
         raise ConfigurationError(
             f"check: {inner.name} is made of steps; if it judges, it is an evaluator as it is"
         )

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..engine.composites import Composite, attempt
+from ..engine.composites import attempt, combined
 from ..engine.context import Context
-from ..engine.step import as_step, digest_of
+from ..engine.step import CompositeStep, Step, StepLike, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Result, as_evaluation, codec
 from ..records.codec import Json
@@ -20,31 +20,31 @@ __all__ = ["as_check", "checklist"]
 
 
 @dataclass(frozen=True)
-class _Checklist(Composite):
+class _Checklist(CompositeStep):
     name: str
-    parts: tuple[tuple[str, str, Any], ...]  # of each item: part of its path, name, evaluator
+    members: tuple[tuple[str, str, Step], ...]  # of each item: part of its path, name, evaluator
     weights: tuple[tuple[str, float], ...]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        parts = (f"{name} {part.fingerprint}" for _, name, part in self.parts)
+        parts = (f"{name} {part.fingerprint}" for _, name, part in self.members)
         return digest_of("checklist", repr(self.weights), *parts)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         found, ended = [], []
-        for segment, name, part in self.parts:
+        for segment, name, part in self.members:
             result = await attempt(ctx, segment, part, value)
             found.append((name, as_evaluation(result.output)))
             ended.append((segment, part, result))
-        return self._end(grade(found, dict(self.weights)), ended, ctx)
+        return combined(self.name, grade(found, dict(self.weights)), ended, ctx)
 
 
 def checklist(
-    items: Mapping[str, Any],
+    items: Mapping[str, StepLike | Mapping[str, Any]],
     weights: Mapping[str, float] | None = None,
     *,
     name: str = "checklist",
-) -> Any:
+) -> Step:
     """Make an evaluator of named requirements; each is checked on the output and is one effect.
 
     An item is a function, any evaluator that gives a verdict, or an object of options for `check`.
@@ -79,10 +79,8 @@ def checklist(
     return _Checklist(name, made, given)
 
 
-def as_check(name: str, thing: Any) -> Any:
-    """Return `thing` as an evaluator: a step as it is, a function or options of `check` as a
-    check."""
-    if isinstance(thing, Mapping):
-        return check(**{"name": name, **thing})
-    made = as_step(thing, name=name)
-    return made if made is thing else check(thing, name=name)
+def as_check(name: str, item: StepLike | Mapping[str, Any]) -> Step:
+    """Return an evaluator: a step as it is, a function or the options of `check` as a check."""
+    if isinstance(item, Mapping):
+        return check(**{"name": name, **item})
+    return item if isinstance(item, Step) else check(item, name=name)

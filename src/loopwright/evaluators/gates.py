@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
-from ..engine.composites import Composite, attempt
+from ..engine.composites import attempt, combined
 from ..engine.context import Context
-from ..engine.step import digest_of
+from ..engine.step import CompositeStep, Step, StepLike, digest_of
 from ..errors import ConfigurationError
 from ..records import Evaluation, Result, as_evaluation
 from ..records.codec import Json
@@ -19,33 +18,33 @@ __all__ = ["gates"]
 
 
 @dataclass(frozen=True)
-class _Gates(Composite):
+class _Gates(CompositeStep):
     name: str
-    parts: tuple[tuple[str, Any], ...]
+    members: tuple[tuple[str, Step], ...]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("gates", *(f"{name} {part.fingerprint}" for name, part in self.parts))
+        return digest_of("gates", *(f"{name} {part.fingerprint}" for name, part in self.members))
 
     @property
     def scores_only(self) -> bool:
         """Whether it never gives a verdict: one part that gives none leaves the whole without."""
-        return any(getattr(part, "scores_only", False) for _, part in self.parts)
+        return any(part.scores_only for _, part in self.members)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         found: list[tuple[str, Evaluation]] = []
         ended = []
-        for name, part in self.parts:
+        for name, part in self.members:
             result = await attempt(ctx, name, part, value)
             evaluation = as_evaluation(result.output)
             found.append((name, evaluation))
             ended.append((name, part, result))
             if evaluation.passed is False or evaluation.undecided:
                 break
-        return self._end(_merged(found, last=len(found) == len(self.parts)), ended, ctx)
+        return combined(self.name, _merged(found, last=len(found) == len(self.members)), ended, ctx)
 
 
-def gates(*evaluators: Any, name: str = "gates") -> Any:
+def gates(*evaluators: StepLike, name: str = "gates") -> Step:
     """Make an evaluator of several, asked in order: the first that fails ends the look.
 
     Put what is certain and cheap first: checks, then tests, then a judge. What fails a gate scores

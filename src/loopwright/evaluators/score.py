@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
 from .._regex import compile_pattern
-from ..engine.composites import Composite, attempt
+from ..engine.composites import attempt
 from ..engine.context import Context
-from ..engine.step import FunctionStep, as_step, digest_of
+from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError
 from ..models.replies.own_words import own_words
@@ -30,10 +30,10 @@ def score(
     label: str | None = "score",
     scale: tuple[float, float] = (0.0, 1.0),
     *,
-    of: Any = None,
+    of: StepLike | None = None,
     pattern: str = "",
     name: str = "score",
-) -> Any:
+) -> Step:
     """Make an evaluator that reads a number out of the output, or out of what the step `of` says
     of it.
 
@@ -89,19 +89,21 @@ def score(
     return ScoreOf(as_step(of), read, form, name, meaning)
 
 
-class ScoreOf(Composite):
+class ScoreOf(CompositeStep):
     """A score that a step's reply gives to the value; `score(of=…)` makes one."""
+
+    fingerprint: str
 
     scores_only = True  # it never gives a verdict
 
-    def __init__(self, of: Any, read: Any, form: str, name: str, meaning: str) -> None:
+    def __init__(self, of: Step, read: Any, form: str, name: str, meaning: str) -> None:
         self.of = of
         self.read = read
         self.form = form
         self.name = name
         self.fingerprint = digest_of("score of", of.fingerprint, meaning)
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return [self.of]
 
     async def run(self, value: Json, ctx: Context) -> Result:
@@ -120,11 +122,11 @@ class ScoreOf(Composite):
         return Result(Status.SATISFIED, Reason.COMPLETED, "scored", evaluation, name=self.name)
 
 
-def _says_things(step: Any) -> bool:
+def _says_things(step: Step) -> bool:
     """Whether a step may have words of its own, rather than only move its input about."""
     if getattr(step, "effect", False) or hasattr(step, "asking"):
         return not getattr(step, "wordless", False)
-    return any(_says_things(part) for part in getattr(step, "made_of", tuple)())
+    return any(_says_things(part) for part in step.parts())
 
 
 def _evaluation(reading: ScoreReading, said: str) -> Evaluation:
@@ -185,7 +187,7 @@ def _number(value: Json, scale: tuple[float, float]) -> ScoreReading:
     return ScoreReading(float(share), found=(shown,))
 
 
-def finder(pattern: str) -> Any:
+def finder(pattern: str) -> Callable[[str], Iterator[tuple[int, int, str]]]:
     """Return a search that gives start, end and text of a pattern's first group at every match."""
     compile_pattern(pattern)  # as it was written, so that an error shows the place
     group = _first_group(pattern)

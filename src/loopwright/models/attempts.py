@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..engine.context import Context
-from ..engine.step import digest_of
+from ..engine.step import Leaf, digest_of
 from ..errors import StepError
 from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
@@ -30,15 +30,11 @@ _ATTEMPT = digest_of("model call", "1")
 _FAULT = "note.model_fault/1"
 
 
-class _Facts:
+class _Facts(Leaf):
     """A leaf that hands on what is known of a fault, so that the journal has it."""
 
     name = "fault"
-    effect = True
-    required = False
     wants_context = False
-    idempotent = True
-    reserve = None
     fingerprint = _FAULT
 
     def __init__(self, facts: Json) -> None:
@@ -49,13 +45,12 @@ class _Facts:
         return self.facts
 
 
-class ModelAttempt:
-    """A leaf that makes one request; `fault` is how it failed, if it was made and did."""
+class ModelAttempt(Leaf):
+    """A leaf that makes one request; `fault` is how it failed, if it was made and did.
 
-    effect = True
-    required = False
-    wants_context = True
-    idempotent = True  # a model call may be repeated when the process dies under it
+    It may be repeated if the process dies during it.
+    """
+
     fingerprint = _ATTEMPT
 
     def __init__(

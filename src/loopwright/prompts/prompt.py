@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
-from ..engine.composites import Composite
 from ..engine.context import Context
 from ..engine.scope import Scope
-from ..engine.step import FunctionStep, digest_of
+from ..engine.step import CompositeStep, FunctionStep, digest_of
 from ..errors import ConfigurationError, nearest
 from ..models import Message, Reply, Request, Target, Timers, call_model, own_words
 from ..models.protocol import MAX_TOOL_CALLS
@@ -212,7 +211,7 @@ def warn_of(reply: Reply, ctx: Context) -> None:
         ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")
 
 
-class Prompt(Composite):
+class Prompt(CompositeStep):
     """A prompt as a step; its output is the reply's text, or its data where a schema is given.
 
     `carried` makes the rounds of a loop one conversation; else every round starts afresh.
@@ -282,11 +281,13 @@ class Prompt(Composite):
         return self.read(await self.asking.ask(talk, ctx))
 
 
-class Reask(Composite):
+class Reask(CompositeStep):
     """A prompt whose reply was no use, asked once more in the same conversation.
 
     Its input says what was replied and what is wrong with it: `{"reply": ..., "complaint": ...}`.
     """
+
+    fingerprint: str
 
     def __init__(self, asked: Prompt, name: str) -> None:
         self.asked = asked

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from ..engine.composites import Composite
 from ..engine.context import Context
-from ..engine.step import digest_of
+from ..engine.step import CompositeStep, digest_of
 from ..errors import ConfigurationError, StepError, nearest
 from ..models import Message, Reply, call_model
 from ..models.protocol import MAX_TOOL_CALLS
@@ -123,8 +122,10 @@ async def answered(
     return reply, talk
 
 
-class ToolStep(Composite):
+class ToolStep(CompositeStep):
     """One call of a tool as a step; see `tool_step`."""
+
+    fingerprint: str
 
     def __init__(
         self,

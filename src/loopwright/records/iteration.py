@@ -52,6 +52,18 @@ class Failure:
             traceback=error.traceback,
         )
 
+    def to_error(self) -> StepError:
+        """Return the error of a step that it records."""
+        return StepError(
+            self.message,
+            path=self.path,
+            kind=self.kind,
+            retryable=self.retryable,
+            retry_after=self.retry_after,
+            exception=self.exception,
+            traceback=self.traceback,
+        )
+
     def to_json(self) -> Json:
         """Return it as a JSON object, without the optional fields that are not set."""
         data: dict[str, Json] = {

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ..engine.run import run
+from ..engine.step import StepLike
 from ..journal import MemoryJournal
 from ..records import Result
 from .clock import run_virtual
@@ -43,7 +44,7 @@ def loopwright_journal() -> MemoryJournal:
 def loopwright_run(loopwright_journal: MemoryJournal) -> Callable[..., Result]:
     """Return a function that runs a step as `run` does, in virtual time: no test ever waits."""
 
-    def done(step: Any, value: Any = None, **options: Any) -> Result:
+    def done(step: StepLike, value: Any = None, **options: Any) -> Result:
         return run_virtual(run(step, value, **{"journal": loopwright_journal, **options}))
 
     return done

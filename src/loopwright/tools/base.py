@@ -32,7 +32,7 @@ from typing import Any, Protocol
 
 from ..engine.blocking import watch
 from ..engine.context import Context
-from ..engine.step import digest_of
+from ..engine.step import Leaf, digest_of
 from ..errors import ConfigurationError, StepError
 from ..models import structured_output as structured
 from ..models.protocol import ToolDefinition as Described
@@ -105,7 +105,7 @@ WHOLE = "whole"  # of an output too long to go on, in the effect's own record
 ASKED = "approval"  # what the question is called under the call's own name
 
 
-class Tool:
+class Tool(Leaf):
     """What may be called by name with arguments; a subclass says in `invoke` what it does.
 
     Args:
@@ -121,10 +121,8 @@ class Tool:
         ConfigurationError: for a name, schema or limit that could not mean anything.
     """
 
-    effect = True
-    required = False
-    reserve = None
-    wants_context = True
+    idempotent: bool
+
     reports = False  # what it costs; a command may, but does not say so
 
     def __init__(
@@ -217,19 +215,11 @@ class ToolSet(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Leaf):
     """One call of a tool, as the effect that the journal has; its output is how it ended."""
 
     tool: Tool
-
-    effect = True
-    required = False
-    reserve = None
-    wants_context = True
-
-    @property
-    def name(self) -> str:
-        return self.tool.name
+    name: str
 
     @property
     def idempotent(self) -> bool:
@@ -267,7 +257,7 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
                 why = f"{tool.name}: the arguments as a person changed them: {problem}"
                 return {**told, **error_of("invalid_arguments", why)}
     try:
-        found = await ctx.call(name, _Call(tool), arguments)
+        found = await ctx.call(name, _Call(tool, tool.name), arguments)
     except StepError as error:  # a person said that the call in doubt failed
         return {**told, **error_of(error.kind, str(error))}
     if not isinstance(found, dict) or not found.keys() & {"output", "error"}:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..engine.context import Context
-from ..engine.step import as_step, digest_of
+from ..engine.step import Leaf, as_step, digest_of
 from ..errors import ConfigurationError, StepError, StepTimeout, nearest
 from ..records import codec
 from ..records.codec import Json
@@ -25,13 +25,13 @@ MAX_OUTPUT = 8 * 1024 * 1024  # bytes of each stream that go on, but for JSON
 ENDLESS = 1024 * 1024 * 1024  # bytes after which a command is taken to print without end
 
 
-class ShellStep:
+class ShellStep(Leaf):
     """A command as a leaf step; see `shell`."""
 
-    effect = True
-    required = False
-    reserve = None
-    wants_context = True
+    fingerprint: str
+
+    idempotent: bool
+    reports: bool
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..conditions import UNITS, Budget
-from ..engine.step import as_step
+from ..engine.step import Step, as_step
 from ..errors import ConfigurationError, Problem, nearest
 from ..journal import RunInfo
 from ..records.codec import Json, text_of
@@ -37,7 +37,7 @@ class RunSource(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def step(self) -> Any: ...
+    def step(self) -> Step: ...
     @property
     def default_input(self) -> Json: ...
     @property
@@ -95,7 +95,7 @@ class PythonStep:
     """A step of a Python module."""
 
     name: str
-    step: Any
+    step: Step
     source: dict[str, Json]
     budget: Budget | None = None
     default_input: Json = None
@@ -122,7 +122,7 @@ class PythonStep:
         return {"name": self.name, "steps": [repr_of(self.step)], "bounds": bounds}
 
 
-def repr_of(step: Any) -> str:
+def repr_of(step: Step) -> str:
     """Return a step's name and kind."""
     return f"{step.name} ({type(step).__name__})"
 

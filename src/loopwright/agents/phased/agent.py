@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...conditions import CEILING
-from ...engine.composites import Composite
 from ...engine.context import Context
-from ...engine.step import as_step, digest_of
+from ...engine.step import CompositeStep, Step, as_step, digest_of
 from ...errors import ConfigurationError, LoopwrightWarning, nearest
 from ...models.prices import DEFAULT_MAX_TOKENS
 from ...prompts.prompt import Prompt
@@ -34,7 +33,7 @@ __all__ = ["PhasedAgent"]
 
 
 @dataclass(frozen=True)
-class PhasedAgent(Composite):
+class PhasedAgent(CompositeStep):
     """An agent that plans, executes and refines; each phase is a step or a prompt.
 
     A phase is called with an object: `phase`, `input` (what the agent was given), `plan` (what
@@ -245,7 +244,7 @@ class PhasedAgent(Composite):
 
     supplies = ("task", "plan", "results")
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         steps = (getattr(self, phase) for phase in PHASES)
         return [step for step in (*steps, *self.evaluators.values()) if step is not None]
 

@@ -11,12 +11,11 @@ import copy
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...conditions import Condition
-from ...engine.composites import Composite, attempt
+from ...engine.composites import Wrapper, attempt
 from ...engine.context import Context
-from ...engine.step import FunctionStep, digest_of
+from ...engine.step import CompositeStep, FunctionStep, Step, digest_of
 from ...errors import StepError, Stopped, nearest
 from ...prompts.prompt import Prompt
 from ...records import Evaluation, History, Iteration, Reason, Result, Status, Stop
@@ -116,47 +115,36 @@ next_input = FunctionStep(_next_input, name="adapt", fingerprint=digest_of("next
 
 
 @dataclass(frozen=True)
-class Informed(Composite):
+class Informed(Wrapper):
     """A phase made of steps, such as a prompt: its templates see the results so far by name."""
 
-    inner: Any
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return str(self.inner.name)
-
-    @property
-    def required(self) -> bool:  # type: ignore[override]
-        return bool(self.inner.required)
+    name: str
+    inner: CompositeStep
 
     @property
     def fingerprint(self) -> str:
-        return str(self.inner.fingerprint)
-
-    def made_of(self) -> Iterable[Any]:
-        return [self.inner]
+        return self.inner.fingerprint
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the phase in its place."""
         around = ctx.scope.parent if ctx.scope is not None else None
         if around is not None and isinstance(value, Mapping) and "results" in value:
             around.outputs = {**around.outputs, "results": value["results"]}
-        result: Result = await self.inner.run(value, ctx)
-        return result
+        return await self.inner.run(value, ctx)
 
 
 @dataclass(frozen=True)
-class Round(Composite):
+class Round(CompositeStep):
     """What one iteration of a phase does: its step, and the capabilities around it."""
 
     name: str
-    inner: Any
+    inner: Step
     tools: Tools = field(default_factory=Tools)
     hooks: Hooks = field(default_factory=lambda: Hooks(()), compare=False)
     state: AgentState = field(default_factory=lambda: AgentState(""), compare=False)
     owner: str = field(default="", compare=False)
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return [self.inner]
 
     @functools.cached_property
@@ -232,19 +220,16 @@ class Round(Composite):
 
 
 @dataclass(frozen=True)
-class Judged(Composite):
+class Judged(Wrapper):
     """An evaluator made of steps, such as a judge: the goal of the work is the task, not a phase's input."""
 
     name: str
-    inner: Any
+    inner: CompositeStep
     task: Json = field(default=None, compare=False)
-
-    def made_of(self) -> Iterable[Any]:
-        return [self.inner]
 
     @property
     def fingerprint(self) -> str:
-        return str(self.inner.fingerprint)
+        return self.inner.fingerprint
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Judge where the evaluator stands, with the task as what the loop was given."""
@@ -252,8 +237,7 @@ class Judged(Composite):
         if scope is not None:
             scope.initial = self.task
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
-        result: Result = await self.inner.run(value, inner)
-        return result
+        return await self.inner.run(value, inner)
 
 
 def memory(phase: str, output: Json) -> Json:

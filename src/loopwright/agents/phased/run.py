@@ -13,6 +13,7 @@ from ...engine.context import Context
 from ...engine.deadlines import DeadlineScope
 from ...engine.loop import Loop, any_of
 from ...engine.scope import Scope
+from ...engine.step import CompositeStep
 from ...errors import Stopped
 from ...records import (
     NOTHING,
@@ -243,10 +244,10 @@ class PhasedRun:
                 state=state,
                 owner=self.outer.path,
             )
-        if not step.effect:
-            step = Informed(step)
+        if isinstance(step, CompositeStep):
+            step = Informed(step.name, step)
         judge = agent.evaluators.get(phase)
-        if judge is not None and not judge.effect:
+        if isinstance(judge, CompositeStep):
             judge = Judged(judge.name, judge, self._task())
         sure = None
         if agent.enable_dynamic_termination:

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from ...conditions import MaxIterations, Passed
-from ...engine.composites import Composite
 from ...engine.context import Context
 from ...engine.loop import Loop
-from ...engine.step import FunctionStep, digest_of
+from ...engine.step import CompositeStep, FunctionStep, Step, digest_of
 from ...errors import ConfigurationError, StepError, nearest
 from ...models.replies.own_words import is_blank
 from ...models.settings import ModelSettings
@@ -56,7 +55,7 @@ NOTICE = (
 EARLY = "IMPORTANT: This is iteration {number} of {most} maximum. Work towards your final answer."
 
 
-class ReasoningAgent(Composite):
+class ReasoningAgent(CompositeStep):
     """An agent that reasons over several calls of a model until it states its final answer.
 
     Its input, or `prompt` filled in with it, is the task: text that is not blank, of at most
@@ -129,7 +128,7 @@ class ReasoningAgent(Composite):
         """Whether it is one plain call."""
         return self.mode == "single" or self.max_iterations == 1
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return [] if self.single else [self.loop]
 
     @functools.cached_property
@@ -309,7 +308,7 @@ def _permitted(ctx: Context, most: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Thought(Composite):
+class _Thought(CompositeStep):
     """One round: the next message of the conversation, and what is answered."""
 
     agent: ReasoningAgent = field(repr=False)

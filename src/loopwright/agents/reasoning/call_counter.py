@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...engine.context import Context
+from ...engine.step import Step
 from ...models.attempts import ModelAttempt
 from ...records.codec import Json
 
@@ -47,7 +48,7 @@ class Counted(Context):
         return replay.repeated.get(path, 0) + (path in replay.doubts)
 
     def call(
-        self, name: str, step: Any, value: Json = None, token: str = ""
+        self, name: str, step: Step, value: Json = None, token: str = ""
     ) -> Coroutine[Any, Any, Json]:
         """Run a step inside this one; see Context.call."""
         if isinstance(step, ModelAttempt):

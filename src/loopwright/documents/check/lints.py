@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...conditions.base import TAGS
+from ...engine.budget import CANNOT_BIND, cannot_bind
 from ...engine.loop import NO_GOAL, NO_GOAL_TOLD, Loop
-from ...engine.reporting import CANNOT_BIND, cannot_bind
+from ...engine.step import Step
 from ...errors import Problem
 from ...templates import TemplateError, compile_expression
 from ..project import LoadedDocument
@@ -77,14 +78,14 @@ def _too_small(loaded: LoadedDocument) -> Iterator[Problem]:
                 yield source.problem(places.get(agent.name, ()), sentence)
 
 
-def _parts(step: Any) -> Iterator[Any]:
+def _parts(step: Step) -> Iterator[Step]:
     """Iterate over a step and all that is inside it."""
     yield step
-    for part in step.made_of() if hasattr(step, "made_of") else ():
+    for part in step.parts():
         yield from _parts(part)
 
 
-def _unbound_loops(step: Any) -> Iterator[Loop]:
+def _unbound_loops(step: Step) -> Iterator[Loop]:
     return (part for part in _parts(step) if isinstance(part, Loop) and part.unbound)
 
 

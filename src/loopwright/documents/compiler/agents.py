@@ -27,7 +27,7 @@ def compile_phased(
     spec, path = action.phased, (*at, "phased")
     before = len(compilation.problems)
     inner = compilation.knowing(SEEN)
-    steps = {
+    steps: dict[str, Any] = {  # beside other options of the agent
         phase: inner.action(action, phase, (*path, phase)) for phase, action in phases_of(spec)
     }
     evaluate = compile_evaluators(inner, spec.evaluate, path)

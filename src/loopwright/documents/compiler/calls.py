@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...engine.step import FunctionStep
+from ...engine.step import FunctionStep, Step
 from ...errors import nearest
 from ..schema.document import Action
 from ..steps.steps import CallDocument
@@ -13,12 +11,12 @@ from .compilation import Compilation, Path_
 __all__ = ["compile_call", "compile_python"]
 
 
-def compile_python(compilation: Compilation, spec: Action, name: str, at: Path_) -> Any:
+def compile_python(compilation: Compilation, spec: Action, name: str, at: Path_) -> Step | None:
     """Compile a call of a function; None if problems were found."""
     assert spec.python is not None
     path = (*at, "python")
     found = compilation.function(path, spec.python)
-    if found is None or hasattr(found, "effect"):
+    if found is None or isinstance(found, Step):
         return found
     idempotent = True if spec.idempotent is None else spec.idempotent
     return compilation.attempt(path, lambda: FunctionStep(found, name=name, idempotent=idempotent))

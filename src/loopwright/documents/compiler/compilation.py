@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...engine.composites import acceptable, limited, retrying
+from ...engine.step import Leaf, Step
 from ...errors import ConfigurationError, Problem, listed, nearest
 from ...templates import TemplateError
 from ...templates.variables import FIXED, OF_ITEMS, OF_LOOPS, OF_ROUNDS, TemplatedValue
@@ -43,7 +44,7 @@ _MOST = 100  # problems after which no further step is looked at
 
 
 # Compiles a step of one kind: its action, its name and its place; None if problems were found.
-CompileKind = Callable[["Compilation", Action, str, Path_], Any]
+CompileKind = Callable[["Compilation", Action, str, Path_], Step | None]
 # Compiles the document that a step names, for the names that the step supplies; None if problems were found.
 CompileCall = Callable[["Compilation", str, Path_, frozenset[str]], DocumentWorkflow | None]
 
@@ -178,7 +179,7 @@ class Compilation:
             self.problem(path, f"{name!r} leads out of the project folder")
         return str(found)
 
-    def action(self, spec: Action, name: str, path: Path_) -> Any:
+    def action(self, spec: Action, name: str, path: Path_) -> Step | None:
         """Compile what a step does, with its limits and its way to fail."""
         step = self.kinds[spec.kind](self, spec, name, path)
         if step is None:
@@ -193,9 +194,9 @@ class Compilation:
             step = ContinueOnError(name, step, counts=is_loop(spec))
         return step
 
-    def steps(self, specs: list[StepSpec], path: Path_, *, ordered: bool = True) -> dict[str, Any]:
+    def steps(self, specs: list[StepSpec], path: Path_, *, ordered: bool = True) -> dict[str, Step]:
         """Compile named steps; each may use the names of those that come before it."""
-        made: dict[str, Any] = {}
+        made: dict[str, Step] = {}
         seen: dict[str, int] = {}
         order = running_order(specs) if ordered else list(range(len(specs)))
         names = {spec.name for spec in specs}
@@ -227,10 +228,10 @@ class Compilation:
                 here_on = here_on.knowing([spec.name, *(["loop"] if holds_loops(spec) else [])])
         return {spec.name: made[spec.name] for spec in specs if spec.name in made}
 
-    def accepting(self, step: Any, spec: StepSpec, here: Path_) -> Any:
+    def accepting(self, step: Step, spec: StepSpec, here: Path_) -> Step:
         """Compile `accept:` around a step."""
         at = (*here, "accept")
-        if step.effect and spec.kind != "python":
+        if isinstance(step, Leaf) and spec.kind != "python":
             self.problem(
                 at, f"accept is for loops and what is made of them; {spec.kind} is none", key=True
             )
@@ -244,7 +245,7 @@ class Compilation:
                 hint = self._nearest(need, names - {spec.name})
                 self.problem((*here, "needs", i), f"there is no step {need!r}{hint}")
 
-    def when(self, step: Any, spec: StepSpec, here: Path_) -> Any:
+    def when(self, step: Step, spec: StepSpec, here: Path_) -> Step:
         """Compile `if:` around a step."""
         text = (spec.if_ or "").strip()
         if text.startswith("{{") and text.endswith("}}"):

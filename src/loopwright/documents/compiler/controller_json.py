@@ -20,6 +20,7 @@ from ...conditions import (
     Timeout,
 )
 from ...engine.loop import Loop
+from ...engine.step import StepLike
 from ...errors import ConfigurationError, nearest
 
 __all__ = ["conditions_at", "is_controller_json", "load_conditions", "load_loop"]
@@ -59,7 +60,11 @@ def load_conditions(data: Any) -> Condition:
 
 
 def load_loop(
-    config: Any, execute: Any, evaluate: Any = None, adapt: Any = None, **options: Any
+    config: Any,
+    execute: StepLike,
+    evaluate: StepLike | None = None,
+    adapt: StepLike | None = None,
+    **options: Any,
 ) -> Loop:
     """Return the loop that a controller's configuration, `{name, termination}`, makes of its functions.
 

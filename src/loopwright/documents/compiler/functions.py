@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...engine.step import Step
 from ...errors import ConfigurationError, nearest
 from ..yaml.scalars import shorten
 from .agreed_modules import module_path_of, serve
@@ -124,7 +125,7 @@ def function(
         ConfigurationError: if it is neither.
     """
     found = imported(reference, folder, contents)
-    if not callable(found) and not hasattr(found, "effect"):
+    if not callable(found) and not isinstance(found, Step):
         raise ConfigurationError(
             f"{reference!r} is of type {type(found).__name__}; name a function"
         )

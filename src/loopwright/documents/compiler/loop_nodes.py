@@ -8,6 +8,7 @@ from typing import Any
 
 from ..._regex import compile_pattern
 from ...engine.loop import Loop
+from ...engine.step import Step
 from ...evaluators.presets import preset
 from ...prompts.prompt import Prompt
 from ..schema.document import LoopSpec
@@ -21,7 +22,7 @@ __all__ = ["as_node", "scored"]
 
 
 def scored(
-    compilation: Compilation, spec: LoopSpec, node: NodeSpec, path: Path_, execute: Any
+    compilation: Compilation, spec: LoopSpec, node: NodeSpec, path: Path_, execute: Step | None
 ) -> LoopNodeEvaluator | None:
     """Compile the scoring of what `execute` gives, of a loop node; None if problems were found."""
     for name in ("evaluate", "adapt"):
@@ -52,7 +53,8 @@ def scored(
         agree=node.agreement,
         **options,
     )
-    asked = dict(_prompts(execute)) if node.score_missing == "re_ask" else None
+    re_ask = node.score_missing == "re_ask"
+    asked = (dict(_prompts(execute)) if execute is not None else {}) if re_ask else None
     if asked == {} and execute is not None and not compilation.gaps:
         what = "re_ask asks a prompt again, and no agent of this loop is one"
         compilation.problem((*at, "score_missing"), what)
@@ -66,12 +68,12 @@ def _weights(compilation: Compilation, given: PresetSpec, at: Path_) -> Mapping[
     return found or {}
 
 
-def _prompts(step: Any) -> Iterator[tuple[str, Prompt]]:
+def _prompts(step: Step) -> Iterator[tuple[str, Prompt]]:
     """Iterate over the prompts in a step by name, but for those of loops in it."""
     if isinstance(step, Prompt):
         yield step.name, step
     elif not isinstance(step, Loop | LoopNode):
-        for part in getattr(step, "made_of", tuple)():
+        for part in step.parts():
             yield from _prompts(part)
 
 

@@ -25,7 +25,7 @@ from ...conditions.base import TAGS, AllOf, AnyOf, made_of
 from ...engine import adapters
 from ...engine.loop import Loop, any_of
 from ...engine.loop_memory import LoopWithMemory, remembering
-from ...engine.step import FunctionStep, as_step
+from ...engine.step import FunctionStep, Step, as_step
 from ...errors import ConfigurationError, nearest
 from ...evaluators.check import check
 from ...evaluators.checklist import checklist
@@ -254,8 +254,8 @@ def compile_evaluators(
 ) -> Any:
     """Compile evaluators in the order in which they are asked: the deterministic ones first."""
     given = evaluate if isinstance(evaluate, list) else [evaluate] if evaluate else []
-    firm: list[Any] = []
-    soft: list[Any] = []
+    firm: list[Step | None] = []
+    soft: list[Step | None] = []
     for i, item in enumerate(given):
         at = (*path, "evaluate", i) if isinstance(evaluate, list) else (*path, "evaluate")
         firm += _firm(compilation, item, at)
@@ -268,8 +268,8 @@ def compile_evaluators(
     return found[0] if len(found) == 1 else gates(*found)
 
 
-def _firm(compilation: Compilation, spec: EvaluateSpec, path: Path_) -> list[Any]:
-    made = []
+def _firm(compilation: Compilation, spec: EvaluateSpec, path: Path_) -> list[Step | None]:
+    made: list[Step | None] = []
     if spec.check is not None:
         made.append(_check(compilation, spec.check, (*path, "check")))
     if spec.checklist is not None:
@@ -289,8 +289,8 @@ def _rejudge(spec: LoopSpec) -> int:
     return max((judge.rejudge for judge in judges if isinstance(judge, JudgeSpec)), default=0)
 
 
-def _soft(compilation: Compilation, spec: EvaluateSpec, path: Path_) -> list[Any]:
-    made: list[Any] = []
+def _soft(compilation: Compilation, spec: EvaluateSpec, path: Path_) -> list[Step | None]:
+    made: list[Step | None] = []
     if spec.judge is not None:
         judge = JudgeSpec(criterion=spec.judge) if isinstance(spec.judge, str) else spec.judge
         made.append(compile_judge(compilation, judge, (*path, "judge")))
@@ -299,7 +299,7 @@ def _soft(compilation: Compilation, spec: EvaluateSpec, path: Path_) -> list[Any
     return made
 
 
-def _check(compilation: Compilation, spec: CheckSpec, path: Path_) -> Any:
+def _check(compilation: Compilation, spec: CheckSpec, path: Path_) -> Step | None:
     parts = []
     for kind in spec.tests:
         value = getattr(spec, kind)
@@ -338,8 +338,8 @@ def _constant(compilation: Compilation, command: Any, path: Path_) -> Any:
     return command
 
 
-def _checklist(compilation: Compilation, specs: list[CheckSpec], path: Path_) -> Any:
-    items: dict[str, Any] = {}
+def _checklist(compilation: Compilation, specs: list[CheckSpec], path: Path_) -> Step | None:
+    items: dict[str, Step] = {}
     weights: dict[str, float] = {}
     for i, spec in enumerate(specs):
         name = spec.name or ", ".join(f"{t.rstrip('_')} {getattr(spec, t)}" for t in spec.tests)
@@ -352,7 +352,7 @@ def _checklist(compilation: Compilation, specs: list[CheckSpec], path: Path_) ->
     return checklist(items, weights=weights) if items else None
 
 
-def _score(compilation: Compilation, spec: ScoreSpec, path: Path_) -> Any:
+def _score(compilation: Compilation, spec: ScoreSpec, path: Path_) -> Step | None:
     if spec.tests is not None:
         command = _constant(compilation, spec.tests, (*path, "tests"))
         cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
@@ -377,19 +377,19 @@ def _score(compilation: Compilation, spec: ScoreSpec, path: Path_) -> Any:
     )
 
 
-def _adapt(compilation: Compilation, spec: LoopSpec, path: Path_) -> Any:
+def _adapt(compilation: Compilation, spec: LoopSpec, path: Path_) -> Step | None:
     at = (*path, "adapt")
     if spec.adapt is None:
         return None
     if isinstance(spec.adapt, str):
-        return getattr(adapters, spec.adapt)
+        return as_step(getattr(adapters, spec.adapt))
     return _made_adapt(compilation, spec.adapt, at)
 
 
-def _made_adapt(compilation: Compilation, spec: AdaptSpec, at: Path_) -> Any:
+def _made_adapt(compilation: Compilation, spec: AdaptSpec, at: Path_) -> Step | None:
     if spec.python is not None:
         found = compilation.function((*at, "python"), spec.python)
-        if found is None or hasattr(found, "effect"):
+        if found is None or isinstance(found, Step):
             return found
         return compilation.attempt(at, lambda: FunctionStep(found, name="adapt"))
     if spec.rotate is not None:

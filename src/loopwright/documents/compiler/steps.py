@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ...engine.composites import fallback, limited, parallel, retrying
+from ...engine.step import Step
 from ...engine.workflow import Workflow
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, StepSpec
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def compile_steps(compilation: Compilation, spec: Action, name: str, at: Path_) -> Any:
+def compile_steps(compilation: Compilation, spec: Action, name: str, at: Path_) -> Step | None:
     """Compile steps in a row; None if problems were found."""
     path = (*at, "steps")
     specs = spec.steps or []
@@ -42,7 +42,7 @@ def compile_steps(compilation: Compilation, spec: Action, name: str, at: Path_) 
     return compilation.attempt(path, lambda: AgentGroup(name, made, needs=needs, **how))
 
 
-def compile_parallel(compilation: Compilation, spec: Action, name: str, at: Path_) -> Any:
+def compile_parallel(compilation: Compilation, spec: Action, name: str, at: Path_) -> Step | None:
     """Compile steps at once; None if problems were found."""
     path = (*at, "parallel")
     made = compilation.steps(spec.parallel or [], path, ordered=False)
@@ -63,7 +63,7 @@ def _given(compilation: Compilation, spec: Action, at: Path_, words: tuple[str, 
     return ""
 
 
-def compile_fallback(compilation: Compilation, spec: Action, name: str, at: Path_) -> Any:
+def compile_fallback(compilation: Compilation, spec: Action, name: str, at: Path_) -> Step | None:
     """Compile steps of which the next one runs where one failed; None if problems were found."""
     made = compilation.steps(spec.fallback or [], (*at, "fallback"), ordered=False)
     return fallback(*made.values(), name=name) if made else None
@@ -74,7 +74,7 @@ def compile_set(compilation: Compilation, spec: Action, name: str, at: Path_) ->
     return SetValue(name, compilation.filled((*at, "set"), spec.set))
 
 
-def compile_memory(compilation: Compilation, spec: Action, name: str, at: Path_) -> Any:
+def compile_memory(compilation: Compilation, spec: Action, name: str, at: Path_) -> Step | None:
     """Compile texts and facts that outlive the run."""
     assert spec.memory is not None
     memory, path = spec.memory, (*at, "memory")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...engine.step import Step
 from ...errors import listed, nearest
 from ...models.endpoints import origin_of
 from ...prompts.tool_prompt import Selected, ToolStep
@@ -25,7 +26,7 @@ from .compilation import Compilation, Path_
 __all__ = ["command_value", "compile_command", "compile_tool_step", "compile_tools", "tools_named"]
 
 
-def compile_command(compilation: Compilation, spec: Action, name: str, at: Path_) -> Any:
+def compile_command(compilation: Compilation, spec: Action, name: str, at: Path_) -> Step | None:
     """Return the step of a command, or None with a problem."""
     _hands_on(compilation, spec.pass_env, f"the command of {name}")
     path = (*at, "shell")

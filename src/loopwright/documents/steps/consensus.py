@@ -17,12 +17,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ...engine.composites import Composite
 from ...engine.concurrency import run_all
 from ...engine.context import Context
-from ...engine.step import digest_of
+from ...engine.step import CompositeStep, Step, digest_of
 from ...errors import StepError
 from ...evaluators.parsing.text import normalise_reply
 from ...prompts.prompt import Prompt
@@ -44,7 +42,7 @@ _MOST_VERDICTS = 3
 
 
 @dataclass(frozen=True)
-class Consensus(Composite):
+class Consensus(CompositeStep):
     """Several prompts of which enough must agree; `offered` are the verdicts that they may give."""
 
     name: str
@@ -53,7 +51,7 @@ class Consensus(Composite):
     allow_failures: bool = True
     offered: frozenset[str] = frozenset()
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return self.voters
 
     @functools.cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...engine.context import Context
 from ...engine.memory_steps import Operation
-from ...engine.step import digest_of
+from ...engine.step import Leaf, digest_of
 from ...errors import StepError
 from ...records.codec import Json, text_of
 from ...templates.variables import TemplatedValue, rendered
@@ -12,12 +12,8 @@ from ...templates.variables import TemplatedValue, rendered
 __all__ = ["RecallFacts", "RememberFact"]
 
 
-class _Leaf:
-    effect = True
-    required = False
-    reserve = None
-    idempotent = True
-    wants_context = True
+class _FactStep(Leaf):
+    fingerprint: str
 
     def __init__(self, name: str, space: str, text: TemplatedValue, category: str) -> None:
         self.name = name
@@ -27,7 +23,7 @@ class _Leaf:
         self.fingerprint = digest_of(type(self).__name__, space, repr(text.source), category)
 
 
-class RememberFact(_Leaf):
+class RememberFact(_FactStep):
     """The leaf that remembers a text as a fact; one that is known is reinforced."""
 
     async def act(self, value: Json, ctx: Context) -> dict[str, Json]:
@@ -40,7 +36,7 @@ class RememberFact(_Leaf):
         return {"response": text, "fact": found}
 
 
-class RecallFacts(_Leaf):
+class RecallFacts(_FactStep):
     """The leaf that finds facts: those that share most words with a query, the surer first.
 
     With an empty query the surest are found.

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...engine.budget import Account
-from ...engine.composites import Composite, attempt
+from ...engine.composites import attempt
 from ...engine.concurrency import run_all
 from ...engine.context import Context
 from ...engine.deadlines import DeadlineScope
 from ...engine.scope import Scope
-from ...engine.step import digest_of
+from ...engine.step import CompositeStep, Leaf, Step, digest_of
 from ...errors import StepError, Stopped, Suspended
 from ...evaluators.parsing.text import clean_text, read_json, strip_fence
 from ...journal import Entry
@@ -59,7 +59,7 @@ MAX_BYTES = 5_000_000
 MOST_ITEMS = 1000  # of a list that names no `max_items`
 
 
-class Items:
+class Items(Leaf):
     """A leaf whose output is the list of items; what a file held is on record with it.
 
     Items beyond `most` are left out with a warning; without it more than MOST_ITEMS are an error.
@@ -67,12 +67,9 @@ class Items:
     itself begins with `file://` names a file: a value never chooses one.
     """
 
+    fingerprint: str
+
     name = "items"
-    effect = True
-    required = False
-    reserve = None
-    idempotent = True
-    wants_context = True
 
     def __init__(
         self, source: TemplatedValue, folder: Path, root: Path, most: int | None = None
@@ -159,7 +156,7 @@ def _refused(message: str, path: str) -> StepError:
 
 
 @dataclass(frozen=True)
-class ForEach(Composite):
+class ForEach(CompositeStep):
     """The same step on each item; `seconds` for all, `keep` says whether its output is a list.
 
     `unmet` says what an unreached share of satisfied items means: `by_items` that it failed if an
@@ -168,7 +165,7 @@ class ForEach(Composite):
 
     name: str
     items: Items
-    execute: Any
+    execute: Step
     at_once: int = 1
     min_success_rate: float = 1.0
     unmet: str = "by_items"
@@ -177,7 +174,7 @@ class ForEach(Composite):
     keep: str = "all"
     over_list: ClassVar[bool] = True
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return [self.execute]
 
     @functools.cached_property

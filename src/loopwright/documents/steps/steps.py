@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from ...engine.composites import Composite, attempt
+from ...engine.budget import reports
+from ...engine.composites import Wrapper, attempt
 from ...engine.context import Context
-from ...engine.reporting import reports
 from ...engine.scope import Scope
-from ...engine.step import digest_of
+from ...engine.step import CompositeStep, Leaf, Step, StepLike, digest_of
 from ...engine.workflow import Workflow
 from ...errors import StepError
-from ...records import Reason, Result, Status, codec, own
+from ...records import Reason, Result, Status, Usage, codec, own
 from ...records.codec import Json
 from ...templates import Expression
 from ...templates.variables import TemplatedValue, rendered
@@ -37,13 +37,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-class WithInput:
+class WithInput(Leaf):
     """A leaf whose input is filled in from the variables around it."""
 
-    effect = True
-    wants_context = True
+    fingerprint: str
+    idempotent: bool
+    reports: bool
+    required: bool
+    reserve: Callable[[Json], Usage | None] | None
 
-    def __init__(self, inner: Any, given: TemplatedValue) -> None:
+    def __init__(self, inner: Leaf, given: TemplatedValue) -> None:
         self.inner = inner
         self.given = given
         self.name: str = inner.name
@@ -58,41 +61,28 @@ class WithInput:
         return self.inner.act(own(rendered(self.given, ctx, value)), ctx)
 
 
-class _Around(Composite):
-    """A step that runs another in its own place."""
-
-    inner: Any
-
-    def made_of(self) -> Iterable[Any]:
-        return [self.inner]
-
-    @property
-    def required(self) -> bool:  # type: ignore[override]
-        return bool(self.inner.required)
-
-    @property
-    def accept(self) -> tuple[str, ...]:  # type: ignore[override]
-        return getattr(self.inner, "accept", ())
-
-
-async def in_place(ctx: Context, name: str, inner: Any, value: Json) -> Result:
+async def in_place(ctx: Context, name: str, inner: Step, value: Json) -> Result:
     """Run a step where another stands: a leaf as the part `name`, a step made of steps at its very path.
 
     Raises:
         StepError: if it failed and nobody goes on after it.
     """
-    if inner.effect:
+    if not isinstance(inner, CompositeStep):
         return await attempt(ctx, name, inner, value)
-    result: Result = await inner.run(value, ctx)
+    result = await inner.run(value, ctx)
     if result.status is Status.FAILED and not result.gone_on:
         raise StepError.of(result, ctx.path)
     return result
 
 
-class PreparedWhole(_Around):
+class PreparedWhole(Wrapper):
     """A step made of steps whose input is filled in from the variables around it."""
 
-    def __init__(self, inner: Any, given: TemplatedValue) -> None:
+    fingerprint: str
+
+    inner: CompositeStep
+
+    def __init__(self, inner: CompositeStep, given: TemplatedValue) -> None:
         self.inner = inner
         self.given = given
         self.name = inner.name
@@ -101,24 +91,23 @@ class PreparedWhole(_Around):
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the inner step on the filled-in input."""
         given = codec.normalise(rendered(self.given, ctx, value), what="input")
-        result: Result = await self.inner.run(given, ctx)
-        return result
+        return await self.inner.run(given, ctx)
 
 
-def prepared(inner: Any, given: TemplatedValue) -> Any:
+def prepared(inner: Step, given: TemplatedValue) -> Step:
     """Return `inner` with its input filled in from templates."""
-    return WithInput(inner, given) if inner.effect else PreparedWhole(inner, given)
+    if isinstance(inner, CompositeStep):
+        return PreparedWhole(inner, given)
+    assert isinstance(inner, Leaf)
+    return WithInput(inner, given)
 
 
-class SetValue:
+class SetValue(Leaf):
     """A value with templates filled in: it acts on nothing, and is on record like any step."""
 
-    effect = True
-    wordless = True  # what it gives is of its input, never the word of a judge
-    required = False
-    reserve = None
-    idempotent = True
-    wants_context = True
+    fingerprint: str
+
+    wordless = True  # its output is part of its input, never the word of a judge
     reports = False
 
     def __init__(self, name: str, value: TemplatedValue) -> None:
@@ -132,11 +121,11 @@ class SetValue:
 
 
 @dataclass(frozen=True)
-class Conditional(_Around):
+class Conditional(Wrapper):
     """A step that is skipped unless an expression is true; a skipped step's output is null."""
 
     name: str
-    inner: Any
+    inner: Step
     condition: Expression | TemplatedValue
     text: str
 
@@ -149,14 +138,13 @@ class Conditional(_Around):
             return Result(
                 Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} skipped", None, name=self.name
             )
-        if not self.inner.effect:
-            result: Result = await self.inner.run(value, ctx)
-            return result
+        if isinstance(self.inner, CompositeStep):
+            return await self.inner.run(value, ctx)
         return await attempt(ctx, "do", self.inner, value)
 
 
 @dataclass(frozen=True)
-class ContinueOnError(_Around):
+class ContinueOnError(Wrapper):
     """A step whose failure is a warning; its output is the best that a failed loop has, else null.
 
     A loop (`counts`), and what is made of loops, keeps the status of its failure, which counts for
@@ -164,7 +152,7 @@ class ContinueOnError(_Around):
     """
 
     name: str
-    inner: Any
+    inner: Step
     counts: bool = False
 
     @functools.cached_property
@@ -173,9 +161,9 @@ class ContinueOnError(_Around):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         try:
-            if self.inner.effect:
+            if not isinstance(self.inner, CompositeStep):
                 return await ctx.outcome("try", self.inner, value)
-            result: Result = await self.inner.run(value, ctx)
+            result = await self.inner.run(value, ctx)
         except StepError as error:
             return self._after(error, ctx)
         if result.status is Status.FAILED and not result.gone_on:
@@ -202,11 +190,11 @@ class ContinueOnError(_Around):
 
 
 @dataclass(frozen=True)
-class DefaultOutput(_Around):
+class DefaultOutput(Wrapper):
     """A step with an output for where it has none: skipped, failed and tolerated, or nothing kept."""
 
     name: str
-    inner: Any
+    inner: Step
     output: Json
 
     @functools.cached_property
@@ -219,15 +207,15 @@ class DefaultOutput(_Around):
 
 
 @dataclass(frozen=True)
-class Accepting(_Around):
+class Accepting(Wrapper):
     """A step whose status does not count for its workflow where it is one of `statuses`."""
 
     name: str
-    inner: Any
+    inner: Step
     statuses: tuple[str, ...]
 
     @property
-    def accept(self) -> tuple[str, ...]:  # type: ignore[override]
+    def accept(self) -> tuple[str, ...]:
         return self.statuses
 
     @functools.cached_property
@@ -239,11 +227,11 @@ class Accepting(_Around):
 
 
 @dataclass(frozen=True)
-class Required(_Around):
+class Required(Wrapper):
     """A step without which its workflow does not go on: not satisfied, it ends it with its status."""
 
     name: str
-    inner: Any
+    inner: Step
     required = True
 
     @property
@@ -258,7 +246,7 @@ class DocumentWorkflow(Workflow):
     """The workflow of a document: a frame of variables of its own, which nothing outside reaches into."""
 
     def __init__(
-        self, name: str, steps: Mapping[str, Any], *, env: Mapping[str, str], **options: Any
+        self, name: str, steps: Mapping[str, StepLike], *, env: Mapping[str, str], **options: Any
     ):
         super().__init__(name, steps, **options)
         self.env = dict(env)
@@ -292,7 +280,7 @@ class DocumentWorkflow(Workflow):
 
 
 @dataclass(frozen=True)
-class CallDocument(Composite):
+class CallDocument(CompositeStep):
     """A call of another document, with variables."""
 
     name: str
@@ -300,7 +288,7 @@ class CallDocument(Composite):
     given: TemplatedValue
     expose: tuple[str, ...] = ()
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return [self.workflow]
 
     @functools.cached_property
@@ -314,8 +302,10 @@ class CallDocument(Composite):
         return await self.workflow.called(text, given, ctx, self.expose)
 
 
-class RootWorkflow(Composite):
+class RootWorkflow(CompositeStep):
     """The root workflow of a run, with variables from outside."""
+
+    fingerprint: str
 
     def __init__(self, workflow: DocumentWorkflow, given: Mapping[str, str]) -> None:
         self.workflow = workflow
@@ -323,7 +313,7 @@ class RootWorkflow(Composite):
         self.name = workflow.name
         self.fingerprint = digest_of("root", workflow.fingerprint, codec.canonical(self.given))
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return [self.workflow]
 
     async def run(self, value: Json, ctx: Context) -> Result:

@@ -19,9 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from ...engine.composites import Composite
 from ...engine.context import Context
-from ...engine.step import digest_of
+from ...engine.step import CompositeStep, Step, StepLike, as_step, digest_of
 from ...errors import EvaluationError
 from ...models import Message, ModelError, Reply
 from ...models.settings import ModelSettings
@@ -112,8 +111,10 @@ def _note(evaluation: Evaluation | None) -> Mapping[str, Any] | None:
     return next(found, None)
 
 
-class Confidence(Composite):
+class Confidence(CompositeStep):
     """The evaluator; `confidence` makes one."""
+
+    fingerprint: str
 
     name = "confidence"
 
@@ -245,10 +246,10 @@ async def _asked(asking: PromptSettings, messages: Sequence[Message], ctx: Conte
 
 
 @dataclass(frozen=True)
-class Compare(Composite):
+class Compare(CompositeStep):
     """Rates each of several outputs and gives the best; `compare` makes one."""
 
-    scorer: Any
+    scorer: Step
     name: str = "compare"
 
     @property
@@ -287,12 +288,12 @@ class Compare(Composite):
         return Result(Status.SATISFIED, Reason.COMPLETED, "compared", output, name=self.name)
 
 
-def compare(scorer: Any) -> Compare:
+def compare(scorer: StepLike) -> Compare:
     """Make a step that rates a list of outputs and gives the best, the earliest on ties.
 
     Its output has `best` (an index from 0), `output`, `scores` and `evaluations`.
     """
-    return Compare(scorer)
+    return Compare(as_step(scorer))
 
 
 def confidence(

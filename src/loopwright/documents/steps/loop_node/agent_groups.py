@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ....engine.composites import Composite
+from ....engine.composites import Wrapper
 from ....engine.context import Context
 from ....engine.scope import Scope
-from ....engine.step import digest_of
+from ....engine.step import CompositeStep, StepLike, digest_of
 from ....engine.workflow import Workflow
 from ....evaluators.parsing.replies import AGENTS, LAST, agents_in
 from ....records import Result
@@ -27,7 +27,7 @@ class AgentGroup(Workflow):
     """
 
     def __init__(
-        self, name: str, steps: Mapping[str, Any], *, marked: bool, last: bool, **options: Any
+        self, name: str, steps: Mapping[str, StepLike], *, marked: bool, last: bool, **options: Any
     ) -> None:
         super().__init__(name, steps, **options)
         self.marked = marked
@@ -56,14 +56,11 @@ class AgentGroup(Workflow):
 
 
 @dataclass(frozen=True)
-class AgentsAtOnce(Composite):
+class AgentsAtOnce(Wrapper):
     """Branches of agents at once; the output maps the agents of all of them to their own."""
 
     name: str
-    inner: Any
-
-    def made_of(self) -> Iterable[Any]:
-        return [self.inner]
+    inner: CompositeStep
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -71,7 +68,7 @@ class AgentsAtOnce(Composite):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the branches."""
-        result: Result = await self.inner.run(value, ctx)
+        result = await self.inner.run(value, ctx)
         return replace(result, output={AGENTS: agents_in(result.output)})
 
 

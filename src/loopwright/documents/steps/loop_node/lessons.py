@@ -10,7 +10,7 @@ from typing import Any
 
 from ...._regex import Pattern, PatternTimeout, compile_pattern
 from ....engine.context import Context
-from ....engine.step import digest_of
+from ....engine.step import Leaf, digest_of
 from ....evaluators.parsing.replies import agents_in, reply_text
 from ....records.codec import Json, text_of
 from ....templates import Template, TemplateError
@@ -89,14 +89,11 @@ def _lessons(pattern: Pattern, text: str) -> list[str]:
     return [lesson for lesson in lessons if _LEAST < len(lesson) <= _MOST]
 
 
-class RecordLessons:
+class RecordLessons(Leaf):
     """The leaf that makes the entry of a round: on record, so that the next rounds see the same."""
 
-    effect = True
-    required = False
-    reserve = None
-    idempotent = True
-    wants_context = True
+    fingerprint: str
+
     name = "lessons"
 
     def __init__(self, lessons: LoopNodeLessons) -> None:

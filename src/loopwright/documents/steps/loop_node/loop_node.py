@@ -6,13 +6,11 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from ....engine.composites import Composite
 from ....engine.context import Context
 from ....engine.loop import Loop
 from ....engine.scope import Scope
-from ....engine.step import digest_of
+from ....engine.step import CompositeStep, Step, digest_of
 from ....evaluators.parsing.replies import agents_in, reply_text
 from ....prompts.prompt import Prompt, Reask
 from ....records import Evaluation, Iteration, Reason, Result, Status
@@ -28,7 +26,7 @@ _JUDGES = re.compile(r"evaluat|critic|judge|validat|review|check|assess", re.IGN
 
 
 @dataclass(frozen=True)
-class LoopNodeEvaluator(Composite):
+class LoopNodeEvaluator(CompositeStep):
     """The evaluator of a loop node: the score, and the entry that later rounds see."""
 
     scorer: Scorer
@@ -119,7 +117,7 @@ def _failed(found: Evaluation, outputs: Mapping[str, Json]) -> list[Json]:
 
 
 @dataclass(frozen=True)
-class LoopNode(Composite):
+class LoopNode(CompositeStep):
     """A loop node as a step: runs its loop and gives the documented output object.
 
     `response` is the text of the last agent of the chosen round that works on the answer (not one that
@@ -139,7 +137,7 @@ class LoopNode(Composite):
         return self.loop.name
 
     @property
-    def accept(self) -> tuple[str, ...]:  # type: ignore[override]
+    def accept(self) -> tuple[str, ...]:
         """The statuses that do not count for its workflow."""
         return tuple(self.loop.accept)
 
@@ -154,7 +152,7 @@ class LoopNode(Composite):
         scores = f"{self.threshold} {self.timeout_score}"
         return digest_of("loop_node", self.loop.fingerprint, scores, self.lessons.fingerprint)
 
-    def made_of(self) -> Iterable[Any]:
+    def parts(self) -> Iterable[Step]:
         return [self.loop]
 
     async def run(self, value: Json, ctx: Context) -> Result:

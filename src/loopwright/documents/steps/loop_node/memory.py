@@ -11,7 +11,7 @@ from typing import Any
 
 from ....engine.context import Context
 from ....engine.memory_steps import Operation, memory_of
-from ....engine.step import digest_of
+from ....engine.step import Leaf, digest_of
 from ....errors import JournalError, StepError
 from ....memory import ranked, view_of
 from ....records.codec import Json, text_of
@@ -36,17 +36,10 @@ async def _entries(ctx: Context, space: str, latest: int = 0) -> list[Json]:
     return [note.value for note in view.notes.values()]
 
 
-class _Leaf:
-    effect = True
-    required = False
-    reserve = None
-    idempotent = True
-    wants_context = True
-    name: str
-
-
-class ReadMemory(_Leaf):
+class ReadMemory(Leaf):
     """The leaf that reads what earlier runs of a node left: the latest entries, oldest first."""
+
+    fingerprint: str
 
     name = "recall"
 
@@ -60,8 +53,10 @@ class ReadMemory(_Leaf):
         return await _entries(ctx, _past(self.node), self.most)
 
 
-class WriteMemory(_Leaf):
+class WriteMemory(Leaf):
     """The leaf that appends an entry for later runs of a node."""
+
+    fingerprint: str
 
     name = "remember"
 
@@ -79,8 +74,10 @@ def _past(node: str) -> str:
     return f"past_loops:{node}"
 
 
-class MemoryWrite(_Leaf):
+class MemoryWrite(Leaf):
     """The leaf that keeps a text in a namespace."""
+
+    fingerprint: str
 
     def __init__(
         self, name: str, namespace: str, text: TemplatedValue, metadata: TemplatedValue
@@ -101,11 +98,13 @@ class MemoryWrite(_Leaf):
         return {"response": text, "status": "success", "namespace": self.namespace}
 
 
-class MemoryRead(_Leaf):
+class MemoryRead(Leaf):
     """The leaf that finds texts of a namespace: those that share most words with a query, latest first on ties.
 
     A word counts the more, the fewer texts have it. Without a word in common nothing is found.
     """
+
+    fingerprint: str
 
     def __init__(self, name: str, namespace: str, query: TemplatedValue, limit: int) -> None:
         self.name = name
