@@ -29,23 +29,23 @@ class Loads(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Look at the attributes of an element that a browser loads."""
-        given = dict(attrs)
-        if tag == "link" and NOT_LOADED & set((given.get("rel") or "").split()):
+        values = dict(attrs)
+        if tag == "link" and NOT_LOADED & set((values.get("rel") or "").split()):
             return
         self.foreign += [
-            value for name in LOADED.get(tag, ()) if FOREIGN.match(value := given.get(name) or "")
+            value for name in LOADED.get(tag, ()) if FOREIGN.match(value := values.get(name) or "")
         ]
 
 
 def foreign(folder: Path) -> Iterator[str]:
     """Iterate over what the files of a site load from other hosts."""
     for page in sorted(folder.rglob("*.html")):
-        found = Loads()
-        found.feed(page.read_text("utf-8"))
-        yield from (f"{page}: {address}" for address in found.foreign)
+        loads = Loads()
+        loads.feed(page.read_text("utf-8"))
+        yield from (f"{page}: {address}" for address in loads.foreign)
     for style in sorted(folder.rglob("*.css")):
-        found_in = IN_STYLES.findall(style.read_text("utf-8"))
-        yield from (f"{style}: {address}" for address in found_in)
+        addresses = IN_STYLES.findall(style.read_text("utf-8"))
+        yield from (f"{style}: {address}" for address in addresses)
 
 
 def main() -> int:

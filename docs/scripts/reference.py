@@ -254,12 +254,12 @@ def page(title: str, intro: str, *parts: str) -> str:
 
 def public_names(module: str) -> list[str]:
     """Return the public names of a module, in the order of its `__all__`."""
-    found = import_module(module)
-    names = getattr(found, "__all__", None)
+    target = import_module(module)
+    names = getattr(target, "__all__", None)
     if names is None:
         names = [
             n
-            for n, v in vars(found).items()
+            for n, v in vars(target).items()
             if getattr(v, "__module__", "") == module and n[0] != "_"
         ]
     return list(names)
@@ -340,9 +340,9 @@ def yaml_page() -> str:
                 "The [settings of models](#settings-of-models) are keys of this part too.\n"
             )
     settings = [
-        (f"`{key}`", _type(told), _default(key, told, set()), _sentence("Document", key, told))
+        (f"`{key}`", _type(field), _default(key, field, set()), _sentence("Document", key, field))
         for key in SETTINGS
-        if (told := schema["properties"].get(key))
+        if (field := schema["properties"].get(key))
     ]
     parts.insert(
         parts.index(f"## {PARTS['StepSpec'][0]}\n\nSee [the guide]({PARTS['StepSpec'][1]}).\n"),
@@ -371,63 +371,63 @@ def _groups(
     yield "Options of actions", [key for key in properties if key in action and key not in ACTIONS]
 
 
-def _type(told: Mapping[str, Any]) -> str:
-    kinds = list(dict.fromkeys(_kinds(told)))
+def _type(field: Mapping[str, Any]) -> str:
+    kinds = list(dict.fromkeys(_kinds(field)))
     return ", ".join(kinds) or "any value"
 
 
-def _kinds(told: Mapping[str, Any]) -> Iterator[str]:
-    if "$ref" in told:
-        name = told["$ref"].rpartition("/")[2]
+def _kinds(field: Mapping[str, Any]) -> Iterator[str]:
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
         heading = PARTS.get(name, ("step", ""))[0] if name not in WITHIN else "step"
         anchor = "steps" if name in WITHIN else heading.lower().replace(" ", "-")
         yield f"[{heading.lower()}](#{anchor})"
-    elif "enum" in told:
-        yield from (f"`{json.dumps(v) if isinstance(v, bool) else v}`" for v in told["enum"])
-    elif "const" in told:
-        yield f"`{told['const']}`"
-    elif "anyOf" in told:
-        duration = any("pattern" in one for one in told["anyOf"])
-        for one in told["anyOf"]:
+    elif "enum" in field:
+        yield from (f"`{json.dumps(v) if isinstance(v, bool) else v}`" for v in field["enum"])
+    elif "const" in field:
+        yield f"`{field['const']}`"
+    elif "anyOf" in field:
+        duration = any("pattern" in one for one in field["anyOf"])
+        for one in field["anyOf"]:
             if one.get("type") == "null" or (duration and one.get("type") == "number"):
                 continue
             yield from ["duration"] if "pattern" in one and duration else _kinds(one)
     else:
-        kind = told.get("type", "")
+        kind = field.get("type", "")
         if kind == "array":
-            inner = " or ".join(dict.fromkeys(_kinds(told.get("items", {})))) or "any value"
+            inner = " or ".join(dict.fromkeys(_kinds(field.get("items", {})))) or "any value"
             yield f"list of {inner}"
         elif kind in ("integer", "number"):
-            yield f"{kind}{_range(told)}"
+            yield f"{kind}{_range(field)}"
         elif kind == "boolean":
             yield "true, false"
-        elif kind == "object" and isinstance(told.get("additionalProperties"), dict):
-            inner = " or ".join(dict.fromkeys(_kinds(told["additionalProperties"])))
+        elif kind == "object" and isinstance(field.get("additionalProperties"), dict):
+            inner = " or ".join(dict.fromkeys(_kinds(field["additionalProperties"])))
             yield f"names to {inner or 'any value'}"
         elif kind:
             yield {"string": "text", "object": "object"}[kind]
 
 
-def _range(told: Mapping[str, Any]) -> str:
-    low = told.get("minimum", told.get("exclusiveMinimum"))
-    high = told.get("maximum", told.get("exclusiveMaximum"))
-    above = "above " if "exclusiveMinimum" in told else "at least "
+def _range(field: Mapping[str, Any]) -> str:
+    low = field.get("minimum", field.get("exclusiveMinimum"))
+    high = field.get("maximum", field.get("exclusiveMaximum"))
+    above = "above " if "exclusiveMinimum" in field else "at least "
     if low is not None and high is not None:
         return f" from {low:g} to {high:g}"
     return f", {above}{low:g}" if low is not None else ""
 
 
-def _default(key: str, told: Mapping[str, Any], required: set[str]) -> str:
+def _default(key: str, field: Mapping[str, Any], required: set[str]) -> str:
     if key in required:
         return "required"
-    value = told.get("default")
+    value = field.get("default")
     if value in (None, "", [], {}) and value is not False:
         return ""
     return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
 
 
-def _sentence(part: str, key: str, told: Mapping[str, Any]) -> str:
-    return told.get("description") or SENTENCES.get(f"{part}.{key}") or SENTENCES.get(key, "")
+def _sentence(part: str, key: str, field: Mapping[str, Any]) -> str:
+    return field.get("description") or SENTENCES.get(f"{part}.{key}") or SENTENCES.get(key, "")
 
 
 def undescribed() -> list[str]:
@@ -437,8 +437,8 @@ def undescribed() -> list[str]:
     return [
         f"{name}.{key}"
         for name, part in models.items()
-        for key, told in part.get("properties", {}).items()
-        if not _sentence(name, key, told)
+        for key, field in part.get("properties", {}).items()
+        if not _sentence(name, key, field)
     ]
 
 
@@ -448,8 +448,8 @@ def _conditions() -> str:
         fields = []
         for one in dataclasses.fields(kind):
             default = one.default
-            told = default is not dataclasses.MISSING and default not in (None, ())
-            fields.append(f"`{one.name}`" + (f" ({json.dumps(default)})" if told else ""))
+            has_default = default is not dataclasses.MISSING and default not in (None, ())
+            fields.append(f"`{one.name}`" + (f" ({json.dumps(default)})" if has_default else ""))
         summary = (inspect.getdoc(kind) or "").partition("\n\n")[0]
         rows.append((f"`{tag}`", ", ".join(fields), " ".join(summary.split())))
     return (
@@ -485,7 +485,7 @@ def _replies() -> str:
         ("values of `finish`", scripted_rules._FINISHES),
     ]
     return "## Replies\n\nSee [the guide](../guide/models.md#scripted-replies).\n\n" + table(
-        ("kind", "names"), [(kind, ", ".join(f"`{n}`" for n in found)) for kind, found in rows]
+        ("kind", "names"), [(kind, ", ".join(f"`{n}`" for n in words)) for kind, words in rows]
     )
 
 
@@ -503,12 +503,12 @@ def cli_page() -> str:
         made: Any = typer.main.get_command(app)
         arguments, options = [], []
         for one in made.params:
-            told = getattr(one, "help", None) or ""
+            meaning = getattr(one, "help", None) or ""
             name = "/".join(f"`{opt}`" for opt in (*one.opts, *one.secondary_opts))
             if one.param_type_name == "argument":
-                arguments.append((f"`{one.name.upper()}`", told))
+                arguments.append((f"`{one.name.upper()}`", meaning))
             elif one.name != "help":
-                options.append((name, _value(one), _option_default(one), told))
+                options.append((name, _value(one), _option_default(one), meaning))
         help_text = inspect.cleandoc((made.help or command.summary).replace("\f", ""))
         parts.append(f"## {command.name}\n\n{help_text}\n")
         if arguments:
@@ -557,7 +557,8 @@ def outcomes_page() -> str:
         "## Statuses\n\n" + table(("status", "exit code", "meaning"), statuses),
         "## Exit codes\n\n`loopwright run` and `loopwright resume` exit with the code of the run's status. "
         "`loopwright check` exits with 1 if the document is correct and something that it needs is missing on this "
-        "machine.\n\n" + table(("code", "meaning"), [(str(code), told) for code, told in exits]),
+        "machine.\n\n"
+        + table(("code", "meaning"), [(str(code), meaning) for code, meaning in exits]),
         "## Reasons\n\nThe order is the order of preference: if several reasons hold at the same time, the first one is "
         "reported and the others are in `Result.also`.\n\n"
         + table(("reason", "status", "meaning"), reasons),
@@ -566,9 +567,9 @@ def outcomes_page() -> str:
 
 def error_classes() -> list[type[BaseException]]:
     """Return the public error classes, in the order of the module."""
-    found = [getattr(errors, name) for name in errors.__all__]
+    values = [getattr(errors, name) for name in errors.__all__]
     classes = [
-        value for value in found if isinstance(value, type) and issubclass(value, BaseException)
+        value for value in values if isinstance(value, type) and issubclass(value, BaseException)
     ]
     return sorted(classes, key=lambda kind: inspect.getsourcelines(kind)[1])
 
@@ -578,8 +579,8 @@ def errors_page() -> str:
     rows = []
     for kind in error_classes():
         base = kind.__mro__[1].__name__
-        told = (inspect.getdoc(kind) or "").partition("\n\n")[0]
-        rows.append((f"`{kind.__name__}`", f"`{base}`", " ".join(told.split())))
+        summary = (inspect.getdoc(kind) or "").partition("\n\n")[0]
+        rows.append((f"`{kind.__name__}`", f"`{base}`", " ".join(summary.split())))
     kinds = [(f"`{kind}`", *KINDS[kind]) for kind in errors.MODEL_ERROR_KINDS]
     return page(
         "Errors",
@@ -594,7 +595,7 @@ def errors_page() -> str:
 
 def warning_codes() -> set[str]:
     """Return the codes of warnings in the source: constants, keywords and the beginnings of sentences."""
-    found: set[str] = set()
+    codes: set[str] = set()
     for file in SOURCE.rglob("*.py"):
         text = file.read_text("utf-8")
         if "warn" not in text and "too_small" not in text and "CANNOT_BIND" not in text:
@@ -603,8 +604,8 @@ def warning_codes() -> set[str]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 match = re.match(r"([a-z]+(?:_[a-z]+)*)(?:: |$)", node.value)
                 if match and match[1] in CODES:
-                    found.add(match[1])
-    return found
+                    codes.add(match[1])
+    return codes
 
 
 def warnings_page() -> str:
@@ -613,7 +614,7 @@ def warnings_page() -> str:
     return page(
         "Warnings",
         "Warnings are sentences in `Result.warnings`, on the command line and on the page. A warning that a program may "
-        "test begins with a code. Loopwright raises a code that is known at construction as `LoopwrightWarning`, whose "
+        "test begins with a code. A code that is certain at construction is also raised as `LoopwrightWarning`, whose "
         "`code` is this word. This page is generated from the code.",
         table(("code", "cause", "remedy"), rows),
     )

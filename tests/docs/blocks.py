@@ -138,12 +138,12 @@ def _yaml(block: Block, folder: Path) -> str | None:
         ScriptedModel(block.text)
         return None
     value = read(block.text.encode(), "shown.yaml").value
-    whole = {"schema", "$schema", "orchestrator"} & set(value)
-    if "steps" in value and not whole:
+    complete = {"schema", "$schema", "orchestrator"} & set(value)
+    if "steps" in value and not complete:
         return "a document needs its schema line"
     name = block.title or f"block_{block.line}.yaml"
     file = folder / name
-    if not whole:
+    if not complete:
         file.write_text(PART + re.sub(r"^(?=.)", "    ", block.text, flags=re.MULTILINE), "utf-8")
     elif not block.title:
         file.write_text(block.text, "utf-8")

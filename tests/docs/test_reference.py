@@ -151,8 +151,8 @@ def test_a_page_that_loads_from_another_host_is_reported(tmp_path: Path) -> None
         '<img src="images/own.png"><script src="//cdn.example.org/x.js"></script>'
     )
     (tmp_path / "site.css").write_text("@import url('https://fonts.example.org/a.css');")
-    found = [line.rpartition(": ")[2] for line in offline.foreign(tmp_path)]
-    assert found == ["//cdn.example.org/x.js", "https://fonts.example.org/a.css"]
+    addresses = [line.rpartition(": ")[2] for line in offline.foreign(tmp_path)]
+    assert addresses == ["//cdn.example.org/x.js", "https://fonts.example.org/a.css"]
 
 
 @pytest.mark.slow
