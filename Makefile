@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium demo test check fix bench house torture docs docs-reference docs-serve docs-images clean
+.PHONY: install npm chromium demo test check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -48,7 +48,7 @@ check: install
 	$(RUN)/mypy src
 	$(RUN)/lint-imports
 
-test: check npm chromium
+test: check npm chromium docs-tools
 	$(RUN)/pytest -n 2
 
 fix: install
@@ -67,8 +67,13 @@ torture: install
 	$(RUN)/python tests/crash/test_agent.py
 
 # Its own dependency group. Both builders read mkdocs.yml, until Zensical is at 1.0; no page names another host.
-docs-reference: install
-	@$(UV) sync --quiet --frozen --inexact --group docs
+.venv/.docs: pyproject.toml uv.lock | .venv/.synced
+	$(UV) sync --quiet --frozen --inexact --group docs
+	@touch $@
+
+docs-tools: .venv/.docs
+
+docs-reference: install docs-tools
 	$(RUN)/python docs/scripts/reference.py
 
 docs: docs-reference
