@@ -68,7 +68,7 @@ PARTS = {
     "JudgeSpec": ("Judges", "../guide/judge.md"),
     "ConfidenceSpec": ("Confidence", "../guide/judge.md"),
     "AdaptSpec": ("The next input", "../concepts/loop.md"),
-    "EachSpec": ("Lists", "../guide/documents.md"),
+    "EachSpec": ("Lists", "../guide/lists.md"),
     "ConsensusSpec": ("Consensus", "../guide/models.md"),
     "VoterSpec": ("Voters", "../guide/models.md"),
     "PhasedSpec": ("The phased agent", "../guide/agents.md"),
