@@ -620,6 +620,19 @@ def warnings_page() -> str:
     )
 
 
+def decisions_page() -> str:
+    """Return the list of decisions, from their headings."""
+    rows = []
+    for file in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
+        number, _, title = file.read_text("utf-8").partition("\n")[0].lstrip("# ").partition(". ")
+        rows.append((number, f"[{title}](../decisions/{file.name})"))
+    return page(
+        "Decisions",
+        "Each decision about the design has a page: the decision, the reason, and the alternative that it closed.",
+        table(("number", "decision"), rows),
+    )
+
+
 def pages() -> dict[str, str]:
     """Return every generated page by its path below `docs/reference`."""
     return {
@@ -629,6 +642,7 @@ def pages() -> dict[str, str]:
         "outcomes.md": outcomes_page(),
         "errors.md": errors_page(),
         "warnings.md": warnings_page(),
+        "decisions.md": decisions_page(),
     }
 
 
