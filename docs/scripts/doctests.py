@@ -1,6 +1,7 @@
 """An extension of griffe: an example in a docstring is shown as code.
 
-The parser of Google style reads `>>>` in a section "Examples" only; elsewhere Markdown would make it a quotation.
+griffe reads `>>>` in a section "Examples" only, not in our sections "Example"; elsewhere Markdown would make it a
+quotation.
 """
 
 from __future__ import annotations
@@ -19,5 +20,5 @@ class Doctests(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of one object."""
         if obj.docstring is not None:
-            text = re.sub(r"^Example:\n+(?=>>> )", "", obj.docstring.value, flags=re.MULTILINE)
+            text = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.MULTILINE)
             obj.docstring.value = _EXAMPLE.sub(r"```pycon\n\g<0>\n```", text)

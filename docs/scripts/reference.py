@@ -265,33 +265,58 @@ def public_names(module: str) -> list[str]:
     return list(names)
 
 
+def homes() -> dict[int, tuple[str, str]]:
+    """Return the module and the name under which each public value is documented: once, on the page of its topic."""
+    topics = [
+        "loopwright.errors",
+        *(module for module in MODULES if module != "loopwright"),
+        "loopwright",
+    ]
+    places: dict[int, tuple[str, str]] = {}
+    for module in topics:
+        for name in public_names(module):
+            places.setdefault(id(getattr(import_module(module), name)), (module, name))
+    return places
+
+
+def place_of(module: str, name: str) -> str:
+    """Return where mkdocstrings finds a name: where it is defined, as a module can have the same path as a function."""
+    value = getattr(import_module(module), name)
+    defined = getattr(value, "__module__", "") or ""
+    if defined.startswith("loopwright.") and getattr(value, "__qualname__", ""):
+        return f"{defined}.{value.__qualname__}"
+    return f"{module}.{name}"
+
+
+def page_file(module: str) -> str:
+    """Return the file of a module's page."""
+    return f"{module.removeprefix('loopwright.').replace('.', '_')}.md"
+
+
 def python_pages() -> Iterator[tuple[str, str]]:
     """Iterate over the pages of the Python reference: file name and text."""
     listed = []
-    shown: set[int] = set()
+    documented = homes()
     for module, title in MODULES.items():
         names = public_names(module)
-        file = f"{module.removeprefix('loopwright.').replace('.', '_')}.md"
-        listed.append(
-            (
-                f"[`{module}`]({file})",
-                title,
-                ", ".join(f"`{n}`" for n in names[:6]) + (", ..." if names[6:] else ""),
-            )
-        )
-        body = [f"# {title}\n", f"`{module}`\n"]
+        first = ", ".join(f"`{name}`" for name in names[:6]) + (", ..." if names[6:] else "")
+        listed.append((f"[`{module}`]({page_file(module)})", title, first))
+        body, elsewhere = [], []
         for name in names:
             value = getattr(import_module(module), name)
-            documented = inspect.isclass(value) or callable(value)
-            if not documented:
-                body.append(f"## `{name}` {{ #{module}.{name} }}\n\n{_constant(value)}\n")
-            elif id(value) in shown:
-                body.append(
-                    f"## `{name}`\n\nSee [`{value.__name__}`][{value.__module__}.{value.__qualname__}].\n"
-                )
+            home, original = documented[id(value)]
+            if (home, original) != (module, name) and callable(value):
+                link = f"[`{original}`][{place_of(home, original)}]"
+                elsewhere.append((f"`{name}`", link, f"[`{home}`]({page_file(home)})"))
+            elif callable(value):
+                body.append(f"::: {place_of(module, name)}\n")
             else:
-                body.append(f"::: {module}.{name}\n")
-        yield f"python/{file}", "\n".join(body)
+                body.append(f"## `{name}` {{ #{module}.{name} }}\n\n{_constant(value)}\n")
+        links = [table(("name", "documentation", "module"), elsewhere)] if elsewhere else []
+        yield (
+            f"python/{page_file(module)}",
+            page(title, f"Import these names from `{module}`.", *links, *body),
+        )
     intro = "Each page is generated from the docstrings of one module. A name in `__all__` of its module is public."
     yield (
         "python/index.md",

@@ -130,7 +130,8 @@ def test_every_public_name_is_on_a_page_with_a_docstring(module: str) -> None:
     """Each name in `__all__` is in the reference, and what can be documented is."""
     file = f"python/{module.removeprefix('loopwright.').replace('.', '_')}.md"
     for name in reference.public_names(module):
-        assert re.search(rf"(?:{re.escape(module)}\.|`){name}\b", PAGES[file]), name
+        place = re.escape(reference.place_of(module, name))
+        assert re.search(rf"^::: {place}$|^(?:\| |## )`{name}`", PAGES[file], re.MULTILINE), name
         value = getattr(import_module(module), name)
         if inspect.isclass(value) or inspect.isfunction(value):
             assert inspect.getdoc(value), f"{module}.{name}"
