@@ -504,10 +504,16 @@ def _templates() -> str:
 
 def _replies() -> str:
     rows = [
-        ("keys of a rule", scripted_rules._RULE_KEYS),
-        ("keys of a reply", scripted_rules._REPLY_KEYS),
+        ("keys of a rule", scripted_rules.Rule.model_fields),
+        (
+            "keys of a reply",
+            [
+                field.alias or name
+                for name, field in scripted_rules.ScriptedReply.model_fields.items()
+            ],
+        ),
         ("values of `error`", scripted_rules.ERRORS),
-        ("values of `finish`", scripted_rules._FINISHES),
+        ("values of `finish`", scripted_rules.FINISHES),
     ]
     return "## Replies\n\nSee [the guide](../guide/models.md#scripted-replies).\n\n" + table(
         ("kind", "names"), [(kind, ", ".join(f"`{n}`" for n in words)) for kind, words in rows]
