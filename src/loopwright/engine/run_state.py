@@ -14,6 +14,7 @@ from ..errors import StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
 from ..journal.open import open_memory
 from ..journal.replay import RecordedRun
+from ..memory import Memory
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop
 from ..records.codec import Json, error_line, error_text, normalise
 from ..records.sanitize import cleaned
@@ -27,7 +28,7 @@ __all__ = [
     "RunObserver",
     "RunResources",
     "SystemClock",
-    "hearing",
+    "opened_listeners",
     "redactor_of",
 ]
 
@@ -67,95 +68,98 @@ class SystemClock:
         return asyncio.sleep(seconds)
 
 
-class Redacting(Protocol):
-    """What takes secrets out of values; `redaction.Redactor` is one."""
+class Redactor(Protocol):
+    """Removes secrets from values; `records.redaction.Redactor` is one."""
 
     def clean(self, value: Json) -> Json:
         """Return a JSON value without the secrets."""
 
     def heard(self, hear: Callable[[str], None]) -> Callable[[str], None]:
-        """Return what hears text in pieces in place of `hear`, which gets them without secrets."""
+        """Return a listener for pieces of text that passes them to `hear` without the secrets."""
+
+    def refuse(self, what: str, value: Json) -> None:
+        """Raise ConfigurationError if a value that a person wrote contains a secret."""
 
 
 class RunObserver(Protocol):
     """A listener for any number of runs, such as telemetry."""
 
     def opened(self, info: RunInfo, recorded: Sequence[Entry], /) -> Callable[[Entry], None]:
-        """Return what hears the entries of a run, given its row and what is on record of it."""
+        """Return the listener for the entries of one run, from its row and its recorded entries."""
 
 
 Listener = Callable[[Entry], None] | RunObserver
 
 
-def hearing(
+def opened_listeners(
     listeners: Sequence[Listener], log: RunLog
 ) -> tuple[list[Callable[[Entry], None]], tuple[str, ...]]:
-    """Return what hears the entries of a run, and sentences on listeners that could not begin."""
-    found: list[Callable[[Entry], None]] = []
+    """Return the listeners for the entries of a run, and a sentence on each that failed to begin."""
+    begun: list[Callable[[Entry], None]] = []
     failed = []
     for listener in listeners:
         try:
             if hasattr(listener, "opened"):
-                found.append(listener.opened(log.info.view(), [e.view() for e in log.recorded]))
+                begun.append(listener.opened(log.info.view(), [e.view() for e in log.recorded]))
             else:
-                found.append(listener)
-        except BaseException as error:  # a listener watches; it never steers
+                begun.append(listener)
+        except BaseException as error:  # a listener never ends a run
             failed.append(f"a listener could not begin: {error_line(error)}")
-    return found, tuple(failed)
+    return begun, tuple(failed)
 
 
 class RunResources(Mapping[str, Any]):
-    """The resources of a run; `memory` is the one that is given, by itself or by its URL, else the journal's.
+    """The resources of a run by name; `memory` is the one that the caller passed, else the journal's.
 
     Nothing is loaded or opened before a step asks for it.
     """
 
-    __slots__ = ("_given", "_memory", "_store", "opened")
+    __slots__ = ("_memory", "_passed", "_store", "opened")
 
-    def __init__(self, given: Mapping[str, Any] | None, store: Journal | None) -> None:
-        self._given = given or {}
+    def __init__(self, passed: Mapping[str, Any] | None, store: Journal | None) -> None:
+        self._passed = passed or {}
         self._store = store
-        self._memory: Any = None
-        self.opened: Any = None  # the memory that was opened for this run, which closes it
+        self._memory: object = None
+        self.opened: Memory | None = None  # the memory that was opened for this run
 
     def __getitem__(self, name: str) -> Any:
         if name != "memory":
-            return self._given[name]
+            return self._passed[name]
         if self._memory is None:
-            self._memory = self._found()
+            self._memory = self._find_memory()
         if self._memory is None:
             raise KeyError(name)
         return self._memory
 
-    def _found(self) -> Any:
-        given = self._given.get("memory")
-        if given is None:
+    def _find_memory(self) -> object:
+        memory = self._passed.get("memory")
+        if memory is None:
             return getattr(self._store, "memory", None)
-        if not isinstance(given, str):
-            return given
-        self.opened = open_memory(given)
+        if not isinstance(memory, str):
+            return memory
+        self.opened = open_memory(memory)
         return self.opened
 
     def __iter__(self) -> Iterator[str]:
         own = ["memory"] if hasattr(self._store, "memory") else []
-        return iter(dict.fromkeys([*self._given, *own]))
+        return iter(dict.fromkeys([*self._passed, *own]))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
-        return True  # whether there are any is not worth loading them for
+        return True  # counting them would load the journal's memory
 
 
-def redactor_of(resources: Mapping[str, Any]) -> Any:
-    """Return what takes secrets out of all that a run records: its `redactor`, else that of its models.
+def redactor_of(resources: Mapping[str, Any]) -> Redactor | None:
+    """Return the redactor of a run: the resource `redactor`, else that of its models.
 
-    None where neither knows a secret: then nothing is looked for.
+    None if it knows no secret, so that no value is searched.
     """
-    found = resources.get("redactor")
-    if found is None:
-        found = getattr(resources.get("models"), "redactor", None)
-    return found or None
+    redactor: Redactor | None = resources.get("redactor")
+    if redactor is None:
+        redactor = getattr(resources.get("models"), "redactor", None)
+    return redactor or None
 
 
 class Run:
@@ -211,7 +215,7 @@ class Run:
         accept_changes: bool = False,
         in_doubt: str = "suspend",
         debug: bool = False,
-        redactor: Redacting | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.run_id = run_id
         self.redactor = redactor or None  # one that knows no secret is none
