@@ -11,13 +11,12 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..errors import ConfigurationError, StepError
 from ..records import Iteration, codec
 from ..records.codec import Json
 from .context import Context
-from .step import FunctionStep, Leaf, as_step, digest_of, known_as
+from .step import FunctionStep, Leaf, StepLike, as_step, digest_of, known_as
 
 __all__ = ["feedback", "keep_input", "merge", "rotate", "use_output"]
 
@@ -92,7 +91,7 @@ def rotate(*strategies: Json, key: str = "strategy") -> FunctionStep:
     return FunctionStep(rotated, name="rotate", fingerprint=digest_of("rotate", key, *known))
 
 
-def merge(function: Any) -> FunctionStep:
+def merge(function: StepLike) -> FunctionStep:
     """Merge what a function of the last round returns into the loop's input.
 
     The function (or any step that is no composite) is called with the Iteration, or with it and the

@@ -11,7 +11,6 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import ConfigurationError, StepError, StepTimeout, Stopped, nearest
 from ..journal import Entry
@@ -45,7 +44,7 @@ _WORST = tuple(
 ACCEPTABLE = ("failed", "exhausted", "impossible")  # what a step may say to `accept`
 
 
-def acceptable(owner: str, given: Any, *, required: bool) -> tuple[str, ...]:
+def acceptable(owner: str, given: str | Iterable[str], *, required: bool) -> tuple[str, ...]:
     """Return the statuses that a step accepts, checked.
 
     Raises:

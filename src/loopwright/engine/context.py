@@ -23,7 +23,6 @@ import functools
 import hashlib
 import math
 from collections.abc import Awaitable, Coroutine, Mapping
-from typing import Any
 
 from ..errors import (
     JournalError,
@@ -206,7 +205,7 @@ class Context:
 
     def call(
         self, name: str, step: Step, value: Json = None, token: str = ""
-    ) -> Coroutine[Any, Any, Json]:
+    ) -> Coroutine[object, object, Json]:
         """Run a step inside this one and return its output; await it.
 
         Args:
@@ -248,7 +247,9 @@ class Context:
         self._take(name)
         return own(await self._begun(name, step, own(value), token))
 
-    def _begun(self, name: str, step: Step, value: Json, token: str) -> Coroutine[Any, Any, Json]:
+    def _begun(
+        self, name: str, step: Step, value: Json, token: str
+    ) -> Coroutine[object, object, Json]:
         if isinstance(step, Leaf):
             plain = self.gate is None and not step.wants_context and step.reserve is None
             if self.run.silent and plain and not self.account.limited:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -115,18 +115,21 @@ class Loop(CompositeStep):
     accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
     rejudge: int = field(default=0, kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
-    on_iteration: Callable[[Iteration], Any] | None = field(default=None, kw_only=True)
-    on_terminate: Callable[[Result], Any] | None = field(default=None, kw_only=True)
+    on_iteration: Callable[[Iteration], object] | None = field(default=None, kw_only=True)
+    on_terminate: Callable[[Result], object] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self._check()
         put = functools.partial(object.__setattr__, self)
+        parts = []
         for stage in ("execute", "evaluate", "adapt"):
-            if (given := getattr(self, stage)) is not None or stage == "execute":
-                made = as_step(given)
+            if (function := getattr(self, stage)) is not None or stage == "execute":
+                part = as_step(function)
                 if self.on_failure == "retry":
-                    made = retrying(made, attempts=self.max_retries + 1, delay=self.retry_delay)
-                put(stage, made)
+                    part = retrying(part, attempts=self.max_retries + 1, delay=self.retry_delay)
+                put(stage, part)
+                parts.append(part)
+        put("_parts", tuple(parts))
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
@@ -185,7 +188,7 @@ class Loop(CompositeStep):
             seen.append(MaxIterations(max(DEFAULT_LIMIT, self.min_iterations)))
         yield from dict.fromkeys(seen)
 
-    @property
+    @functools.cached_property
     def has_goal(self) -> bool:
         """Whether `until` or `guards` say what success is."""
         return any(has_goal(tree) for tree in (self.until, self.guards))
@@ -196,15 +199,15 @@ class Loop(CompositeStep):
             warnings.warn(LoopwrightWarning(told, code=NO_GOAL), stacklevel=4)
 
     members: tuple[Condition, ...] = field(init=False, repr=False, compare=False, default=())
+    _parts: tuple[Step, ...] = field(init=False, repr=False, compare=False, default=())
 
     @functools.cached_property
     def depth(self) -> int:
         """How many loops nest in it, itself included."""
         return 1 + super().depth
 
-    def parts(self) -> Iterator[Step]:
-        stages = (self.execute, self.evaluate, self.adapt)
-        yield from (as_step(stage) for stage in stages if stage is not None)
+    def parts(self) -> Iterable[Step]:
+        return self._parts
 
     @property
     def limit(self) -> int:
@@ -286,10 +289,10 @@ class Loop(CompositeStep):
         """Its conditions of success."""
         return tuple(c for c in self.members if has_goal(c))
 
-    async def run(self, value: Json, ctx: Context) -> Result:
+    def run(self, value: Json, ctx: Context) -> Coroutine[object, object, Result]:
         """Run it to its end, from where the journal stands."""
         # The stages are steps since `__post_init__`.
-        return await LoopRun(cast("LoopDeclaration", self), value, ctx).run()
+        return LoopRun(cast("LoopDeclaration", self), value, ctx).run()
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
         """Return why the loop should end after its latest record: a pure function of what was
@@ -354,10 +357,11 @@ class Loop(CompositeStep):
         judged = [item for item in history if item.eligible]
         if any(goal.told(item) for item in judged for goal in self.goals):
             return
-        # A score without a verdict: the loop lacks the score that is enough.
-        scored = any(item.score is not None for item in history)
         for goal in self.goals if judged else ():
-            if not self.has_goal or (scored and isinstance(goal, Passed)):
+            # A score without a verdict: the loop lacks the score that is enough.
+            if not self.has_goal or (
+                isinstance(goal, Passed) and any(item.score is not None for item in history)
+            ):
                 yield NO_GOAL, NO_GOAL_TOLD
                 continue
             lack = (
@@ -376,7 +380,7 @@ def _written(condition: Condition) -> str:
     return f"{tag_of(type(condition))} {codec.encode(condition.field_values())} {code}"
 
 
-def _one_of(name: str, value: Any, words: tuple[str, ...]) -> None:
+def _one_of(name: str, value: object, words: tuple[str, ...]) -> None:
     if value not in words:
         raise ConfigurationError(
             f"loop: {name}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}"

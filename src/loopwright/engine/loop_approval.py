@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..conditions import CEILING
 from ..records import History, Reason, Stop
@@ -70,7 +70,7 @@ def _beyond(loop_run: AskingRun, stop: Stop) -> Stop:
     return replace(stop, detail=_because(f"{stop.detail}, and a person ended it there", said))
 
 
-def _ask(loop_run: AskingRun, name: str, request: dict[str, Json], told: str) -> Any:
+def _ask(loop_run: AskingRun, name: str, request: dict[str, Json], told: str) -> Json:
     number = len(loop_run.history)
     request |= {"loop": loop_run.path, "iteration": number}
     ctx = loop_run.ctx.child(f"{loop_run.path}/{number}")

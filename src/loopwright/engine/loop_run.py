@@ -12,7 +12,6 @@ import inspect
 import math
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any
 
 from ..conditions import Deadline, Timeout, raised, raised_budget
 from ..errors import StepError, Stopped, Suspended
@@ -133,7 +132,7 @@ class LoopRun:
         self.ctx = Context(run, path, self._gate(ctx.gate), self.account, self.scope)
         # What Context.call would choose for each of them, chosen once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
-        self.call: Callable[..., Awaitable[Any]] = (
+        self.call: Callable[..., Awaitable[Json]] = (
             functools.partial(unrecorded, self.ctx) if unread else self.ctx.call
         )
 
@@ -394,7 +393,7 @@ class LoopRun:
             self.scope.parent.keep_loop(self.loop.name, result)
 
     async def _call_hook(
-        self, name: str, hook: Any, record: Record, *, at_once: bool = False
+        self, name: str, hook: Callable[..., object], record: Record, *, at_once: bool = False
     ) -> None:
         """Call a hook with what is durable, or `at_once` where the task is being cancelled.
 
@@ -462,12 +461,12 @@ class Attempt:
     def __enter__(self) -> Attempt:
         return self
 
-    def adapted(self, value: Any) -> None:
+    def adapted(self, value: Json) -> None:
         """Take the input that adapt made."""
         self.input = self.scope.current = _plain(value)
         self.stage = "execute"
 
-    def executed(self, value: Any) -> None:
+    def executed(self, value: Json) -> None:
         """Take the output.
 
         Raises:
@@ -478,7 +477,7 @@ class Attempt:
             self._refuse_no_output()
         self.stage = "evaluate"
 
-    def evaluated(self, value: Any) -> None:
+    def evaluated(self, value: Json) -> None:
         """Take the evaluation: a score, a verdict or an Evaluation.
 
         Raises:
@@ -539,7 +538,7 @@ class Attempt:
         return inner.output if inner is not None and inner.reason is cut.stop.reason else None
 
 
-def _plain(value: Any) -> Json:
+def _plain(value: Json) -> Json:
     """Return an evaluation as JSON: it is one only where it judges."""
     return value.to_json() if type(value) is Evaluation else value
 

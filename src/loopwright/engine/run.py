@@ -186,7 +186,15 @@ def run_sync(step: StepLike, value: Json = None, **options: Unpack[RunOptions]) 
         raise ConfigurationError(
             "run_sync cannot be called inside an event loop; use: await run(…)"
         )
-    return asyncio.run(run(step, value, **options))
+    results: list[Result] = []
+
+    async def main() -> None:
+        # The task returns nothing: asyncio formats the result of its main task when it restores the
+        # signal handler, and that of a long run copies and prints its history.
+        results.append(await run(step, value, **options))
+
+    asyncio.run(main())
+    return results[0]
 
 
 async def resume(
@@ -446,7 +454,7 @@ async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
     await asyncio.shield(state.log.close(row))
 
 
-async def _forgive(task: asyncio.Task[Any] | None) -> None:
+async def _forgive(task: asyncio.Task[object] | None) -> None:
     """Take back the cancellation by which a run was asked to end, delivered or still pending."""
     assert task is not None
     with contextlib.suppress(asyncio.CancelledError):

@@ -242,7 +242,7 @@ class Run:
         for entry in log.recorded:
             if entry.kind == "iteration":
                 self.note(entry.value)
-        self.task: asyncio.Task[Any] | None = None
+        self.task: asyncio.Task[object] | None = None
         self._unheard: list[Entry] = [] if self.listeners else _NONE
         self._told = 0
         self._monotonic = clock.monotonic

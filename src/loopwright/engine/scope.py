@@ -12,7 +12,7 @@ from ..records.codec import Json
 __all__ = ["Scope"]
 
 _UNBEGUN = History()  # of a scope before its first round; what has rounds replaces it
-_NOTHING_YET: Mapping[str, Any] = MappingProxyType({})
+_NOTHING_YET: Mapping[str, Json] = MappingProxyType({})
 
 
 class Scope:

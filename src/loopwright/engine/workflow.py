@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ..errors import ConfigurationError, StepError, Stopped, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
@@ -163,13 +162,15 @@ class Workflow(CompositeStep):
             ctx.run.steps[key] = result.output
 
 
-def _check_shape(name: Any, steps: Any, needs: Any) -> None:
+def _check_shape(
+    name: object, steps: Mapping[str, StepLike], needs: Mapping[str, Sequence[str]]
+) -> None:
     if not isinstance(name, str):
         raise ConfigurationError(f"workflow: name: {name!r} is not text")
-    for what, given in (("steps", steps), ("needs", needs)):
-        if not isinstance(given, Mapping):
+    for field, value in (("steps", steps), ("needs", needs)):
+        if not isinstance(value, Mapping):
             raise ConfigurationError(
-                f"workflow {name}: {what}: {given!r} is not an object; give one by names of steps"
+                f"workflow {name}: {field}: {value!r} is not an object; give one by names of steps"
             )
     if not steps:
         raise ConfigurationError(f"workflow {name}: has no steps; give at least one")
@@ -180,10 +181,10 @@ def _check_shape(name: Any, steps: Any, needs: Any) -> None:
             raise ConfigurationError(
                 f"workflow {name}: the step {key!r} has a slash; it is part of paths"
             )
-    for key, given in needs.items():
-        if isinstance(given, str) or not isinstance(given, Sequence):
+    for key, needed in needs.items():
+        if isinstance(needed, str) or not isinstance(needed, Sequence):
             raise ConfigurationError(
-                f"workflow {name}: needs of {key!r}: give a list of steps, not {given!r}"
+                f"workflow {name}: needs of {key!r}: give a list of steps, not {needed!r}"
             )
 
 
