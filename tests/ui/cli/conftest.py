@@ -50,9 +50,9 @@ async def broken(value):
 fails = Loop(broken, name="fails")
 
 async def waiting(value, ctx):
-    """Answer twice, then wait until somebody ends it, unless there is a file that says go."""
-    if ctx.iteration > 2 and not os.path.exists("go.txt"):
-        await asyncio.Event().wait()
+    """Answer twice, then wait for a file that says go."""
+    while ctx.iteration > 2 and not os.path.exists("go.txt"):
+        await asyncio.sleep(0.01)
     with open("effects.txt", "a") as file:
         print(f"waiting {ctx.iteration}", file=file)
     return ctx.iteration
