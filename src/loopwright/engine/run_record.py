@@ -5,7 +5,6 @@ A row carries the bounds of a run, the conditions of each loop, for whoever show
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import time
@@ -43,21 +42,14 @@ __all__ = [
 ]
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-_PAIRS = [a + b for a in _LETTERS for b in _LETTERS]
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def new_run_id() -> str:
     """Return a fresh run id that sorts by time: date, time and 6 random letters and digits."""
-    first, rest = divmod(int.from_bytes(os.urandom(8), "big"), len(_PAIRS))
-    second, third = divmod(first, len(_PAIRS))
-    letters = _PAIRS[rest] + _PAIRS[third] + _PAIRS[second % len(_PAIRS)]
-    return _stamp(int(time.time())) + letters
-
-
-@functools.lru_cache(maxsize=1)  # of a thousand runs at once, most begin in the same second
-def _stamp(second: int) -> str:
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime(second))
+    number = int.from_bytes(os.urandom(8), "big")
+    letters = "".join(_LETTERS[number // 36**place % 36] for place in range(6))
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + letters
 
 
 def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:

@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from types import CodeType, FunctionType, MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar
@@ -229,11 +229,6 @@ def _reserving(
 def _parameters(function: Function) -> int:
     if not callable(function):
         raise ConfigurationError(f"{function!r} cannot be a step; give a function or a step")
-    if type(function) is FunctionType and not function.__dict__ and not function.__defaults__:
-        # Most functions are this plain, and a signature takes longer than all else that a step needs.
-        code = function.__code__
-        if code.co_argcount in (1, 2) and not code.co_flags & inspect.CO_VARARGS:
-            return int(code.co_argcount)
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some builtins do not say; they take the value
@@ -264,11 +259,13 @@ def _caller(function: Function, count: int, inline: bool) -> _Act:
     if isinstance(function, functools.partial):
         is_async = inspect.iscoroutinefunction(function.func)
 
-    # What is recorded arrives here as a copy of the function's own: see `effects`.
-    if is_async and count == 1:
-        return lambda value, ctx: function(value)
     if is_async:
-        return lambda value, ctx: function(*(value, ctx)[:count])
+        by_count: tuple[_Act, ...] = (
+            lambda value, ctx: function(),
+            lambda value, ctx: function(value),
+            function,
+        )
+        return by_count[count]
     if inline:
         return lambda value, ctx: _now(function, (value, ctx)[:count])
     return lambda value, ctx: _threaded(function, (value, ctx)[:count])
