@@ -134,7 +134,9 @@ async def run(
     store, opened = _journal_of(journal)
     held = RunResources(resources, store)
     try:
-        request = _Request(root, value, store, held, budget, source or {}, accept_changes)
+        request = _Request(
+            root, value, store, held, budget, source=source or {}, accept_changes=accept_changes
+        )
         fresh, log = await request.open(run_id, takeover=takeover)
         begun, failed = opened_listeners(listeners, log)
         state = Run(

@@ -17,6 +17,7 @@ from ..journal.replay import RecordedRun
 from ..memory import Memory
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop
 from ..records.codec import Json, error_line, error_text, normalise
+from ..records.redaction import Redactor
 from ..records.sanitize import cleaned
 from ..records.tracebacks import described
 from .budget import Account
@@ -66,19 +67,6 @@ class SystemClock:
     def sleep(self, seconds: float) -> Awaitable[None]:
         """Return an awaitable that pauses."""
         return asyncio.sleep(seconds)
-
-
-class Redactor(Protocol):
-    """Removes secrets from values; `records.redaction.Redactor` is one."""
-
-    def clean(self, value: Json) -> Json:
-        """Return a JSON value without the secrets."""
-
-    def heard(self, hear: Callable[[str], None]) -> Callable[[str], None]:
-        """Return a listener for pieces of text that passes them to `hear` without the secrets."""
-
-    def refuse(self, what: str, value: Json) -> None:
-        """Raise ConfigurationError if a value that a person wrote contains a secret."""
 
 
 class RunObserver(Protocol):
