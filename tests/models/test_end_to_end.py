@@ -20,6 +20,7 @@ from faulty_server import FaultyServer, says
 from mock_server import serving
 
 from loopwright import Budget, Loop, MaxIterations, Passed, Timeout, run
+from loopwright.engine.step import CompositeStep
 from loopwright.evaluators import judge
 from loopwright.models import Message, Models, ProviderModel, Reply, Request, call_model
 from loopwright.prompts import prompt
@@ -88,10 +89,10 @@ class Slow:
         return Reply("x", usage=Usage(1, 10, written))
 
 
-class Fan:
+class Fan(CompositeStep):
     """A step that makes many calls at once and counts those that came through."""
 
-    effect, required, name, fingerprint = False, False, "fan", "fan"
+    name = fingerprint = "fan"
 
     def __init__(self, count: int, seed: int) -> None:
         self.count = count

@@ -21,6 +21,7 @@ from loopwright import (
     sequence,
 )
 from loopwright.agents import call_with_tools
+from loopwright.engine.step import CompositeStep
 from loopwright.journal import Entry, MemoryJournal, RunInfo
 from loopwright.models import Message, Models, Request, ScriptedModel
 from loopwright.prompts import prompt
@@ -205,12 +206,9 @@ def test_a_model_call_is_a_chat_span_with_its_tokens() -> None:
     assert names.OUTPUT_MESSAGES not in told
 
 
-class Calling:
+class Calling(CompositeStep):
     """A step that lets a model call `add`."""
 
-    effect = required = False
-    reserve = None
-    idempotent = True
     name = fingerprint = "calling"
 
     async def run(self, value: Any, ctx: Any) -> Result:
