@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import run
+from loopwright.engine.step import CompositeStep
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Message, Models, ProviderModel, Request, call_model
 from loopwright.records import Reason, Result, Status
@@ -59,10 +60,10 @@ SERVER = textwrap.dedent(
 )
 
 
-class Fan:
+class Fan(CompositeStep):
     """A step that makes all calls, so many at once."""
 
-    effect, required, name, fingerprint = False, False, "fan", "fan"
+    required, name, fingerprint = False, "fan", "fan"
 
     def __init__(self, url: str) -> None:
         self.request = Request((Message("user", "hello"),), "m", NAME, base_url=url)

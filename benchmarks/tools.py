@@ -12,6 +12,7 @@ from typing import Any
 
 from loopwright import run
 from loopwright.agents import call_with_tools
+from loopwright.engine.step import CompositeStep
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.models import Message, Models, Reply, Request, ToolCall
 from loopwright.records import Reason, Result, Status, Usage
@@ -47,10 +48,10 @@ FUNCTIONS = {name: _tool(name) for name in ("one", "two", "three")}
 REQUEST = Request((Message("user", "go"),), "m", "openai")
 
 
-class Fan:
+class Fan(CompositeStep):
     """A step of all agents at once."""
 
-    effect, required, name, fingerprint = False, False, "fan", "fan"
+    required, name, fingerprint = False, "fan", "fan"
 
     def __init__(self) -> None:
         self.tools = [tool(function) for function in FUNCTIONS.values()]

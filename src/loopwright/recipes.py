@@ -1,14 +1,14 @@
-"""The four patterns of looping, ready made; each returns a Loop.
+"""Four common loops, ready made. Each function returns a Loop.
 
-`until` is one more condition that may end it; `options` are those of Loop: `on_failure`, `guards`,
-`required`, `on_iteration` and so on.
+`until` adds a condition that may end the loop. `options` are those of Loop: `on_failure`, `guards`, `required`,
+`on_iteration` and so on.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from .engine.context import Context
 from .engine.loop import Loop, any_of
 from .engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from .errors import ConfigurationError, nearest
-from .evaluators.checklist import as_check
+from .evaluators.checklist import Check, as_check
 from .evaluators.criteria import grade
 from .records import (
     Evaluation,
@@ -36,6 +36,8 @@ from .records.codec import Json
 
 __all__ = ["checklist_loop", "confidence_loop", "improvement_loop", "strategy_loop"]
 
+_Steps = tuple[tuple[str, Step], ...]
+
 
 def confidence_loop(
     execute: StepLike,
@@ -48,17 +50,32 @@ def confidence_loop(
     name: str = "",
     **options: Any,
 ) -> Loop:
-    """Execute, evaluate and adapt until the score is at least `threshold`.
+    """Make a loop that runs until the score is at least `threshold`.
 
-    Without `adapt` the input stays as it is. After `max_iterations` rounds the best output is the
-    result, and it is exhausted, not satisfied.
+    Args:
+        execute: The step that makes the output.
+        evaluate: The evaluator.
+        adapt: The step that makes the next input. Default: the input stays the same.
+        threshold: The score that satisfies the loop, from 0 to 1. Default: 0.85.
+        max_iterations: The maximum number of iterations. Then the result is the best output, and the loop
+            is exhausted. Default: 5.
+        until: A further condition that ends the loop.
+        name: The name of the loop.
+        **options: The options of Loop.
 
-    >>> from loopwright import run_sync
-    >>> from loopwright.engine.adapters import use_output
-    >>> loop = confidence_loop(lambda text: text + "!", lambda text: len(text) / 10, use_output)
-    >>> result = run_sync(loop, "hurray")
-    >>> print(result.status, result.output, result.detail)
-    satisfied hurray!!! score 0.9 is at least 0.85
+    Returns:
+        The loop.
+
+    Raises:
+        ConfigurationError: For an invalid threshold, limit or option.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> from loopwright.adapters import use_output
+        >>> loop = confidence_loop(lambda text: text + "!", lambda text: len(text) / 10, use_output)
+        >>> result = run_sync(loop, "hurray")
+        >>> print(result.status, result.output, result.detail)
+        satisfied hurray!!! score 0.9 is at least 0.85
     """
     ends = any_of(ScoreAtLeast(threshold), until, MaxIterations(max_iterations))
     return Loop(execute, evaluate, adapt, ends, name=name, **options)
@@ -76,19 +93,35 @@ def improvement_loop(
     name: str = "",
     **options: Any,
 ) -> Loop:
-    """Execute, evaluate and adapt while the score improves, and return the best output.
+    """Make a loop that runs while the score improves, and returns the best output.
 
-    It ends after `patience` rounds in a row whose score is not above the best by more than
-    `min_delta`. It is satisfied (`improved`) if the best score is above the first by more than
-    `min_delta`, whatever of its own conditions ended it, and else exhausted. An evaluation that
-    passes ends it too; so does `until=ScoreAtLeast(…)`.
+    The loop is satisfied (`improved`) if its best score is above the first by more than `min_delta`,
+    otherwise exhausted. An evaluation that passes also ends it, and so does `until=ScoreAtLeast(...)`.
 
-    >>> from loopwright import run_sync
-    >>> from loopwright.engine.adapters import use_output
-    >>> loop = improvement_loop(lambda n: n + 2, lambda n: 1 - abs(n - 5) / 10, use_output)
-    >>> result = run_sync(loop, 0)
-    >>> print(result.reason, result.output, [item.output for item in result.history])
-    improved 4 [2, 4, 6, 8]
+    Args:
+        execute: The step that makes the output.
+        evaluate: The evaluator.
+        adapt: The step that makes the next input. Default: the input stays the same.
+        patience: The number of iterations in a row without an improvement that ends the loop. Default: 2.
+        min_delta: The difference by which a score must exceed the best one. Default: 0.
+        max_iterations: The maximum number of iterations. Default: 10.
+        until: A further condition that ends the loop.
+        name: The name of the loop.
+        **options: The options of Loop.
+
+    Returns:
+        The loop.
+
+    Raises:
+        ConfigurationError: For an invalid limit or option.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> from loopwright.adapters import use_output
+        >>> loop = improvement_loop(lambda n: n + 2, lambda n: 1 - abs(n - 5) / 10, use_output)
+        >>> result = run_sync(loop, 0)
+        >>> print(result.reason, result.output, [item.output for item in result.history])
+        improved 4 [2, 4, 6, 8]
     """
     ends = any_of(until, NoImprovement(patience, min_delta), MaxIterations(max_iterations))
     return _Improving(execute, evaluate, adapt, ends, name=name, **{"keep": "best", **options})
@@ -96,7 +129,7 @@ def improvement_loop(
 
 @dataclass(frozen=True)
 class _Improving(Loop):
-    """A loop of which an improvement is the success: it needs no other."""
+    """A loop for which an improvement is success."""
 
     def _warn_of_no_goal(self) -> None:
         return None
@@ -112,14 +145,16 @@ class _Improving(Loop):
         margin = max(c.min_delta for c in self.members if isinstance(c, NoImprovement))
         if not best.score > scores[0] + margin:
             return stop
-        told = f"score {best.score:g} of iteration {best.number} is above the first, {scores[0]:g}"
-        return Stop(Reason.IMPROVED, f"{told}; {stop.detail}", (stop.reason, *stop.also))
+        detail = (
+            f"score {best.score:g} of iteration {best.number} is above the first, {scores[0]:g}"
+        )
+        return Stop(Reason.IMPROVED, f"{detail}; {stop.detail}", (stop.reason, *stop.also))
 
 
 def checklist_loop(
-    items: Mapping[str, Any],
-    checks: Mapping[str, Any],
-    fix: StepLike | None = None,
+    items: Mapping[str, StepLike],
+    checks: Mapping[str, Check],
+    fix: StepLike | Mapping[str, StepLike] | None = None,
     *,
     max_iterations: int = 5,
     at_once: int = 1,
@@ -127,39 +162,51 @@ def checklist_loop(
     name: str = "checklist",
     **options: Any,
 ) -> Loop:
-    """Make each item, check each, and make again only those that fail, until all pass.
+    """Make a loop that makes named items, checks each, and repeats only the failing ones until all pass.
 
-    `items` maps a name to the step that makes the item from the loop's input, `checks` the same
-    names to what judges it (see `checklist`). An item that fails is made again by `fix`, a step or
-    one for each name, or else by its own maker, from `{"input", "item", "previous", "feedback",
-    "improvements"}`. What passed stays and is not checked again. The output is an object of the
-    items by name, the score the share that passes. Each item is one effect, `…/execute/<item>`, and
-    each look another, `…/evaluate/<item>`, so a resumed run does none twice. `at_once` items are
-    made at a time. With `on_failure="retry"` the item or look is tried again, not the round.
+    An item that passed is kept and not checked again. The output is an object of the items by name, the
+    score is the share of items that pass. Each item is an effect, `.../execute/<item>`, and each check
+    another, `.../evaluate/<item>`, so a resumed run repeats neither. With `on_failure="retry"` the item or
+    check is retried, not the iteration.
+
+    Args:
+        items: By name, the step that makes the item from the loop's input.
+        checks: By the same names, the checks. See `checklist`.
+        fix: The step that makes a failing item again, or one by name, from `{"input", "item", "previous",
+            "feedback", "improvements"}`. Default: the step that made the item.
+        max_iterations: The maximum number of iterations. Default: 5.
+        at_once: The number of items that are made at the same time. Default: 1.
+        until: A further condition that ends the loop.
+        name: The name of the loop. Default: "checklist".
+        **options: The options of Loop.
+
+    Returns:
+        The loop.
 
     Raises:
-        ConfigurationError: if items, checks and fixes do not have the same names.
+        ConfigurationError: If items, checks and fixes do not have the same names.
 
-    >>> from loopwright import run_sync
-    >>> title = lambda task: "Loops" if isinstance(task, str) else task["previous"] + ", again"
-    >>> loop = checklist_loop(
-    ...     {"title": title, "body": lambda task: "They repeat."},
-    ...     {"title": {"contains": "again"}, "body": {"min_words": 2}},
-    ... )
-    >>> result = run_sync(loop, "write")
-    >>> print(result.status, result.output, [item.score for item in result.history])
-    satisfied {'title': 'Loops, again', 'body': 'They repeat.'} [0.5, 1.0]
+    Example:
+        >>> from loopwright import run_sync
+        >>> title = lambda task: "Loops" if isinstance(task, str) else task["previous"] + ", again"
+        >>> loop = checklist_loop(
+        ...     {"title": title, "body": lambda task: "They repeat."},
+        ...     {"title": {"contains": "again"}, "body": {"min_words": 2}},
+        ... )
+        >>> result = run_sync(loop, "write")
+        >>> print(result.status, result.output, [item.score for item in result.history])
+        satisfied {'title': 'Loops, again', 'body': 'They repeat.'} [0.5, 1.0]
     """
     fixes = fix if isinstance(fix, Mapping) else dict.fromkeys(items, fix) if fix else {}
     _check_names(name, items, checks, fixes)
     again = _retried(options)
     makers = tuple((key, again(as_step(maker, name=key))) for key, maker in items.items())
     fixers = tuple((key, again(as_step(fixer, name=key))) for key, fixer in fixes.items())
-    looks = tuple((key, again(as_check(key, checks[key]))) for key in items)
-    whole = codec.whole(f"{name}: at_once", at_once, least=1)
+    evaluators = tuple((key, again(as_check(key, checks[key]))) for key in items)
+    limit = codec.whole(f"{name}: at_once", at_once, least=1)
     return Loop(
-        _Items(name, makers, fixers, whole),
-        _Looks(f"{name} checks", looks),
+        _Items(name, makers, fixers, limit),
+        _Checks(f"{name} checks", evaluators),
         FunctionStep(_plan, name="plan", fingerprint="recipes.plan/1"),
         any_of(Passed(), until, MaxIterations(max_iterations)),
         name=name,
@@ -168,32 +215,37 @@ def checklist_loop(
 
 
 def _check_names(
-    name: str, items: Mapping[str, Any], checks: Mapping[str, Any], fixes: Mapping[str, Any]
+    name: str,
+    items: Mapping[str, object],
+    checks: Mapping[str, object],
+    fixes: Mapping[str, object],
 ) -> None:
-    _as_paths(name, items)
-    for what, given in (("checks", checks), ("fix", fixes)):
-        for key in given:
+    _check_segments(name, items)
+    for field, names in (("checks", checks), ("fix", fixes)):
+        for key in names:
             if key not in items:
                 hint = nearest(key, items)
-                raise ConfigurationError(f"{name}: {what}: there is no item {key!r}{hint}")
+                raise ConfigurationError(f"{name}: {field}: there is no item {key!r}{hint}")
     for key in items:
         if key not in checks:
-            raise ConfigurationError(f"{name}: checks: {key!r} has none; give each item a check")
-
-
-def _as_paths(name: str, given: Mapping[str, Any]) -> None:
-    if not isinstance(given, Mapping) or not given:
-        raise ConfigurationError(f"{name}: {given!r} names no steps; give an object of steps")
-    for key in given:
-        if not isinstance(key, str) or not key or "/" in key:
             raise ConfigurationError(
-                f"{name}: {key!r} cannot be a name, as names are parts of paths; give a text "
-                "without a slash"
+                f"{name}: checks: {key!r} has no check. Add one for each item."
             )
 
 
-def _retried(options: dict[str, Any]) -> Any:
-    """Take the retries out of a loop's options, as what to do to each of its parts."""
+def _check_segments(name: str, steps: Mapping[str, object]) -> None:
+    if not isinstance(steps, Mapping) or not steps:
+        raise ConfigurationError(f"{name}: {steps!r} has no steps. Use an object of steps.")
+    for key in steps:
+        if not isinstance(key, str) or not key or "/" in key:
+            raise ConfigurationError(
+                f"{name}: {key!r} is not a valid name. Names are parts of paths: use a text without a "
+                "slash."
+            )
+
+
+def _retried(options: dict[str, Any]) -> Callable[[Step], Step]:
+    """Remove the retries from a loop's options, and return a function that adds them to a step."""
     if options.get("on_failure") != "retry":
         return lambda part: part
     options["on_failure"] = "halt"
@@ -203,11 +255,11 @@ def _retried(options: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Items(CompositeStep):
-    """Makes the items that are not there yet; from the second round on its input is a plan."""
+    """Makes the missing items. From the second iteration on, its input is a plan."""
 
     name: str
-    makers: tuple[tuple[str, Any], ...]
-    fixers: tuple[tuple[str, Any], ...]
+    makers: _Steps
+    fixers: _Steps
     at_once: int
 
     @functools.cached_property
@@ -219,16 +271,15 @@ class _Items(CompositeStep):
         plan = value if ctx.iteration > 1 else {"input": value, "items": {}, "redo": {}}
         fixers = dict(self.fixers)
 
-        async def make(name: str, maker: Any) -> Result:
+        async def make(name: str, maker: Step) -> Result:
             task = plan["redo"].get(name)
-            given = plan["input"]
-            if task is not None:
-                given = {"input": given, "item": name, **task}
-                maker = fixers.get(name, maker)
-            return await attempt(ctx, name, maker, given)
+            if task is None:
+                return await attempt(ctx, name, maker, plan["input"])
+            request = {"input": plan["input"], "item": name, **task}
+            return await attempt(ctx, name, fixers.get(name, maker), request)
 
         missing = [(name, maker) for name, maker in self.makers if name not in plan["items"]]
-        if self.at_once == 1:  # strictly one after the other: after a failure none is begun
+        if self.at_once == 1:  # in sequence: after a failure no further item starts
             ended = [await make(name, maker) for name, maker in missing]
         else:
             jobs = [functools.partial(make, *item) for item in missing]
@@ -240,11 +291,11 @@ class _Items(CompositeStep):
 
 
 @dataclass(frozen=True)
-class _Looks(CompositeStep):
+class _Checks(CompositeStep):
     """Checks the items that have not passed yet."""
 
     name: str
-    checks: tuple[tuple[str, Any], ...]
+    checks: _Steps
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -252,20 +303,19 @@ class _Looks(CompositeStep):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         passed = ctx.input["passed"] if ctx.iteration > 1 else ()
-        found, ended = [], []
-        for name, look in self.checks:
+        evaluations, ended = [], []
+        for name, check in self.checks:
             if name in passed:
-                found.append((name, Evaluation(1.0, True)))
+                evaluations.append((name, Evaluation(1.0, True)))
                 continue
-            result = await attempt(ctx, name, look, value[name])
-            found.append((name, as_evaluation(result.output)))
-            ended.append((name, look, result))
-        return combined(self.name, grade(found), ended, ctx)
+            result = await attempt(ctx, name, check, value[name])
+            evaluations.append((name, as_evaluation(result.output)))
+            ended.append((name, check, result))
+        return combined(self.name, grade(evaluations), ended, ctx)
 
 
 async def _plan(last: Iteration, ctx: Context) -> Json:
-    """Say what stays, what of it has passed (the rest is looked at again), and what is made
-    again."""
+    """Return which items are kept, which of them have passed, and which are made again."""
     before = last.input if last.number > 1 else {"items": {}, "passed": [], "redo": {}}
     made = last.output is not None
     items = dict(last.output if made else before["items"])
@@ -277,7 +327,7 @@ async def _plan(last: Iteration, ctx: Context) -> Json:
         item.name: {
             "previous": items.pop(item.name),
             "feedback": item.gap,
-            "improvements": _of(item.name, last.evaluation),
+            "improvements": _improvements(item.name, last.evaluation),
         }
         for item in last.evaluation.criteria
         if not item.passed and item.name not in undecided
@@ -286,14 +336,14 @@ async def _plan(last: Iteration, ctx: Context) -> Json:
     return {**plan, "passed": passed, "redo": redo}
 
 
-def _of(name: str, evaluation: Evaluation) -> list[str]:
+def _improvements(name: str, evaluation: Evaluation) -> list[str]:
     prefix = f"{name}: "
     lines = (line for line in evaluation.improvements if line.startswith(prefix))
     return [line.removeprefix(prefix) for line in lines]
 
 
 def strategy_loop(
-    strategies: Mapping[str, Any],
+    strategies: Mapping[str, StepLike],
     evaluate: StepLike,
     adapt: StepLike | None = None,
     *,
@@ -303,36 +353,48 @@ def strategy_loop(
     name: str = "strategies",
     **options: Any,
 ) -> Loop:
-    """Try one strategy after the other, a round each, until one is satisfied; the best is kept.
+    """Make a loop that tries one strategy per iteration until an output is satisfactory.
 
-    Satisfied means that the evaluation passed, or that its score is at least `threshold` if that is
-    given. Each strategy gets the loop's input, or what `adapt` makes of it, and after the last
-    comes the first again if `max_iterations` (one round each unless given) allows. The record of a
-    round names its strategy: as a vote of its evaluation, and in the path of all that it did,
-    `…/execute/<strategy>` and `…/evaluate/<strategy>`. One that fails, or whose output cannot be
-    evaluated, is followed by the next (`on_failure="continue"`), until each has failed in a row
-    (`max_failures`: the number of strategies, at least 3).
+    A strategy that fails, or whose output cannot be evaluated, is followed by the next
+    (`on_failure="continue"`). The loop fails after as many failures in a row as there are strategies, at
+    least 3 (`max_failures`). A vote of each evaluation and the paths `.../execute/<strategy>` and
+    `.../evaluate/<strategy>` name the strategy.
+
+    Args:
+        strategies: Steps by name, in order.
+        evaluate: The evaluator.
+        adapt: The step that makes the next input. Default: each strategy receives the loop's input.
+        threshold: The score that satisfies the loop. Default: the evaluation must pass.
+        max_iterations: The maximum number of iterations. After the last strategy the first follows again.
+            Default: the number of strategies.
+        until: A further condition that ends the loop.
+        name: The name of the loop. Default: "strategies".
+        **options: The options of Loop.
+
+    Returns:
+        The loop. Its output is the best one.
 
     Raises:
-        ConfigurationError: if there are no strategies, or a name cannot be part of a path.
+        ConfigurationError: Without strategies, or for a name that cannot be part of a path.
 
-    >>> from loopwright import run_sync
-    >>> loop = strategy_loop({"exact": int, "rough": float}, lambda number: number == 2.5)
-    >>> result = run_sync(loop, "2.5")
-    >>> print(result.status, result.output, result.history[0].error.path)
-    satisfied 2.5 strategies/1/execute/exact
-    >>> result.best.evaluation.votes
-    ({'strategy': 'rough'},)
+    Example:
+        >>> from loopwright import run_sync
+        >>> loop = strategy_loop({"exact": int, "rough": float}, lambda number: number == 2.5)
+        >>> result = run_sync(loop, "2.5")
+        >>> print(result.status, result.output, result.history[0].error.path)
+        satisfied 2.5 strategies/1/execute/exact
+        >>> result.best.evaluation.votes
+        ({'strategy': 'rough'},)
     """
-    _as_paths(name, strategies)
+    _check_segments(name, strategies)
     parts = tuple((key, as_step(part, name=key)) for key, part in strategies.items())
     success: Condition = Passed() if threshold is None else ScoreAtLeast(threshold)
-    rounds = len(parts) if max_iterations is None else max_iterations
+    iterations = len(parts) if max_iterations is None else max_iterations
     return Loop(
         _Strategies(name, parts),
         _Named(f"{name} evaluate", as_step(evaluate), tuple(strategies)),
         adapt,
-        any_of(success, until, MaxIterations(rounds)),
+        any_of(success, until, MaxIterations(iterations)),
         name=name,
         **{"on_failure": "continue", "max_failures": max(3, len(parts)), **options},
     )
@@ -340,10 +402,10 @@ def strategy_loop(
 
 @dataclass(frozen=True)
 class _Strategies(CompositeStep):
-    """Runs the strategy whose turn it is."""
+    """Runs the strategy of the current iteration."""
 
     name: str
-    members: tuple[tuple[str, Step], ...]
+    members: _Steps
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -359,7 +421,7 @@ class _Strategies(CompositeStep):
 
 @dataclass(frozen=True)
 class _Named(CompositeStep):
-    """Evaluates under the name of the strategy whose turn it is."""
+    """Evaluates under the name of the strategy of the current iteration."""
 
     name: str
     inner: Step
@@ -372,6 +434,7 @@ class _Named(CompositeStep):
     async def run(self, value: Json, ctx: Context) -> Result:
         name = self.strategies[(ctx.iteration - 1) % len(self.strategies)]
         result = await attempt(ctx, name, self.inner, value)
-        found = as_evaluation(result.output)
-        found = dataclasses.replace(found, votes=(*found.votes, {"strategy": name}))
-        return combined(self.name, found, [(name, self.inner, result)], ctx)
+        evaluation = as_evaluation(result.output)
+        votes = (*evaluation.votes, {"strategy": name})
+        evaluation = dataclasses.replace(evaluation, votes=votes)
+        return combined(self.name, evaluation, [(name, self.inner, result)], ctx)

@@ -130,7 +130,7 @@ EVALUATIONS: Wrong = {
         LOOP
         + '      evaluate: {judge: {criterion: It is good, model: "openai:x", max_votes: 1, accept_lead: 3}}\n',
         [
-            "7:25: steps[0].loop.evaluate.judge: votes: a lead of 3 needs at least as many votes, not 1; raise max_votes or lower the lead",
+            "7:25: steps[0].loop.evaluate.judge: votes: a lead of 3 needs at least as many votes, not 1. Raise max_votes or lower the lead.",
         ],
     ),
     "judge style": (

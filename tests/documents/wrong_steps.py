@@ -218,13 +218,13 @@ STEPS: Wrong = {
     "empty command": (
         HEAD + "  - {name: a, shell: []}\n",
         [
-            "4:22: steps[0].shell: shell: () is not a command; give a list of words, or a script as text",
+            "4:22: steps[0].shell: shell: [] is not a command. Use a list of words, or a script as text.",
         ],
     ),
     "empty script": (
         HEAD + '  - {name: a, shell: ""}\n',
         [
-            "4:22: steps[0].shell: shell: () is not a command; give a list of words, or a script as text",
+            "4:22: steps[0].shell: shell: [] is not a command. Use a list of words, or a script as text.",
         ],
     ),
     "command of numbers": (

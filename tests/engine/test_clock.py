@@ -48,7 +48,7 @@ def test_a_task_that_waits_for_nothing_is_a_deadlock() -> None:
     async def stuck() -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(Deadlock, match=r"nothing will ever wake up: Task-\d+ waits in .*wait"):
+    with pytest.raises(Deadlock, match=r"every task waits forever: Task-\d+ waits in .*wait"):
         run_virtual(stuck())
     assert issubclass(Deadlock, LoopwrightError)
 
@@ -80,7 +80,7 @@ def test_a_deadlock_can_name_any_task_and_none() -> None:
         late = loop.create_task(asyncio.sleep(1), name="late")
         opaque = loop.create_task(Opaque(), name="opaque")
         assert re.fullmatch(
-            r"late waits in sleep \(line \d+\); opaque waits where nobody can see", loop.waiting()
+            r"late waits in sleep \(line \d+\); opaque waits at an unknown place", loop.waiting()
         )
         loop.run_until_complete(asyncio.wait([late, opaque]))
     finally:

@@ -78,8 +78,8 @@ def test_an_item_without_a_verdict_is_an_error() -> None:
     assert error(checklist({"a": lambda text: 0.7})) == (
         "no_verdict",
         (
-            "item 'a': its check gave no verdict; return True or False, or say from which score on "
-            "it passes: check(function, at_least=0.8)"
+            "item 'a': its check gave no verdict. Return True or False, or set the score from "
+            "which it passes: check(function, at_least=0.8)."
         ),
     )
 
@@ -95,7 +95,7 @@ def test_an_error_of_one_item_is_an_error_of_the_list() -> None:
 @pytest.mark.parametrize(
     ("items", "weights", "message"),
     [
-        ({}, None, "checklist: {} names no items; give an object of checks"),
+        ({}, None, "checklist: {} has no items. Use an object of checks."),
         ({"tone": same}, {"tune": 1}, "checklist: weights: no item 'tune'; did you mean 'tone'?"),
         ({"a": same}, {"a": 0}, "checklist: weights: a: 0 is out of range; give a number above 0"),
         ({"a": {"max_word": 1}}, None,

@@ -33,7 +33,7 @@ def test_a_command_that_fails_is_no_error() -> None:
         (
             {"command": ["no-such-program"]},
             ("check no-such-program: cannot start 'no-such-program': there is no such program on "
-            "PATH; install it, or give its whole path"),
+            "PATH. Install it, or use its full path."),
         ),
         (
             {"command": "exit 126", "name": "c"},
@@ -49,7 +49,7 @@ def test_a_command_that_fails_is_no_error() -> None:
         ),
         (
             {"command": ["true"], "env": {"A": "\0"}},
-            "check true: env: A: has a NUL character, which would end it; remove it, or use stdin",
+            "check true: env: A: contains a NUL character. Remove it, or pass the value through stdin.",
         ),
     ],
 )  # fmt: skip

@@ -63,7 +63,7 @@ def test_a_verdict_of_its_own_outranks_at_least() -> None:
     [
         (
             lambda value: None,
-            "check f returned nothing; return True or False, a score or an Evaluation",
+            "check f returned None. Return True or False, a score or an Evaluation.",
         ),
         (lambda value: 1 / 0, "check f raised ZeroDivisionError: division by zero"),
         (lambda value: value["a"], "check f raised TypeError: string indices must be integers"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loopwright import Criterion, Loop
 from loopwright.errors import ConfigurationError
 from loopwright.evaluators import check, checklist, gates, score
-from loopwright.evaluators.test_report import share_passing
+from loopwright.evaluators import test_report as tests_of
 
 
 @pytest.mark.parametrize(
@@ -81,18 +81,18 @@ def test_a_pattern_that_takes_too_long_decides_nothing(evaluator: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, ("check: there is nothing to check; give a function, command, schema, matches, "
-         "contains or a limit such as max_words")),
+        ({}, ("check: no rule. Use a function, command, schema, matches, "
+         "contains or a limit such as max_words.")),
         ({"max_word": 3}, "check: unknown option 'max_word'; did you mean 'max_words'?"),
         ({"command": ["a"], "max_words": 3}, ("check: unknown option 'max_words'; it takes "
          "command, name, args, env, stdin, cwd, timeout")),
         ({"schema": {}, "nam": ""}, "check: unknown option 'nam'; did you mean 'name'?"),
         ({"max_words": -1}, "check: max_words: -1 is too small; give at least 0"),
         ({"max_words": 1.5}, "check: max_words: 1.5 is not a whole number"),
-        ({"contains": ""}, "check: contains: '' is not a text; give one, or a list of them"),
-        ({"contains": [1]}, "check: contains: 1 is not a text; give one, or a list of them"),
+        ({"contains": ""}, "check: contains: '' is not a text. Use a text, or a list of texts."),
+        ({"contains": [1]}, "check: contains: 1 is not a text. Use a text, or a list of texts."),
         ({"matches": "("}, "pattern '(': missing ) at position 1"),
-        ({"command": []}, "shell: () is not a command; give a list of words, or a script as text"),
+        ({"command": []}, "shell: [] is not a command. Use a list of words, or a script as text."),
     ],
 )  # fmt: skip
 def test_a_check_that_could_mean_nothing_is_refused(options: Any, message: str) -> None:
@@ -104,7 +104,7 @@ def test_a_check_that_could_mean_nothing_is_refused(options: Any, message: str) 
 
 def test_a_step_made_of_steps_is_no_function() -> None:
     """A loop that judges is an evaluator as it is."""
-    with pytest.raises(ConfigurationError, match="same is made of steps; if it judges"):
+    with pytest.raises(ConfigurationError, match="same consists of several steps"):
         check(Loop(same))
     with pytest.raises(ConfigurationError, match="at_least: 2 is out of range"):
         check(same, at_least=2)
@@ -116,8 +116,8 @@ def test_a_fingerprint_follows_the_meaning_of_a_check() -> None:
         check(max_words=1), check(max_words=2), check(min_words=1), check(contains="a"),
         check(contains="a", ignore_case=True), check(schema={}), check(schema={"type": "null"}),
         check(command=["a"]), check(command=["b"]), check(same), check(same, at_least=0.5),
-        score(), score("x"), score(scale=(0, 10)), score(pattern="x"), share_passing(["a"]),
-        share_passing(["a"], report="b"), checklist({"a": same}), checklist({"b": same}),
+        score(), score("x"), score(scale=(0, 10)), score(pattern="x"), tests_of(["a"]),
+        tests_of(["a"], report="b"), checklist({"a": same}), checklist({"b": same}),
         checklist({"a": same}, {"a": 2}), gates(same), gates(same, same),
     ]  # fmt: skip
     assert len({item.fingerprint for item in made}) == len(made)

@@ -41,7 +41,7 @@ def test_every_error_is_listed_with_its_path() -> None:
         "$.name: 'A' does not match '^[a-z]+$'",
         "$.tags[1]: 1 is not of type 'string'",
         "$.x_1: '1' is not of type 'integer'",
-        "$: 'y' is not among the properties that are allowed",
+        "$: 'y' is not among the allowed properties",
     )
     assert evaluation.feedback == "\n".join(
         ["schema: does not fit in 4 places:", *(f"- {line}" for line in evaluation.improvements)]
@@ -89,16 +89,16 @@ def test_a_flood_of_errors_is_cut() -> None:
             {"type": "objekt"},
             "check: schema: $.type: 'objekt' is not valid under any of the given schemas",
         ),
-        ({"$ref": "#/$defs/no"}, ("check: schema: '#/$defs/no' is not in the schema, and nothing "
-         "is fetched; put it under $defs")),
+        ({"$ref": "#/$defs/no"}, ("check: schema: '#/$defs/no' is not in the schema, and remote "
+         "schemas are not fetched. Put it under $defs.")),
         ({"$ref": "http://127.0.0.1:9/x"}, ("check: schema: 'http://127.0.0.1:9/x' is not in the "
-         "schema, and nothing is fetched; put it under $defs")),
-        ({"$schema": "http://a/b"}, ("check: schema: $schema: 'http://a/b' is no known dialect; "
-         "give for example 'https://json-schema.org/draft/2020-12/schema'")),
-        ([], "check: schema: [] is not an object; give a JSON Schema"),
+         "schema, and remote schemas are not fetched. Put it under $defs.")),
+        ({"$schema": "http://a/b"}, ("check: schema: $schema: 'http://a/b' is not a known dialect. "
+         "Use for example 'https://json-schema.org/draft/2020-12/schema'.")),
+        ([], "check: schema: [] is not an object. Use a JSON Schema as a mapping."),
         ({"patternProperties": {"a": {}}, "unevaluatedProperties": False},
-         ("check: schema: patternProperties together with unevaluatedProperties has no time limit; "
-         "use additionalProperties")),
+         ("check: schema: patternProperties together with unevaluatedProperties has no time limit. "
+         "Use additionalProperties.")),
     ],
 )  # fmt: skip
 def test_a_schema_that_cannot_be_is_refused_when_it_is_made(schema: Any, message: str) -> None:
@@ -127,7 +127,7 @@ def test_a_schema_without_end_is_a_check_error() -> None:
     """A schema that refers to itself for ever is an error, not a verdict."""
     kind, message = error(check(schema={"$ref": "#"}), {})
     assert kind == "check_error"
-    assert message.startswith("check schema: the schema cannot be followed: RecursionError")
+    assert message.startswith("check schema: the schema cannot be evaluated: RecursionError")
 
 
 def test_further_properties_may_have_a_shape_of_their_own() -> None:

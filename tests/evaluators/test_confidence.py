@@ -23,9 +23,9 @@ from loopwright import (
 )
 from loopwright.documents import Settings, load
 from loopwright.errors import ConfigurationError, DocumentError
-from loopwright.evaluators import trend
+from loopwright.evaluators import rubric, trend
 from loopwright.evaluators.rubric.rating import CUT, cut, listed_criteria
-from loopwright.evaluators.rubric.rubric import band, compare, confidence, report
+from loopwright.evaluators.rubric.rubric import band, compare, report
 from loopwright.models import Models, ScriptedModel
 from loopwright.testing import run_virtual
 
@@ -46,14 +46,14 @@ def judged(scorer: Any, replies: Any, value: Any = "a draft", **options: Any) ->
 
 def test_the_whole_is_the_weighted_mean() -> None:
     """Weights are equal unless given; gaps say by criterion what is missing."""
-    even: Evaluation = judged(confidence(*TWO), [rated(90, 60, gaps=("", "too long"))]).output
+    even: Evaluation = judged(rubric(*TWO), [rated(90, 60, gaps=("", "too long"))]).output
     assert (even.score, even.passed) == (0.75, False)
     assert [(c.name, c.passed, c.gap) for c in even.criteria] == [
         ("It names a date", True, ""),
         ("It is short", False, "too long (0.60)"),
     ]
     assert even.feedback == "It is short: too long (0.60)"
-    uneven = judged(confidence(*TWO, weights={"It names a date": 9}), [rated(90, 60)]).output
+    uneven = judged(rubric(*TWO, weights={"It names a date": 9}), [rated(90, 60)]).output
     assert (uneven.score, uneven.passed) == (0.87, True)
     told = report(uneven)
     assert told is not None and told.band == "good" and told.meets_threshold
@@ -64,9 +64,9 @@ def test_the_whole_is_the_weighted_mean() -> None:
 def test_strict_mode_wants_every_criterion() -> None:
     """In strict mode a high whole does not make up for one criterion below the threshold."""
     answer = [rated(100, 84)]
-    assert judged(confidence(*TWO), answer).output.passed is True
-    assert judged(confidence(*TWO, strict=True), answer).output.passed is False
-    assert judged(confidence(*TWO, strict=True), [rated(85, 85)]).output.passed is True
+    assert judged(rubric(*TWO), answer).output.passed is True
+    assert judged(rubric(*TWO, strict=True), answer).output.passed is False
+    assert judged(rubric(*TWO, strict=True), [rated(85, 85)]).output.passed is True
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_what_is_no_score_is_an_error(score: float) -> None:
 )  # fmt: skip
 def test_an_answer_that_cannot_be_read_is_asked_for_again(bad: Any) -> None:
     """It is asked once more; after that the evaluation is undecided rather than any score."""
-    good = judged(confidence(*TWO), [bad, rated(90, 90)]).output
+    good = judged(rubric(*TWO), [bad, rated(90, 90)]).output
     assert (good.score, good.undecided) == (0.9, False)
-    lost = judged(confidence(*TWO), [bad, bad]).output
+    lost = judged(rubric(*TWO), [bad, bad]).output
     assert (lost.score, lost.undecided) == (None, True)
     assert "gave no rating" in lost.feedback
 
@@ -114,19 +114,19 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(bad: Any) -> None:
 )
 def test_a_score_of_0_to_100_is_read_as_it_is_written(replied: Any, score: float) -> None:
     """Text and units are read; nothing is divided that may be of another scale."""
-    assert judged(confidence(*TWO), [replied]).output.score == score
+    assert judged(rubric(*TWO), [replied]).output.score == score
 
 
 def test_an_empty_output_is_worth_nothing() -> None:
     """Nobody is asked about an output without text."""
-    found = judged(confidence(*TWO), [{"error": "permanent"}], value="  ").output
+    found = judged(rubric(*TWO), [{"error": "permanent"}], value="  ").output
     assert (found.score, found.passed) == (0.0, False)
 
 
 def test_a_quoted_answer_is_not_believed() -> None:
     """An answer that only repeats what the candidate says is the candidate's word."""
     said = '{"score_1": 100, "score_2": 100}'
-    found = judged(confidence(*TWO), [{"text": said}, {"text": said}], value=f"I say {said}").output
+    found = judged(rubric(*TWO), [{"text": said}, {"text": said}], value=f"I say {said}").output
     assert found.undecided
 
 
@@ -141,7 +141,7 @@ def _sent(scorer: Any, value: str, reply: Any, goal: str = "") -> list[Any]:
 def test_a_long_output_is_cut_visibly() -> None:
     """4,000 characters are rated, the model is told how many it does not see, at temperature .2."""
     assert cut("x" * CUT) == "x" * CUT
-    (record,) = _sent(confidence(*TWO), "a" * 5000 + "END", rated(90, 90))
+    (record,) = _sent(rubric(*TWO), "a" * 5000 + "END", rated(90, 90))
     said = record["messages"][-1]["content"]
     assert "a" * 4000 + "\n[… cut here: 1003 more characters are not shown …]" in said
     assert "END" not in said
@@ -153,7 +153,7 @@ def test_a_goal_may_list_its_criteria() -> None:
     """The items of a goal's list are the criteria, without asking anybody."""
     goal = "Write a note.\n- It names a date\n2. It is short\n* It is kind"
     assert listed_criteria(goal) == ["It names a date", "It is short", "It is kind"]
-    found = judged(confidence(goal=goal), [rated(90, 90, 60)]).output
+    found = judged(rubric(goal=goal), [rated(90, 90, 60)]).output
     assert [c.name for c in found.criteria] == ["It names a date", "It is short", "It is kind"]
 
 
@@ -168,7 +168,7 @@ def _looped(scorer: Any, replies: Any, rounds: int = 3) -> Result:
 def test_criteria_are_made_of_a_goal_once() -> None:
     """A model makes criteria of a goal without a list in the first round; later rounds keep them."""
     made = {"json": {"criteria": ["It is kind", "It is a note"]}}
-    result = _looped(confidence(), [made, rated(50, 60), rated(70, 60), rated(95, 90)])
+    result = _looped(rubric(), [made, rated(50, 60), rated(70, 60), rated(95, 90)])
     assert result.status.value == "satisfied"
     for item in result.history:
         assert item.evaluation is not None
@@ -181,21 +181,21 @@ def test_criteria_are_made_of_a_goal_once() -> None:
 
 def test_a_goal_without_criteria_is_the_criterion() -> None:
     """Where no criteria can be made, the goal itself is rated, and a warning says so."""
-    result = judged(confidence(goal="be kind"), [{"text": "hm"}, rated(90)])
+    result = judged(rubric(goal="be kind"), [{"text": "hm"}, rated(90)])
     assert [c.name for c in result.output.criteria] == ["The goal is met"]
-    assert any("no criteria could be made" in text for text in result.warnings)
+    assert any("no criteria could be derived" in text for text in result.warnings)
 
 
 def test_a_judge_that_fails_is_an_error() -> None:
     """An error of the model is an error, never a score."""
-    result = judged(confidence(*TWO), [{"error": "permanent"}])
+    result = judged(rubric(*TWO), [{"error": "permanent"}])
     assert result.status.value == "failed"
 
 
 def test_the_best_of_several() -> None:
     """Each output is rated; the best wins, the earliest on ties; what is unreadable never wins."""
     bad = {"text": "hm"}
-    step = compare(confidence(*TWO))
+    step = compare(rubric(*TWO))
     result = judged(step, [rated(50, 50), bad, bad, rated(90, 90), rated(90, 90)], list("abcd"))
     assert (result.output["best"], result.output["output"]) == (2, "c")
     assert result.output["scores"] == [0.5, None, 0.9, 0.9]
@@ -207,7 +207,7 @@ def test_the_best_of_several() -> None:
 def test_a_quick_check_is_one_call() -> None:
     """Without criteria one question is asked: whether the goal is met."""
     answer = {"json": {"verdict": "yes", "score": 90, "reason": "it is"}}
-    found = judged(confidence(goal="be kind").quick_check(), [answer]).output
+    found = judged(rubric(goal="be kind").quick_check(), [answer]).output
     assert (found.passed, found.score) == (True, 0.9)
 
 
@@ -224,11 +224,11 @@ def test_a_quick_check_is_one_call() -> None:
 def test_settings_that_cannot_be(given_: dict[str, Any], told: str) -> None:
     """Weights name criteria and are finite, not all 0; a threshold is from 0 to 1."""
     with pytest.raises(ConfigurationError, match=told):
-        confidence(*TWO, **given_)
+        rubric(*TWO, **given_)
     with pytest.raises(ConfigurationError, match="weights need criteria"):
-        confidence(weights={"a": 1})
-    with pytest.raises(ConfigurationError, match="twice"):
-        confidence("a", "a")
+        rubric(weights={"a": 1})
+    with pytest.raises(ConfigurationError, match="repeated"):
+        rubric("a", "a")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_ratings_are_total(scores: list[int], threshold: float, strict: bool) ->
     """
     assume(max(scores) != 1)
     names = [f"criterion {n}" for n in range(len(scores))]
-    found = judged(confidence(*names, threshold=threshold, strict=strict), [rated(*scores)]).output
+    found = judged(rubric(*names, threshold=threshold, strict=strict), [rated(*scores)]).output
     assert min(scores) / 100 - 1e-9 <= found.score <= max(scores) / 100 + 1e-9
     if strict:
         assert found.passed == (
@@ -324,7 +324,7 @@ def test_documents_have_it(tmp_path: Any) -> None:
 @pytest.mark.parametrize("given", [[], None, "text", {}])
 def test_nothing_to_compare_is_an_error_that_says_so(given: Any) -> None:
     """`compare` of an empty list, or of no list, fails with what was given and what is expected."""
-    result = run_virtual(run(compare(confidence(*TWO)), given))
+    result = run_virtual(run(compare(rubric(*TWO)), given))
     assert result.reason is Reason.ERROR
-    assert "cannot be compared; give a list of at least one output" in result.detail
+    assert "cannot be compared. Use a list of at least one output" in result.detail
     assert ("an empty list" in result.detail) == (given == [])

@@ -84,7 +84,7 @@ def test_each_gate_is_an_effect_of_its_own() -> None:
 
     paths = asyncio.run(recorded())
     assert paths == ["l/1/execute", "l/1/evaluate/min_words", "l/1/evaluate/min_words-2"]
-    with pytest.raises(ConfigurationError, match="gates: give at least one evaluator"):
+    with pytest.raises(ConfigurationError, match="gates: no evaluator"):
         gates()
 
 

@@ -8,9 +8,8 @@ import pytest
 from judging import GARBAGE, PRESET, evaluation, judged, no, yes
 
 from loopwright.errors import ConfigurationError
-from loopwright.evaluators import judge, score
+from loopwright.evaluators import judge, rubric, score
 from loopwright.evaluators.judge.questions import Preset, preset_question
-from loopwright.evaluators.rubric.rubric import confidence
 from loopwright.models import Reply
 
 
@@ -123,11 +122,11 @@ def test_neither_or_both_of_criteria_and_preset_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: judge(["a", "b"]), r"judge: \['a', 'b'\] is no criterion"),  # type: ignore[arg-type]
-        (lambda: judge(5), "judge: 5 is no criterion"),  # type: ignore[arg-type]
-        (lambda: judge("  "), "judge: '  ' is no criterion"),
-        (lambda: confidence(["a"]), r"confidence: \['a'\] is no criterion"),  # type: ignore[arg-type]
-        (lambda: score(label=5), "score: label: 5 is no text"),  # type: ignore[arg-type]
+        (lambda: judge(["a", "b"]), r"judge: \['a', 'b'\] is not a criterion"),  # type: ignore[arg-type]
+        (lambda: judge(5), "judge: 5 is not a criterion"),  # type: ignore[arg-type]
+        (lambda: judge("  "), "judge: '  ' is not a criterion"),
+        (lambda: rubric(["a"]), r"rubric: \['a'\] is not a criterion"),  # type: ignore[arg-type]
+        (lambda: score(label=5), "score: label: 5 is not a text"),  # type: ignore[arg-type]
         (lambda: score(scale=10), "score: scale: 10 is not two numbers"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip

@@ -16,8 +16,8 @@ from loopwright.errors import ConfigurationError
 from loopwright.evaluators import check, gates, judge
 from loopwright.evaluators.judge.votes import (
     Votes,
-    lead_error,
-    outlook,
+    error_of_lead,
+    error_rates,
     unattainable,
     votes_of,
 )
@@ -35,7 +35,7 @@ def test_the_programme_of_votes_is_a_chance(
 ) -> None:
     """Chances are in [0, 1] and the mean number of votes is between 1 and the most."""
     rule = Votes(accept, reject, max(accept, reject) + extra)
-    found = outlook(yes, rule, icc)
+    found = error_rates(yes, rule, icc)
     assert -1e-12 <= found.accept <= 1 + 1e-12
     assert 1 - 1e-12 <= found.votes <= rule.most + 1e-12
 
@@ -61,7 +61,7 @@ def test_the_exact_programme_agrees_with_simulated_votes(
                 break
         accepted += lead >= rule.accept
         asked += votes
-    found = outlook(mean, rule, icc)
+    found = error_rates(mean, rule, icc)
     error = (found.accept * (1 - found.accept) / count) ** 0.5
     assert abs(accepted / count - found.accept) <= 4.5 * error + 1e-9
     assert abs(asked / count - found.votes) <= 4.5 * rule.most / count**0.5
@@ -71,15 +71,15 @@ def test_the_exact_programme_agrees_with_simulated_votes(
 @pytest.mark.parametrize("accuracy", [0.7, 0.85, 0.95])
 def test_the_programme_meets_the_closed_form(accuracy: float, lead: int) -> None:
     """Lead by d, asked without end, errs with 1 / (1 + (p/q)^d) after d(1-2e)/(2p-1) votes."""
-    error, votes = lead_error(accuracy, lead)
-    found = outlook(1 - accuracy, Votes(lead, lead, 301))
+    error, votes = error_of_lead(accuracy, lead)
+    found = error_rates(1 - accuracy, Votes(lead, lead, 301))
     assert found.accept == pytest.approx(error, abs=1e-6)
     assert found.votes == pytest.approx(votes, abs=1e-3)
 
 
 def test_a_lead_of_three_and_a_first_no_cost_little() -> None:
     """A judge of 85 % who needs three yes in the lead ships 4.4 % of ten bad drafts in 1.4 votes."""
-    found = outlook(0.15, Votes(3, 1, 7))
+    found = error_rates(0.15, Votes(3, 1, 7))
     assert 1 - (1 - found.accept) ** 10 == pytest.approx(0.044, abs=0.001)
     assert found.votes == pytest.approx(1.39, abs=0.01)
 

@@ -10,7 +10,7 @@ import pytest
 from checking import error, found, gaps, same
 
 from loopwright import Loop, MaxIterations, Passed, run_sync
-from loopwright.evaluators.test_report import share_passing
+from loopwright.evaluators import test_report as tests_of
 
 
 def printing(text: str, code: int = 0) -> str:
@@ -35,7 +35,7 @@ def printing(text: str, code: int = 0) -> str:
 )  # fmt: skip
 def test_the_share_is_read_from_the_summary(text: str, code: int, share: float, gap: str) -> None:
     """Skipped and expected failures do not count; code that cannot be collected is a failing test."""
-    evaluation = found(share_passing(printing(text, code)), "x")
+    evaluation = found(tests_of(printing(text, code)), "x")
     assert evaluation.score == pytest.approx(share)
     assert evaluation.passed is (share == 1.0)
     assert gaps(evaluation) == ([gap] if gap else [])
@@ -45,7 +45,7 @@ def test_the_share_is_read_from_the_summary(text: str, code: int, share: float, 
 def test_the_failing_tests_are_the_improvements() -> None:
     """What pytest lists as failed is what is to be done."""
     text = "FAILED a.py::b - assert 1 == 2\nERROR c.py\n1 failed, 1 error in 0.1s"
-    evaluation = found(share_passing(printing(text, 1)), "x")
+    evaluation = found(tests_of(printing(text, 1)), "x")
     assert evaluation.improvements == ("FAILED a.py::b - assert 1 == 2", "ERROR c.py")
 
 
@@ -59,7 +59,7 @@ REPORT = """<?xml version="1.0"?><testsuites><testsuite>
 def test_the_share_is_read_from_a_report(tmp_path: Path) -> None:
     """A file in JUnit's XML that the command writes is counted case by case."""
     script = f"cat > out.xml <<'EOF'\n{REPORT}\nEOF\nexit 1"
-    evaluation = found(share_passing(script, report="out.xml", cwd=tmp_path), "x")
+    evaluation = found(tests_of(script, report="out.xml", cwd=tmp_path), "x")
     assert (evaluation.score, evaluation.passed) == (pytest.approx(1 / 3), False)
     assert evaluation.improvements == ("m::c: 1 != 2", "d: boom")
 
@@ -69,7 +69,7 @@ def test_the_share_is_read_from_a_report(tmp_path: Path) -> None:
     [
         ("true", "did not write {path}"),
         ("echo '<testcase' > out.xml", "{path} cannot be read as JUnit's XML: "),
-        ("echo '<!DOCTYPE a><a/>' > out.xml", "it has a document type, which no report needs"),
+        ("echo '<!DOCTYPE a><a/>' > out.xml", "it has a document type, which reports do not need"),
         ("head -c 17000000 /dev/zero > out.xml", "it is larger than 16777216 bytes"),
     ],
 )
@@ -79,10 +79,10 @@ def test_a_report_that_cannot_be_read_is_no_verdict(
     """Whatever the exit code, the evaluator is broken, and nothing is scored."""
     (tmp_path / "out.xml").write_text(REPORT)  # of an earlier run: it says nothing of this one
     path = tmp_path / "out.xml"
-    kind, said = error(share_passing(script, report="out.xml", cwd=tmp_path))
+    kind, said = error(tests_of(script, report="out.xml", cwd=tmp_path))
     assert (kind, message.format(path=path) in said) == ("evaluator_broken", True), said
     path.unlink()
-    kind, said = error(share_passing(f"{script}; exit 1", report="out.xml", cwd=tmp_path))
+    kind, said = error(tests_of(f"{script}; exit 1", report="out.xml", cwd=tmp_path))
     assert (kind, message.format(path=path) in said) == ("evaluator_broken", True), said
 
 
@@ -105,14 +105,14 @@ NO_SUMMARY = "there is no summary of pytest in its output"
 )
 def test_tests_that_cannot_be_run_are_a_broken_evaluator(command: Any, says: str) -> None:
     """A command that cannot start, says nothing of tests or runs none decides nothing."""
-    kind, said = error(share_passing(command))
+    kind, said = error(tests_of(command))
     assert (kind, says in said) == ("evaluator_broken", True), said
 
 
 def test_the_hint_names_the_key() -> None:
     """`report` is what the key is called, in documents and in Python."""
     assert (
-        "give report, the file in JUnit's XML that it writes" in error(share_passing("exit 5"))[1]
+        "add report, the file in JUnit's XML format that it writes" in error(tests_of("exit 5"))[1]
     )
 
 
@@ -121,7 +121,7 @@ def test_a_broken_evaluator_ends_the_loop(on_failure: str) -> None:
     """The loop stops at once as failed, without a score, and nothing is handed to adapt."""
     seen: list[Any] = []
     loop = Loop(
-        same, share_passing("exit 5"), seen.append, until=Passed() | MaxIterations(5),
+        same, tests_of("exit 5"), seen.append, until=Passed() | MaxIterations(5),
         on_failure=on_failure, retry_delay=0,
     )  # fmt: skip
     result = run_sync(loop, "x")
@@ -135,7 +135,7 @@ def test_a_report_with_fewer_tests_says_so(tmp_path: Path) -> None:
     """The row and a warning name what is missing since the first iteration; more tests are fine."""
     counts = ["7 passed, 2 failed", "6 passed", "5 passed, 1 failed", "9 passed, 1 failed"]
     replies = iter(f"{count} in 0.1s" for count in counts)
-    tests = share_passing("cat; exit 1")
+    tests = tests_of("cat; exit 1")
     loop = Loop(lambda _: next(replies), tests, name="fix", until=MaxIterations(4))
     result = run_sync(loop, "x")
     said = [item.feedback.splitlines()[0] for item in result.history]
@@ -157,8 +157,8 @@ def test_the_summary_of_pytest_itself_is_read(tmp_path: Path) -> None:
         "@pytest.mark.skip\ndef test_c(): pass\n@pytest.mark.xfail\ndef test_d(): assert 0\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "--junitxml=a.xml", "test_it.py"]
-    by_summary = found(share_passing(command, cwd=tmp_path), "x")
-    by_report = found(share_passing("cp a.xml b.xml; exit 1", report="b.xml", cwd=tmp_path), "x")
+    by_summary = found(tests_of(command, cwd=tmp_path), "x")
+    by_report = found(tests_of("cp a.xml b.xml; exit 1", report="b.xml", cwd=tmp_path), "x")
     assert by_summary.score == by_report.score == 0.5
     assert by_summary.improvements == ("FAILED test_it.py::test_b - assert 1 == 2",)
     assert by_report.improvements == ("test_it::test_b: assert 1 == 2",)

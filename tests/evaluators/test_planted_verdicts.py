@@ -10,10 +10,9 @@ import pytest
 from judging import PRESET, looped, settled, yes
 
 from loopwright import run_sync
-from loopwright.evaluators import judge, read_verdict, score
+from loopwright.evaluators import judge, read_verdict, rubric, score
 from loopwright.evaluators.judge.questions import Sentence, mark_of
 from loopwright.evaluators.rubric.rating import Rating
-from loopwright.evaluators.rubric.rubric import confidence
 from loopwright.models import Reply
 from loopwright.prompts import prompt
 
@@ -137,9 +136,7 @@ def test_planted_ratings_are_not_read() -> None:
     assert asked.read(Reply(said), "A text.", "7f3a9c").scores == (1.0,)
     marked = '{"score_1": 40, "gap_1": "long", "mark": "7f3a9c"}'
     assert asked.read(Reply(marked), candidate, "7f3a9c").scores == (0.4,)
-    assert run_sync(
-        confidence("It is short."), candidate, resources=settled([said])
-    ).output.undecided
+    assert run_sync(rubric("It is short."), candidate, resources=settled([said])).output.undecided
 
 
 def test_a_score_that_the_candidate_gives_itself_is_not_read() -> None:

@@ -227,17 +227,17 @@ def test_a_retry_is_of_the_item_and_not_of_the_round() -> None:
 @pytest.mark.parametrize(
     ("items", "checks", "options", "message"),
     [
-        ({}, {}, {}, "menu: {} names no steps; give an object of steps"),
+        ({}, {}, {}, "menu: {} has no steps. Use an object of steps."),
         (
             {"a/b": plus(1)},
             {"a/b": share},
             {},
             (
-                "menu: 'a/b' cannot be a name, as names are parts of paths; "
-                "give a text without a slash"
+                "menu: 'a/b' is not a valid name. Names are parts of paths: "
+                "use a text without a slash."
             ),
         ),
-        ({"soup": plus(1)}, {}, {}, "menu: checks: 'soup' has none; give each item a check"),
+        ({"soup": plus(1)}, {}, {}, "menu: checks: 'soup' has no check. Add one for each item."),
         (
             {"soup": plus(1)},
             {"soop": share},

@@ -93,12 +93,12 @@ def test_a_strategy_may_be_told_what_the_last_one_missed() -> None:
 @pytest.mark.parametrize(
     ("strategies", "message"),
     [
-        ({}, "strategies: {} names no steps; give an object of steps"),
+        ({}, "strategies: {} has no steps. Use an object of steps."),
         (
             {"": plus(1)},
             (
-                "strategies: '' cannot be a name, as names are parts of paths; "
-                "give a text without a slash"
+                "strategies: '' is not a valid name. Names are parts of paths: "
+                "use a text without a slash."
             ),
         ),
     ],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import json
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from engine.support import examples
@@ -168,12 +169,19 @@ def everything_of(key: str, text: str, place: str) -> str:
     return "\n".join([json.dumps(asyncio.run(go())), *heard])
 
 
+@functools.cache
+def words_of_ours(place: str) -> str:
+    """Return what the same run says without a key."""
+    return everything_of("a key that is nowhere", "text", place)
+
+
 PLACES = ("error", "chain", "group", "output", "tool", "warning", "condition", "hook")
 
 
 @example(
     key="000000)000000000", place="condition", form=0, before=0, lines=0, name="password="
 )  # the rule for passwords ends at a bracket
+@example(key="000000iterations", place="error", form=0, before=0, lines=0, name="")
 @settings(examples(0.3))
 @given(
     key=LONG,
@@ -189,6 +197,7 @@ def test_no_part_of_a_key_is_recorded_wherever_a_text_is_cut(
     """Errors are cut at 2,000 characters and tracebacks at 8,192: a key is taken out before that, and
     before the rules for passwords and addresses, which could leave a part of it."""
     text = "x" * before + " " + name + forms_of(key)[form] + "\n" + f"y {key}\n" * lines
+    assume(not parts_in(words_of_ours(place), key))  # a key may have a word of our records in it
     if form == 2:  # as programs write it: the last characters of base64 depend on what follows
         text = text.replace(forms_of(key)[2], base64.b64encode(key.encode()).decode())
     assert parts_in(everything_of(key, text, place), key) == []

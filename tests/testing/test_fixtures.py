@@ -69,3 +69,11 @@ def test_the_plugin_loads_nothing_until_it_is_used() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_fixtures_have_short_names(models: Any, virtual: Any, journal: Any) -> None:
+    """`models`, `virtual` and `journal` are the fixtures; the former names are other names of them."""
+    replies = models({"replies": ["a draft"]})
+    result = virtual(prompt("Write", model="openai:any", name="write"), resources=replies)
+    assert result.output == "a draft"
+    assert asyncio.run(journal.find(result.run_id)).status == "satisfied"

@@ -224,18 +224,18 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     """Where the library is missing, what is to be installed is said."""
     monkeypatch.setitem(sys.modules, "mcp", None)
     monkeypatch.delitem(sys.modules, "loopwright.tools.mcp.client", raising=False)
-    with pytest.raises(ConfigurationError, match=r"install loopwright\[mcp\]"):
+    with pytest.raises(ConfigurationError, match=r"Install loopwright\[mcp\]"):
         call(misbehaving(), ("echo", {}))
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"name": "a b", "command": ["x"]}, "name: 'a b' cannot be one"),
-        ({"name": "a"}, "give either command, a list of words, or url"),
-        ({"name": "a", "command": ["x"], "url": "http://x"}, "give either command"),
-        ({"name": "a", "url": "ftp://x"}, "no http or https address"),
-        ({"name": "a", "command": "x y"}, "is a text; give a list of words"),
+        ({"name": "a b", "command": ["x"]}, "'a b' is not a valid name"),
+        ({"name": "a"}, "specify either command, a list of words, or url"),
+        ({"name": "a", "command": ["x"], "url": "http://x"}, "specify either command"),
+        ({"name": "a", "url": "ftp://x"}, "is not an http or https URL"),
+        ({"name": "a", "command": "x y"}, "is a text. Use a list of words"),
         ({"name": "a", "command": ["x"], "timeout": 0}, "timeout"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_step_warns_of_what_was_left_out() -> None:
     result = run_sync(ShellStep(printing(5_000), max_output=1_000, name="big"))
     assert result.output == "x" * 750 + "\n[... 4000 bytes omitted ...]\n" + "x" * 250
     assert result.warnings == (
-        "big: 4,000 bytes of its output were left out, as it has more than max_output: 1,000",
+        "big: 4,000 bytes of its output were left out. Raise max_output (1,000) to keep more.",
     )
     told = run_sync(ShellStep(printing(5_000), max_output=1_000, output="result")).output
     assert told["omitted"] == 4_000
@@ -116,11 +116,11 @@ def test_a_step_is_given_the_variables_that_are_named(monkeypatch: pytest.Monkey
     assert run_sync(ShellStep(script, pass_env=["A_KEY", "NOT_SET"])).output == "k1 no no"
     assert run_sync(ShellStep(script)).output == " no no"
     assert ShellStep(script).fingerprint != ShellStep(script, pass_env=["A_KEY"]).fingerprint
-    with pytest.raises(ConfigurationError, match="is no list of names of variables"):
+    with pytest.raises(ConfigurationError, match="is not a list of variable names"):
         ShellStep(script, pass_env="A_KEY")
 
 
 def test_endless_output_ends_a_step() -> None:
     """A command that prints without end is ended at its limit, and has failed."""
     with pytest.raises(StepError, match="its output passed 1000000 bytes"):
-        done(ShellStep("yes", limit=1_000_000, max_output=10).look(None, None))  # type: ignore[arg-type]
+        done(ShellStep("yes", limit=1_000_000, max_output=10).run_command(None, None))  # type: ignore[arg-type]

@@ -116,4 +116,4 @@ def test_cancelling_what_cannot_start_is_a_cancel(turns: int) -> None:
 def test_the_timeout_is_an_error_of_its_own() -> None:
     """A step past its own time limit raises StepTimeout."""
     with pytest.raises(StepTimeout):
-        done(ShellStep(["sleep", "60"], timeout=0.05).look(None, None))  # type: ignore[arg-type]
+        done(ShellStep(["sleep", "60"], timeout=0.05).run_command(None, None))  # type: ignore[arg-type]

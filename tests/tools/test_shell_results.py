@@ -22,29 +22,29 @@ from loopwright.tools.process import tail
             ["no-such-program"],
             {},
             (
-                "cannot start 'no-such-program': there is no such program on PATH; "
-                "install it, or give its whole path"
+                "cannot start 'no-such-program': there is no such program on PATH. "
+                "Install it, or use its full path."
             ),
         ),
         (
             ["./plain"],
             {},
             (
-                "cannot start './plain': it may not be executed; "
-                "give it the permission, or run it by its interpreter"
+                "cannot start './plain': the file is not executable. "
+                "Change its mode, or run it with its interpreter."
             ),
         ),
         (
             ["true"],
             {"cwd": "/no/such"},
-            "cannot start 'true': there is no directory '/no/such'; make it first, or correct cwd",
+            "cannot start 'true': the directory '/no/such' does not exist. Create it, or correct cwd.",
         ),
         (
             ["true", *["x" * 100_000] * 60],
             {},
             (
-                "cannot start 'true': its arguments and environment are too long together; "
-                "give long values by stdin"
+                "cannot start 'true': its arguments and environment are too long together. "
+                "Pass long values through stdin."
             ),
         ),
         (["./empty"], {}, "cannot start './empty': Exec format error"),

@@ -81,23 +81,23 @@ def test_the_output_is_what_was_asked_for(output: Any, script: str, expected: An
             shell("echo '{]'", output="json"),
             "malformed",
             (
-                "shell: its output is not JSON at line 1 column 2: '{]'; print one JSON value and "
-                "nothing else on stdout, or ask for output: text"
+                "shell: its output is not JSON at line 1 column 2: '{]'. Print one JSON value and "
+                "nothing else on stdout, or use output: text."
             ),
         ),
         (
             shell(["printf", "9" * 5000], output="json", name="n"),
             "malformed",
             (
-                "n: its output is not JSON at a number too long or a value too deep: "
-                f"{'[… 4800 characters omitted …]' + chr(10) + '9' * 200!r}; print one JSON value "
-                "and nothing else on stdout, or ask for output: text"
+                "n: its output is not JSON at a number that is too long or a value that is too deep: "
+                f"{'[… 4800 characters omitted …]' + chr(10) + '9' * 200!r}. Print one JSON value "
+                "and nothing else on stdout, or use output: text."
             ),
         ),
         (
             shell(["yes"], limit=10),
             "output_too_large",
-            "yes: its output passed 10 bytes and it was ended; write it to a file and print less",
+            "yes: its output passed 10 bytes and it was ended. Write the output to a file and print less.",
         ),
         (
             shell("sleep 60", timeout=0.1),
@@ -108,8 +108,8 @@ def test_the_output_is_what_was_asked_for(output: Any, script: str, expected: An
             shell(["cat"], args=[lambda value, ctx: "-rf"]),
             "option_like",
             (
-                "cat: the value '-rf' would be taken for an option; "
-                "put '--' before it in the command, or give it by env or stdin"
+                "cat: the value '-rf' would be read as an option. "
+                "Put '--' before it in the command, or pass it by env or stdin."
             ),
         ),
     ],
@@ -139,7 +139,9 @@ def test_lost_bytes_are_a_warning_of_the_run() -> None:
     """Who takes text learns that some of it was not."""
     result = run_sync(shell(r"printf '\377'", name="odd"))
     assert result.output == "�"
-    assert result.warnings == ("odd: its output is not all UTF-8; what is not became U+FFFD",)
+    assert result.warnings == (
+        "odd: its output is not all UTF-8. The invalid bytes were replaced by U+FFFD.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,19 +149,19 @@ def test_lost_bytes_are_a_warning_of_the_run() -> None:
     [
         (
             lambda: shell([]),
-            "shell: () is not a command; give a list of words, or a script as text",
+            "shell: [] is not a command. Use a list of words, or a script as text.",
         ),
         (
             lambda: shell("  "),
-            "shell: '  ' is not a command; give a list of words, or a script as text",
+            "shell: '  ' is not a command. Use a list of words, or a script as text.",
         ),
         (
             lambda: shell(["a", 1]),  # type: ignore[list-item]
-            "shell: ('a', 1) is not a command; give a list of words, or a script as text",
+            "shell: ['a', 1] is not a command. Use a list of words, or a script as text.",
         ),
         (
             lambda: shell(["a"], output="jsno"),  # type: ignore[arg-type]
-            "a: output: 'jsno' is none of text, json, result; did you mean 'json'?",
+            "a: output: 'jsno' is not one of text, json, result; did you mean 'json'?",
         ),
         (
             lambda: shell(["a"], timeout=0),

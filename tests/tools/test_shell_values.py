@@ -87,8 +87,8 @@ def test_what_is_installed_beside_the_interpreter_is_found_first() -> None:
 
 
 LONG = "x" * STRING_BYTES
-TOO_LONG = "is longer than 128 KiB; give it by stdin instead"
-SURROGATE = "has a lone surrogate at character 1, which no encoding holds; replace it with U+FFFD"
+TOO_LONG = "is longer than 128 KiB. Pass the value through stdin."
+SURROGATE = "has a lone surrogate at character 1, which cannot be encoded. Replace it with U+FFFD."
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ SURROGATE = "has a lone surrogate at character 1, which no encoding holds; repla
     [
         (
             {"args": ["a\0b"]},
-            "argument: has a NUL character, which would end it; remove it, or use stdin",
+            "argument: contains a NUL character. Remove it, or pass the value through stdin.",
         ),
         ({"args": ["a\ud800"]}, f"argument: {SURROGATE}"),
         ({"args": [LONG]}, f"argument: {TOO_LONG}"),
         ({"env": {"V": LONG}}, f"env: V: {TOO_LONG}"),
         (
             {"env": {"A=B": "c"}},
-            "env: 'A=B' is not a name of a variable; use letters, digits and _",
+            "env: 'A=B' is not a variable name. Use letters, digits and _.",
         ),
         ({"stdin": "a\ud800"}, f"stdin: {SURROGATE}"),
     ],

@@ -59,7 +59,7 @@ def test_the_tree_ends_at_a_time_limit(kind: str, tmp_path: Path) -> None:
     """At its own time limit a step ends every process below it."""
     step = ShellStep(f"{AWAY[kind]}\n{waiting(1)}\ntouch $$\nsleep 60", cwd=tmp_path, timeout=3)
     with pytest.raises(StepTimeout):
-        done(step.look(None, None))  # type: ignore[arg-type]
+        done(step.run_command(None, None))  # type: ignore[arg-type]
     assert len(pids(tmp_path)) == 2
     assert gone(tmp_path)
 

@@ -23,7 +23,7 @@ from loopwright.prompts.tool_calls import tools_of
 from loopwright.prompts.tool_prompt import tool_prompt, tool_step
 from loopwright.records.excerpts import PROMPT_CHARS, shown
 from loopwright.tools import FunctionTool, Tool, call_tool, command_tool, tool
-from loopwright.tools.base import INLINE_BYTES, kept
+from loopwright.tools.base import INLINE_BYTES, bounded
 
 
 class Color(enum.Enum):
@@ -121,10 +121,10 @@ def strange(word: asyncio.Future[int]) -> None: ...
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (anything, "words: a model calls by name"),
-        (positional, "word: a model calls by name"),
-        (strange, "a parameter has a type that is no JSON"),
-        (lambda x: x, "cannot be called"),
+        (anything, "words: models call tools by name"),
+        (positional, "word: models call tools by name"),
+        (strange, "the type of a parameter has no JSON Schema"),
+        (lambda x: x, "is not a valid name"),
     ],
 )
 def test_a_signature_that_no_model_can_call_is_refused(function: Any, says: str) -> None:
@@ -216,13 +216,16 @@ def test_a_command_is_given_the_variables_that_are_named(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ([], "give the commands that are allowed"),
-        (["echo"], "give the commands that are allowed"),
-        ([[]], "is no command; give a list of words"),
-        ([["a"], []], "is no command; give a list of words"),
-        ([["{program}"]], "{program} leaves the program free; name it"),
-        ([["a", "{b...}", "{c...}"]], "a {b...} {c...} has two places for any number of words"),
-        ([["a", "--b={c...}"]], "'--b={c...}': a place for any number of words stands alone"),
+        ([], "list the allowed commands"),
+        (["echo"], "list the allowed commands"),
+        ([[]], "is not a command. Use a list of words"),
+        ([["a"], []], "is not a command. Use a list of words"),
+        ([["{program}"]], "the program cannot be a placeholder"),
+        ([["a", "{b...}", "{c...}"]], "two placeholders stand for any number of words"),
+        (
+            [["a", "--b={c...}"]],
+            "'--b={c...}': a placeholder for any number of words cannot follow other text",
+        ),
     ],
 )
 def test_a_list_that_allows_nothing_is_refused(wrong: Any, says: str) -> None:
@@ -234,7 +237,7 @@ def test_a_list_that_allows_nothing_is_refused(wrong: Any, says: str) -> None:
 @pytest.mark.parametrize("wrong", ["A_KEY", ["A KEY"], ["A=B"], [""]])
 def test_what_cannot_be_a_variable_is_refused(wrong: Any) -> None:
     """`pass_env` is a list of names."""
-    with pytest.raises(ConfigurationError, match="is no list of names of variables"):
+    with pytest.raises(ConfigurationError, match="is not a list of variable names"):
         command_tool("run", [["env"]], pass_env=wrong)
 
 
@@ -245,7 +248,7 @@ def test_whatever_a_tool_returns_fits_into_the_journal_and_the_prompt(
 ) -> None:
     """At most 1 MiB is kept and 32,000 characters shown, and what is left out is counted exactly."""
     text = (word or "x").encode("utf-8", "replace").decode() * times
-    inline, omitted = kept(text)
+    inline, omitted = bounded(text)
     assert isinstance(inline, str)
     assert len(inline.encode()) <= INLINE_BYTES
     assert bool(omitted) == (len(text.encode()) > INLINE_BYTES)

@@ -1,13 +1,25 @@
-"""Evaluators: steps that turn an output into a score, a verdict or a checklist."""
+"""Evaluators: steps that turn an output into a score, a verdict or a list of criteria.
 
-from .agreement import agreement
+`judge` and `rubric` ask a model; `check`, `checklist`, `json_schema`, `similarity` and `test_report` decide by
+code; `score` reads a number; `gates` combines several. `trend` and `agreement` describe results, `read_score`,
+`read_verdict` and `read_yes_no` read texts. Former names: `confidence` (rubric), `share_passing` (test_report)
+and `schema_check` (json_schema), for one release.
+"""
+
+from .agreement import agreement, similarity
 from .check import check
 from .checklist import checklist
 from .gates import gates
+from .json_schema import json_schema
+from .json_schema import schema_check as schema_check
 from .judge.judge import judge
 from .parsing.scores import read_score
 from .parsing.verdicts import read_verdict, read_yes_no
+from .rubric.rubric import confidence as confidence
+from .rubric.rubric import rubric
 from .score import score
+from .test_report import share_passing as share_passing
+from .test_report import test_report
 from .trend import trend
 
 __all__ = [
@@ -15,10 +27,14 @@ __all__ = [
     "check",
     "checklist",
     "gates",
+    "json_schema",
     "judge",
     "read_score",
     "read_verdict",
     "read_yes_no",
+    "rubric",
     "score",
+    "similarity",
+    "test_report",
     "trend",
 ]

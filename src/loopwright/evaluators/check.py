@@ -1,12 +1,12 @@
-"""Checks: what code can decide about an output, as evaluators.
+"""Checks: evaluators that decide about an output by code.
 
 Rules:
 
-1. A check answers with a verdict: `passed`, and a score of 1.0 or 0.0, so that an output that
-   passed outranks one that did not. Each rule is a criterion, and what is missing is its gap.
-2. A check that could not look is an error of kind `check_error`: neither passed nor "not passed". One
-   that cannot look at any output, as its command cannot run, is of kind `evaluator_broken`.
-3. Checks look and do not act, so a resumed run may repeat the one that was in flight.
+1. A check gives a verdict: `passed`, and a score of 1.0 or 0.0, so that an output that passed ranks
+   above one that did not. Each rule is a criterion, and its gap says what is missing.
+2. A check that could not decide is an error of kind `check_error`, neither passed nor failed. One that
+   cannot decide about any output, because its command cannot run, is of kind `evaluator_broken`.
+3. Checks have no side effects, so a resumed run may repeat a check that was in progress.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import Any, Unpack
 
 from .._regex import compile_pattern
 from ..engine.budget import reports
@@ -32,90 +32,105 @@ from ..errors import (
 from ..records import Criterion, Evaluation, as_evaluation, codec, reaches
 from ..records.codec import Json
 from ..tools.process import CommandResult, tail
-from ..tools.shell import ShellStep, Value
+from ..tools.shell import CommandOptions, ShellStep
 from .criteria import verdict
-from .json_schema import schema_check
+from .json_schema import json_schema
 
-__all__ = ["broken", "check", "command_check", "function_check", "look", "text_check"]
+__all__ = ["broken", "check", "command_check", "function_check", "run_check", "text_check"]
 
 CANNOT_RUN = (126, 127)  # a shell's codes for "not executable" and "not found"
-Rule = Callable[[str], str]  # what is missing in a text, or nothing
+Rule = Callable[[str], str]  # returns what is missing in a text, or ""
 
 
-def check(thing: Callable[..., Any] | None = None, /, **what: Any) -> FunctionStep:
+def check(function: Callable[..., object] | None = None, /, **options: Any) -> FunctionStep:
     """Make an evaluator of a function, a command, a JSON Schema or rules for the text.
 
-    Shapes: `check(function)`; `check(command=["pytest", "-q"])`; `check(schema={...})`; or any of
-    `max_words`, `min_words`, `max_chars`, `min_chars`, `contains`, `matches`, `not_matches`, each
-    of which is a criterion and all of which must hold. `name` is used in feedback. More options:
-    see `function_check`, `command_check`, `schema_check` and `text_check`.
+    Args:
+        function: A function of the output, or of the output and the context. It returns True or False,
+            a score from 0 to 1, a Criterion or a list of them, or an Evaluation.
+        **options: With a function `at_least`, the score from which it passes. Instead of a function:
+            `command`, a list of words or a script (see `command_check`); `schema`, a JSON Schema (see
+            `json_schema`); or rules for the text, all of which must hold: `max_words`, `min_words`,
+            `max_chars`, `min_chars`, `contains`, `matches`, `not_matches`, `ignore_case` (see
+            `text_check`). `name` appears in the feedback.
+
+    Returns:
+        A step from an output to an Evaluation of score 1.0 or 0.0.
 
     Raises:
-        ConfigurationError: for an option that is unknown, or a check that could mean nothing.
+        ConfigurationError: For an unknown option, or a check without rules.
 
-    >>> from loopwright import run_sync
-    >>> found = run_sync(check(max_words=3, contains="done"), "one two three four").output
-    >>> print(found.score, found.passed, found.feedback, sep="\\n")
-    0.0
-    False
-    max_words 3: has 4 words, 1 more than allowed
-    contains 'done': 'done' is not in it
+    Example:
+        >>> from loopwright import run_sync
+        >>> result = run_sync(check(max_words=3, contains="done"), "one two three four").output
+        >>> print(result.score, result.passed, result.feedback, sep="\\n")
+        0.0
+        False
+        max_words 3: has 4 words, 1 more than allowed
+        contains 'done': 'done' is not in it
     """
-    if thing is not None:
-        return _made(function_check, {"function": thing, **what})
-    for kind, make in (("command", command_check), ("schema", schema_check)):
-        if kind in what:
-            return _made(make, what)
-    return _made(text_check, what)
+    if function is not None:
+        return _make(function_check, {"function": function, **options})
+    for kind, make in (("command", command_check), ("schema", json_schema)):
+        if kind in options:
+            return _make(make, options)
+    return _make(text_check, options)
 
 
 @functools.cache
 def _options(make: Callable[..., FunctionStep]) -> tuple[str, ...]:
-    return tuple(inspect.signature(make).parameters)
+    parameters = inspect.signature(make).parameters.values()
+    named = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+    shared = CommandOptions.__annotations__ if len(named) < len(parameters) else ()
+    return (*named, *shared)
 
 
-def _made(make: Callable[..., FunctionStep], given: Mapping[str, Any]) -> FunctionStep:
-    known = _options(make)
-    for name in given:
-        if name not in known:
-            hint = nearest(name, known) or f"; it takes {', '.join(known)}"
+def _make(make: Callable[..., FunctionStep], options: Mapping[str, Any]) -> FunctionStep:
+    valid = _options(make)
+    for name in options:
+        if name not in valid:
+            hint = nearest(name, valid) or f"; it takes {', '.join(valid)}"
             raise ConfigurationError(f"check: unknown option {name!r}{hint}")
-    return make(**given)
+    return make(**options)
 
 
 def function_check(
-    function: Callable[..., Any], *, name: str = "", at_least: float | None = None
+    function: Callable[..., object], *, name: str = "", at_least: float | None = None
 ) -> FunctionStep:
     """Make an evaluator of a function of the output, or of the output and the context.
 
-    It (or any step that is no composite) returns True or False, a Criterion or a list of them, an
-    Evaluation, or a score from 0 to 1, which passes if it is `at_least` so much and is no verdict
-    without that. A plain function runs in a thread; give `step(function, inline=True)` for one that
-    returns at once.
+    A plain function runs in a thread. Use `step(function, inline=True)` for one that returns at once.
+
+    Args:
+        function: The function, or a step that is not made of other steps. It returns True or False, a
+            Criterion or a list of them, an Evaluation, or a score from 0 to 1.
+        name: The name in the feedback. Default: the function's name.
+        at_least: The score from which it passes. Default: a score gives no verdict.
 
     Raises:
-        EvaluationError: of kind `check_error`, when the function raises or returns nothing.
+        ConfigurationError: For a step that is made of other steps.
+        EvaluationError: At run time, of kind `check_error`, if the function raises or returns None.
     """
     inner = as_step(function, name=name)
     if not isinstance(inner, FunctionStep):
         raise ConfigurationError(
-            f"check: {inner.name} is made of steps; if it judges, it is an evaluator as it is"
+            f"check: {inner.name} consists of several steps. If it is an evaluator, use it directly."
         )
     name = name or inner.name
     if at_least is not None:
         codec.number(f"check {name}: at_least", at_least, least=0, most=1)
 
-    async def judged(value: Json, ctx: Context) -> Evaluation:
+    async def evaluate(value: Json, ctx: Context) -> Evaluation:
         try:
-            found = await inner.act(value, ctx)
+            result = await inner.act(value, ctx)
         except StepError:
             raise
-        except Exception as error:  # what a user's function raises is theirs to choose
-            raise _unable(f"{name} raised {type(error).__name__}: {error}") from error
-        return _read(name, found, at_least)
+        except Exception as error:  # the function of a user may raise anything
+            raise _undecided(f"{name} raised {type(error).__name__}: {error}") from error
+        return _evaluation_of(name, result, at_least)
 
     return FunctionStep(
-        judged,
+        evaluate,
         name=name,
         reserve=inner.reserve,
         idempotent=inner.idempotent,
@@ -124,82 +139,73 @@ def function_check(
     )
 
 
-def _read(name: str, found: Any, at_least: float | None) -> Evaluation:
-    if found is None:
-        raise _unable(f"{name} returned nothing; return True or False, a score or an Evaluation")
-    if isinstance(found, bool):
-        return verdict([Criterion(name, found, "" if found else "it does not hold")])
-    if isinstance(found, Criterion):
-        return verdict([found])
-    if isinstance(found, Sequence) and found and all(isinstance(f, Criterion) for f in found):
-        return verdict(found)
-    evaluation = as_evaluation(found)
+def _evaluation_of(name: str, result: object, at_least: float | None) -> Evaluation:
+    if result is None:
+        raise _undecided(f"{name} returned None. Return True or False, a score or an Evaluation.")
+    if isinstance(result, bool):
+        return verdict([Criterion(name, result, "" if result else "it does not hold")])
+    if isinstance(result, Criterion):
+        return verdict([result])
+    if isinstance(result, Sequence) and result and all(isinstance(r, Criterion) for r in result):
+        return verdict(result)
+    evaluation = as_evaluation(result)
     if at_least is None or evaluation.passed is not None or evaluation.score is None:
         return evaluation
     passed = reaches(evaluation.score, at_least)
     gap = "" if passed else f"scores {evaluation.score:g}, below {at_least:g}"
-    return Evaluation(
-        score=evaluation.score,
+    return replace(
+        evaluation,
         passed=passed,
         feedback=evaluation.feedback or (gap and f"{name}: {gap}"),
-        improvements=evaluation.improvements,
         criteria=(*evaluation.criteria, Criterion(name, passed, gap)),
-        votes=evaluation.votes,
-        details=evaluation.details,
+        undecided=False,
     )
 
 
-def _unable(message: str) -> EvaluationError:
+def _undecided(message: str) -> EvaluationError:
     return EvaluationError(f"check {message}", kind="check_error")
 
 
 def command_check(
-    command: Sequence[str] | str,
-    *,
-    name: str = "",
-    args: Sequence[Value] = (),
-    env: Mapping[str, Value] | None = None,
-    stdin: Value = None,
-    cwd: str | Path | None = None,
-    timeout: float | None = None,
+    command: Sequence[str] | str, *, name: str = "", **options: Unpack[CommandOptions]
 ) -> FunctionStep:
-    """Make an evaluator of a command: exit code 0 passes, and the tail of its output is the
-    feedback.
+    """Make an evaluator of a command: exit code 0 passes, the tail of its output is the feedback.
 
-    The output to check is its stdin, unless `stdin` says otherwise; the options are those of
-    `shell`.
+    Args:
+        command: A list of words, or the text of a script for `/bin/sh -e`. It is constant.
+        name: The name in the feedback. Default: that of the program.
+        **options: `args`, `env`, `stdin` (default: the output to check), `cwd` and `timeout` (seconds),
+            as in `shell`.
 
     Raises:
-        EvaluationError: of kind `evaluator_broken`, when it cannot be run (exit codes 126 and 127
-            too); of kind `check_error`, when it takes longer than `timeout` seconds or prints without
-            end.
+        EvaluationError: At run time, of kind `evaluator_broken` if the command cannot run (exit codes
+            126 and 127 included), of kind `check_error` at its timeout or for endless output.
     """
-    shell = ShellStep(command, name=name, args=args, env=env, stdin=stdin, cwd=cwd, timeout=timeout)
+    shell = ShellStep(command, name=name, **options)
 
-    async def judged(value: Json, ctx: Context) -> Evaluation:
-        result = await look(shell, value, ctx)
-        passed = result.exit_code == 0
-        said = output_of(result)
-        if passed:
-            return verdict([Criterion(shell.name, True)], feedback=said)
-        last = said.rpartition("\n")[2]
+    async def evaluate(value: Json, ctx: Context) -> Evaluation:
+        result = await run_check(shell, value, ctx)
+        printed = output_of(result)
+        if result.exit_code == 0:
+            return verdict([Criterion(shell.name, True)], feedback=printed)
+        last = printed.rpartition("\n")[2]
         gap = f"{result.ending}: {last}" if last else result.ending
-        feedback = "\n".join(text for text in (f"{shell.name} {result.ending}", said) if text)
+        feedback = "\n".join(text for text in (f"{shell.name} {result.ending}", printed) if text)
         return verdict([Criterion(shell.name, False, gap)], feedback=feedback)
 
     return FunctionStep(
-        judged, name=shell.name, fingerprint=digest_of("check", shell.fingerprint), reports=False
+        evaluate, name=shell.name, fingerprint=digest_of("check", shell.fingerprint), reports=False
     )
 
 
-async def look(shell: ShellStep, value: Json, ctx: Context) -> CommandResult:
-    """Run the command of a check; what keeps it from a verdict is an error."""
+async def run_check(shell: ShellStep, value: Json, ctx: Context) -> CommandResult:
+    """Run the command of a check. A failure that prevents a verdict is an error."""
     try:
-        result = await shell.look(value, ctx)
+        result = await shell.run_command(value, ctx)
     except StepError as error:
         if error.kind == "cannot_start":
             raise broken(f"{shell.name}: {error}") from error
-        raise _unable(f"{shell.name}: {error}") from error
+        raise _undecided(f"{shell.name}: {error}") from error
     if result.exit_code in CANNOT_RUN:
         why = tail(result.stderr) or "its shell could not run it"
         raise broken(f"{shell.name} {result.ending}, so nothing was checked: {why}")
@@ -207,13 +213,13 @@ async def look(shell: ShellStep, value: Json, ctx: Context) -> CommandResult:
 
 
 def broken(message: str) -> EvaluationError:
-    """Return the error of a check that can look at no output, whatever that is."""
+    """Return the error of a check that cannot decide about any output."""
     return EvaluationError(f"check {message}", kind=BROKEN_EVALUATOR, retryable=False)
 
 
 def output_of(result: CommandResult) -> str:
-    """Return the tails of what a command printed, on stdout first."""
-    return "\n".join(said for said in (tail(result.stdout), tail(result.stderr)) if said)
+    """Return the tails of standard output and standard error."""
+    return "\n".join(text for text in (tail(result.stdout), tail(result.stderr)) if text)
 
 
 def text_check(
@@ -228,14 +234,22 @@ def text_check(
     not_matches: str | Sequence[str] = (),
     ignore_case: bool = False,
 ) -> FunctionStep:
-    """Make an evaluator of rules for the text of an output; what is no text is taken as its JSON.
+    """Make an evaluator of rules for the text of an output, or for its JSON if it is not text.
 
-    Words are what stands between blanks, characters are code points. `contains` and the regular
-    expressions (found anywhere: use ^ and $) take one text or several; `ignore_case` holds for
-    both.
+    Args:
+        name: The name of the step. Default: that of the only rule, or "text".
+        max_words: The maximum number of words, which are separated by white space.
+        min_words: The minimum number of words.
+        max_chars: The maximum number of characters, counted as code points.
+        min_chars: The minimum number of characters.
+        contains: A text, or several, that the output must contain.
+        matches: A regular expression, or several, that must match anywhere. Anchor with ^ and $.
+        not_matches: A regular expression, or several, that must not match.
+        ignore_case: Whether `contains` and the expressions ignore case. Default: false.
 
     Raises:
-        PatternTimeout: when it runs, if a pattern took too long: nothing was decided.
+        ConfigurationError: For an invalid rule, or without a rule.
+        PatternTimeout: At run time, if an expression takes too long. Nothing is decided then.
     """
     limits = {"max_words": max_words, "min_words": min_words}
     limits |= {"max_chars": max_chars, "min_chars": min_chars}
@@ -247,18 +261,18 @@ def text_check(
     }
     if not rules:
         raise ConfigurationError(
-            "check: there is nothing to check; give a function, command, schema, matches, contains "
-            "or a limit such as max_words"
+            "check: no rule. Use a function, command, schema, matches, contains or a limit such as "
+            "max_words."
         )
-    slow = bool(matches or not_matches)  # a search may take a while, and must not hold the loop
+    slow = bool(matches or not_matches)  # a search may take long, so it runs in a thread
 
-    def judged(text: str) -> Evaluation:
+    def evaluate(text: str) -> Evaluation:
         gaps = {label: rule(text) for label, rule in rules.items()}
         return verdict([Criterion(label, not gap, gap) for label, gap in gaps.items()])
 
     async def checked(value: Json) -> Evaluation:
         text = codec.text_of(value)
-        return await in_thread(judged, text) if slow else judged(text)
+        return await in_thread(evaluate, text) if slow else evaluate(text)
 
     name = name or (next(iter(rules)).partition(" ")[0] if len(rules) == 1 else "text")
     return FunctionStep(
@@ -266,16 +280,16 @@ def text_check(
     )
 
 
-def _limit(keyword: str, most: int) -> Rule:
-    codec.whole(f"check: {keyword}", most, least=0)
+def _limit(keyword: str, limit: int) -> Rule:
+    codec.whole(f"check: {keyword}", limit, least=0)
     side, unit = keyword.split("_")
 
     def rule(text: str) -> str:
-        over = (len(text.split()) if unit == "words" else len(text)) - most
+        over = (len(text.split()) if unit == "words" else len(text)) - limit
         if side == "max" and over > 0:
-            return f"has {most + over} {unit}, {over} more than allowed"
+            return f"has {limit + over} {unit}, {over} more than allowed"
         if side == "min" and over < 0:
-            return f"has {most + over} {unit}, {-over} fewer than asked for"
+            return f"has {limit + over} {unit}, {-over} fewer than asked for"
         return ""
 
     return rule
@@ -291,28 +305,28 @@ def _contains(part: str, ignore_case: bool) -> Rule:
 
 def _searches(keyword: str, patterns: str | Sequence[str], ignore_case: bool) -> dict[str, Rule]:
     return {
-        f"{keyword} {pattern!r}": _search(pattern, ignore_case, wanted=keyword == "matches")
+        f"{keyword} {pattern!r}": _search(pattern, ignore_case, required=keyword == "matches")
         for pattern in _texts(keyword, patterns)
     }
 
 
-def _search(pattern: str, ignore_case: bool, *, wanted: bool) -> Rule:
+def _search(pattern: str, ignore_case: bool, *, required: bool) -> Rule:
     compiled = compile_pattern(pattern, ignore_case=ignore_case)
 
     def rule(text: str) -> str:
-        found = compiled.search(text)
-        if wanted:
-            return "" if found else "nothing in it matches"
-        return f"{found.text[:60]!r} in it matches" if found else ""
+        match = compiled.search(text)
+        if required:
+            return "" if match else "nothing in it matches"
+        return f"{match.text[:60]!r} in it matches" if match else ""
 
     return rule
 
 
-def _texts(keyword: str, given: str | Sequence[str]) -> list[str]:
-    texts = [given] if isinstance(given, str) else list(given)
+def _texts(keyword: str, value: str | Sequence[str]) -> list[str]:
+    texts = [value] if isinstance(value, str) else list(value)
     for text in texts:
         if not isinstance(text, str) or not text:
             raise ConfigurationError(
-                f"check: {keyword}: {text!r} is not a text; give one, or a list of them"
+                f"check: {keyword}: {text!r} is not a text. Use a text, or a list of texts."
             )
     return texts

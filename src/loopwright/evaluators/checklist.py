@@ -1,11 +1,10 @@
-"""A list of requirements, each with its own check: what is met, what is not, and a score."""
+"""A list of requirements, each with a check: which are met, which are not, and a score."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..engine.composites import attempt, combined
 from ..engine.context import Context
@@ -16,13 +15,15 @@ from ..records.codec import Json
 from .check import check
 from .criteria import grade, segments
 
-__all__ = ["as_check", "checklist"]
+__all__ = ["Check", "as_check", "checklist"]
+
+Check = StepLike | Mapping[str, Json]  # an evaluator, a function, or options of `check`
 
 
 @dataclass(frozen=True)
 class _Checklist(CompositeStep):
     name: str
-    members: tuple[tuple[str, str, Step], ...]  # of each item: part of its path, name, evaluator
+    members: tuple[tuple[str, str, Step], ...]  # path segment, name and evaluator of each item
     weights: tuple[tuple[str, float], ...]
 
     @functools.cached_property
@@ -31,56 +32,65 @@ class _Checklist(CompositeStep):
         return digest_of("checklist", repr(self.weights), *parts)
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        found, ended = [], []
+        evaluations, ended = [], []
         for segment, name, part in self.members:
             result = await attempt(ctx, segment, part, value)
-            found.append((name, as_evaluation(result.output)))
+            evaluations.append((name, as_evaluation(result.output)))
             ended.append((segment, part, result))
-        return combined(self.name, grade(found, dict(self.weights)), ended, ctx)
+        return combined(self.name, grade(evaluations, dict(self.weights)), ended, ctx)
 
 
 def checklist(
-    items: Mapping[str, StepLike | Mapping[str, Any]],
+    items: Mapping[str, Check],
     weights: Mapping[str, float] | None = None,
     *,
     name: str = "checklist",
 ) -> Step:
-    """Make an evaluator of named requirements; each is checked on the output and is one effect.
+    """Make an evaluator of named requirements. Each is checked on the output and is one effect.
 
-    An item is a function, any evaluator that gives a verdict, or an object of options for `check`.
-    The score is the share of the weights (1 unless given) of the items that passed; `passed` means
-    all; the feedback lists what fails. An error in one check is an error of the whole: nothing is
-    scored that was not looked at.
+    The score is the sum of the weights of the items that passed, divided by the sum of all weights.
+    `passed` means that all items passed. The feedback lists the failing items. An error in one check is
+    an error of the list.
+
+    Args:
+        items: By name, a function, an evaluator with a verdict, or an object of options for `check`.
+        weights: Weights above 0 by name. Default: 1 each.
+        name: The name of the step. Default: "checklist".
+
+    Returns:
+        A step from an output to an Evaluation.
 
     Raises:
-        ConfigurationError: for an empty list, an unknown weight, a weight that is not above 0.
+        ConfigurationError: For an empty list, an unknown name, or a weight that is not above 0.
 
-    >>> from loopwright import run_sync
-    >>> found = run_sync(
-    ...     checklist({"is short": {"max_words": 5}, "says when": {"matches": "[0-9]{4}"}}),
-    ...     "Released today",
-    ... ).output
-    >>> print(found.score, found.feedback, sep="\\n")
-    0.5
-    1 of 2 items are not met:
-    - says when: matches '[0-9]{4}': nothing in it matches
+    Example:
+        >>> from loopwright import run_sync
+        >>> requirements = {"is short": {"max_words": 5}, "has a year": {"matches": "[0-9]{4}"}}
+        >>> result = run_sync(checklist(requirements), "Released today").output
+        >>> print(result.score, result.feedback, sep="\\n")
+        0.5
+        1 of 2 items are not met:
+        - has a year: matches '[0-9]{4}': nothing in it matches
     """
     if not isinstance(items, Mapping) or not items:
-        raise ConfigurationError(f"{name}: {items!r} names no items; give an object of checks")
+        raise ConfigurationError(f"{name}: {items!r} has no items. Use an object of checks.")
     for item in weights or {}:
         if item not in items:
             raise ConfigurationError(f"{name}: weights: no item {item!r}{nearest(item, items)}")
-    given = tuple(
+    checked = tuple(
         (item, codec.number(f"{name}: weights: {item}", weight, least=0, above=True))
         for item, weight in (weights or {}).items()
     )
     parts = zip(segments(items), items, strict=True)
-    made = tuple((segment, item, as_check(item, items[item])) for segment, item in parts)
-    return _Checklist(name, made, given)
+    return _Checklist(
+        name,
+        tuple((segment, item, as_check(item, items[item])) for segment, item in parts),
+        checked,
+    )
 
 
-def as_check(name: str, item: StepLike | Mapping[str, Any]) -> Step:
-    """Return an evaluator: a step as it is, a function or the options of `check` as a check."""
-    if isinstance(item, Mapping):
-        return check(**{"name": name, **item})
-    return item if isinstance(item, Step) else check(item, name=name)
+def as_check(name: str, target: Check) -> Step:
+    """Return a step unchanged, and a function or an object of options as a check."""
+    if isinstance(target, Mapping):
+        return check(**{"name": name, **target})
+    return target if isinstance(target, Step) else check(target, name=name)

@@ -1,4 +1,4 @@
-"""From criteria to an evaluation: what holds, what is missing, and a score that follows from it."""
+"""Evaluations of several criteria: the score, the verdict and the gaps follow from the criteria."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..errors import ConfigurationError, EvaluationError, nearest
 from ..records import Criterion, Evaluation, codec
 
-__all__ = ["grade", "segments", "sentences", "shares", "verdict"]
+__all__ = ["check_sentences", "grade", "segments", "shares", "verdict"]
 
 
-def sentences(who: str, criteria: Sequence[str]) -> None:
-    """Refuse criteria that are no sentences.
+def check_sentences(owner: str, criteria: Sequence[str]) -> None:
+    """Refuse criteria that are not sentences.
 
     Raises:
-        ConfigurationError: for what is no text, or blank.
+        ConfigurationError: For a value that is not a text, or blank.
     """
-    for given in criteria:
-        if not isinstance(given, str) or not given.strip():
+    for criterion in criteria:
+        if not isinstance(criterion, str) or not criterion.strip():
             raise ConfigurationError(
-                f"{who}: {given!r:.80} is no criterion; give each as a sentence of its own"
+                f"{owner}: {criterion!r:.80} is not a criterion. Use a sentence for each."
             )
 
 
 def verdict(
     criteria: Sequence[Criterion], *, feedback: str = "", improvements: Sequence[str] | None = None
 ) -> Evaluation:
-    """Return an evaluation of score 1.0, passed, if all criteria hold, else of 0.0, not passed.
+    """Return an evaluation: score 1.0 and passed if all criteria hold, otherwise 0.0 and not passed.
 
-    Without `feedback` and `improvements`, both name what fails and its gap.
+    The default of `feedback` and `improvements` is the failing criteria with their gaps.
     """
     failing = [item for item in criteria if not item.passed]
     gaps = [f"{item.name}: {item.gap}" if item.gap else item.name for item in failing]
@@ -43,50 +43,49 @@ def verdict(
 
 
 def shares(
-    who: str, criteria: Sequence[str], given: Mapping[str, float] | None
+    owner: str, criteria: Sequence[str], weights: Mapping[str, float] | None
 ) -> dict[str, float]:
-    """Return the share of each criterion: equal unless given, summing to 1; of no criteria none.
+    """Return the weight of each criterion, 1 by default, scaled to a sum of 1.
 
     Raises:
-        ConfigurationError: for a criterion that is there twice, an unknown one, or weights that
-            cannot be.
+        ConfigurationError: For a repeated or unknown criterion, or invalid weights.
     """
     if len(set(criteria)) < len(criteria):
-        raise ConfigurationError(f"{who}: a criterion is there twice; give each once")
-    for name in given or {}:
+        raise ConfigurationError(f"{owner}: a criterion is repeated. List each once.")
+    for name in weights or {}:
         if not criteria:
-            raise ConfigurationError(f"{who}: weights need criteria; give the criteria too")
+            raise ConfigurationError(f"{owner}: weights need criteria. List the criteria too.")
         if name not in criteria:
             raise ConfigurationError(
-                f"{who}: weights: there is no criterion {name!r}{nearest(name, criteria)}"
+                f"{owner}: weights: there is no criterion {name!r}{nearest(name, criteria)}"
             )
-    weights = {name: (given or {}).get(name, 1.0) for name in criteria}
+    weights = {name: (weights or {}).get(name, 1.0) for name in criteria}
     for name, weight in weights.items():
-        codec.number(f"{who}: weights: {name}", weight, least=0)
+        codec.number(f"{owner}: weights: {name}", weight, least=0)
     total = math.fsum(weights.values())
     if criteria and not total > 0:
-        raise ConfigurationError(f"{who}: weights: all are 0; give one criterion some weight")
+        raise ConfigurationError(f"{owner}: weights: all are 0. At least one must be above 0.")
     return {name: weight / total for name, weight in weights.items()}
 
 
 def grade(
-    found: Sequence[tuple[str, Evaluation]], weights: Mapping[str, float] | None = None
+    evaluations: Sequence[tuple[str, Evaluation]], weights: Mapping[str, float] | None = None
 ) -> Evaluation:
-    """Return the evaluation of a list of items from those of its items.
+    """Return the evaluation of a list from those of its items.
 
-    The score is the share of the weights (1 unless given) of the items that passed, `passed` that
-    all did, and each item is a criterion. If an item is undecided so is the whole, as its score is
-    not known; a vote names the item.
+    Each item is a criterion. The score is the share of the weights (default 1) of the items that passed,
+    and `passed` means that all passed. If an item is undecided, its score is unknown, so the list is
+    undecided too, and a vote names the item.
 
     Raises:
-        EvaluationError: if an item has a score but no verdict.
+        EvaluationError: If an item has a score but no verdict.
     """
-    criteria = [_criterion(name, evaluation) for name, evaluation in found]
+    criteria = [_criterion(name, evaluation) for name, evaluation in evaluations]
     weight = {item.name: (weights or {}).get(item.name, 1.0) for item in criteria}
     met = math.fsum(weight[item.name] for item in criteria if item.passed)
     failing = [item for item in criteria if not item.passed]
     lines = [f"- {item.name}: {item.gap}" for item in failing]
-    undecided = [name for name, evaluation in found if evaluation.undecided]
+    undecided = [name for name, evaluation in evaluations if evaluation.undecided]
     return Evaluation(
         score=None if undecided else met / math.fsum(weight.values()),
         passed=None if undecided else not failing,
@@ -95,7 +94,7 @@ def grade(
         else "",
         improvements=tuple(
             f"{name}: {missing}"
-            for name, evaluation in found
+            for name, evaluation in evaluations
             if evaluation.passed is not True
             for missing in (evaluation.improvements or ("not met",))
         ),
@@ -108,8 +107,8 @@ def grade(
 def _criterion(name: str, evaluation: Evaluation) -> Criterion:
     if evaluation.passed is None and not evaluation.undecided:
         raise EvaluationError(
-            f"item {name!r}: its check gave no verdict; return True or False, or say from which "
-            "score on it passes: check(function, at_least=0.8)",
+            f"item {name!r}: its check gave no verdict. Return True or False, or set the score from "
+            "which it passes: check(function, at_least=0.8).",
             kind="no_verdict",
             retryable=False,
         )
@@ -120,14 +119,14 @@ def _criterion(name: str, evaluation: Evaluation) -> Criterion:
 
 
 def segments(names: Iterable[str]) -> list[str]:
-    """Return names as parts of a path, each once: a slash becomes a dash, a twin gets a number."""
-    found: list[str] = []
+    """Return unique path segments: a slash becomes a dash, a repeated name gets a number."""
+    result: list[str] = []
     for name in names:
         plain = name.replace("/", "-") or "part"
         number = 1
         segment = plain
-        while segment in found:
+        while segment in result:
             number += 1
             segment = f"{plain}-{number}"
-        found.append(segment)
-    return found
+        result.append(segment)
+    return result

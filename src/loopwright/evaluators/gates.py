@@ -1,4 +1,4 @@
-"""Evaluators in order of authority: what fails early cannot be overruled by what comes after."""
+"""Evaluators in order of authority: a later one cannot overrule an earlier failure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ..engine.composites import attempt, combined
 from ..engine.context import Context
-from ..engine.step import CompositeStep, Step, StepLike, digest_of
+from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import ConfigurationError
 from ..records import Evaluation, Result, as_evaluation
 from ..records.codec import Json
-from .checklist import as_check
+from .checklist import Check, as_check
 from .criteria import segments
 
 __all__ = ["gates"]
@@ -28,61 +28,72 @@ class _Gates(CompositeStep):
 
     @property
     def scores_only(self) -> bool:
-        """Whether it never gives a verdict: one part that gives none leaves the whole without."""
+        """Whether it never gives a verdict, because one of its parts never does."""
         return any(part.scores_only for _, part in self.members)
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        found: list[tuple[str, Evaluation]] = []
+        evaluations: list[tuple[str, Evaluation]] = []
         ended = []
         for name, part in self.members:
             result = await attempt(ctx, name, part, value)
             evaluation = as_evaluation(result.output)
-            found.append((name, evaluation))
+            evaluations.append((name, evaluation))
             ended.append((name, part, result))
             if evaluation.passed is False or evaluation.undecided:
                 break
-        return combined(self.name, _merged(found, last=len(found) == len(self.members)), ended, ctx)
+        complete = len(evaluations) == len(self.members)
+        return combined(self.name, _merged(evaluations, complete=complete), ended, ctx)
 
 
-def gates(*evaluators: StepLike, name: str = "gates") -> Step:
-    """Make an evaluator of several, asked in order: the first that fails ends the look.
+def gates(*evaluators: Check, name: str = "gates") -> Step:
+    """Make an evaluator of several in order: the first failure ends the evaluation.
 
-    Put what is certain and cheap first: checks, then tests, then a judge. What fails a gate scores
-    0, so that it is never the best beside an output that passed them all; the gate's own score is
-    kept as a vote. If no gate fails, the score is that of the last evaluator, or the lowest there
-    is if it gives none; `passed` is what all of them say; criteria and improvements add up. An
-    undecided gate leaves the whole undecided.
+    Put certain and cheap evaluators first: checks, then tests, then a judge. An output that fails at a
+    gate scores 0, so it never ranks above one that passed all gates; a vote keeps the gate's score. If no
+    gate fails, the score is that of the last evaluator, or the lowest of all if the last has none.
+    `passed` combines all verdicts; criteria and improvements are collected. An undecided gate makes the
+    evaluation undecided.
 
-    >>> from loopwright import run_sync
-    >>> from loopwright.evaluators.check import check
-    >>> found = run_sync(gates(check(min_words=3), check(lambda text: 0.9)), "too short").output
-    >>> print(found.score, found.passed, found.feedback, sep="\\n")
-    0.0
-    False
-    min_words 3: has 2 words, 1 fewer than asked for
+    Args:
+        *evaluators: Evaluators, functions, or objects of options for `check`.
+        name: The name of the step. Default: "gates".
+
+    Returns:
+        A step from an output to an Evaluation.
+
+    Raises:
+        ConfigurationError: Without an evaluator.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> from loopwright.evaluators import check
+        >>> result = run_sync(gates(check(min_words=3), check(lambda text: 0.9)), "too short").output
+        >>> print(result.score, result.passed, result.feedback, sep="\\n")
+        0.0
+        False
+        min_words 3: has 2 words, 1 fewer than asked for
     """
     if not evaluators:
-        raise ConfigurationError(f"{name}: give at least one evaluator")
-    made = [as_check("", evaluator) for evaluator in evaluators]
-    names = segments(part.name for part in made)
-    return _Gates(name, tuple(zip(names, made, strict=True)))
+        raise ConfigurationError(f"{name}: no evaluator. Pass at least one.")
+    steps = [as_check("", evaluator) for evaluator in evaluators]
+    return _Gates(name, tuple(zip(segments(step.name for step in steps), steps, strict=True)))
 
 
-def _merged(found: list[tuple[str, Evaluation]], *, last: bool) -> Evaluation:
-    evaluations = [evaluation for _, evaluation in found]
-    name, final = found[-1]
+def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluation:
+    evaluations = [evaluation for _, evaluation in results]
+    name, final = results[-1]
     verdicts = [evaluation.passed for evaluation in evaluations]
     votes = [vote for evaluation in evaluations for vote in evaluation.votes]
-    closed = final.passed is False and not last  # a gate, not the last word
+    closed = final.passed is False and not complete
     if closed and final.score:
         votes.append({"gate": name, "score": final.score})
     scores = [e.score for e in evaluations if e.score is not None]
     score = final.score if final.score is not None else min(scores, default=None)
-    said = [e.feedback for e in evaluations if e is final or e.passed is not True]
+    texts = [e.feedback for e in evaluations if e is final or e.passed is not True]
     return Evaluation(
         score=None if final.undecided else 0.0 if closed else score,
         passed=False if False in verdicts else None if None in verdicts else True,
-        feedback="\n".join(text for text in said if text),
+        feedback="\n".join(text for text in texts if text),
         improvements=tuple(line for e in evaluations for line in e.improvements),
         criteria=tuple(item for e in evaluations for item in e.criteria),
         votes=tuple(votes),

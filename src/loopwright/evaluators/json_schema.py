@@ -1,16 +1,16 @@
-"""JSON Schema as a check: every error with its path, safe patterns, and no reference off the page.
+"""JSON Schema as a check: every error with its path, bounded patterns, no remote references.
 
-Two departures from the library's defaults: regular expressions of a schema are searched with a time
-limit, and a reference that is not inside the schema is refused when the check is made, instead of
-being fetched when it runs.
+Two departures from the defaults of the library: patterns of a schema are searched with a time limit, and
+a reference that is not inside the schema is refused when the check is made, instead of being fetched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
-from .._regex import compile_pattern
+from .._regex import Pattern, compile_pattern
 from ..engine.step import FunctionStep, digest_of
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError, EvaluationError
@@ -19,27 +19,48 @@ from ..records.codec import Json
 from .criteria import verdict
 from .parsing.text import read_json
 
-__all__ = ["schema_check"]
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+    from referencing import Resource
+    from referencing._core import Resolver
+
+__all__ = ["json_schema", "schema_check"]
 
 LISTED = 50  # errors in one feedback
 MESSAGE = 300  # characters of one error
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_Schema = Mapping[str, Json]
 
 
-def schema_check(schema: Mapping[str, Json], *, name: str = "schema") -> FunctionStep:
-    """Make an evaluator of a JSON Schema (draft 2020-12 unless `$schema` says otherwise).
+def json_schema(schema: Mapping[str, Json], *, name: str = "schema") -> FunctionStep:
+    """Make an evaluator that checks an output against a JSON Schema.
 
-    A text output is first read as one strict JSON value, alone or in one code fence; if it is none,
-    it does not pass. All errors (the first 50) are improvements, each with its JSON path. Formats
-    are not asserted, as the standard has it.
+    A text output is first read as one strict JSON value, alone or in one code fence; any other text
+    fails. All errors (the first 50) become improvements, each with its JSON path. Formats are not
+    asserted, as the standard requires. See https://json-schema.org/draft/2020-12.
+
+    Args:
+        schema: The schema. The dialect is draft 2020-12 unless `$schema` names another.
+        name: The name in the feedback. Default: "schema".
+
+    Returns:
+        A step from an output to an Evaluation of score 1.0 or 0.0.
 
     Raises:
-        ConfigurationError: for what is no schema, or refers to something outside of it.
-        EvaluationError: of kind `check_error`, when a schema cannot be followed to its end.
+        ConfigurationError: For an invalid schema, or a reference that is not inside it.
+        EvaluationError: At run time, of kind `check_error`, if the schema cannot be evaluated, for
+            example because it refers to itself without end.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> print(run_sync(json_schema({"type": "array", "minItems": 2}), "[1]").output.feedback)
+        schema: does not fit in 1 place:
+        - $: [1] is too short
     """
     validator = _validator(schema)
 
-    def judged(value: Json) -> Evaluation:
+    def evaluate(value: Json) -> Evaluation:
         if isinstance(value, str):
             reading = read_json(value)
             if reading.problem:
@@ -49,42 +70,41 @@ def schema_check(schema: Mapping[str, Json], *, name: str = "schema") -> Functio
             errors = [_line(error) for error in validator.iter_errors(value)]
         except EvaluationError:
             raise
-        except Exception as error:  # a schema that refers to itself for ever, a number too large
+        except Exception as error:  # endless recursion, a number that is too large
             raise EvaluationError(
-                f"check {name}: the schema cannot be followed: {type(error).__name__}: {error}",
+                f"check {name}: the schema cannot be evaluated: {type(error).__name__}: {error}",
                 kind="check_error",
                 retryable=False,
             ) from error
         return _report(name, sorted(errors))
 
-    async def checked(value: Json) -> Evaluation:
-        found: Evaluation = await in_thread(judged, value)
-        return found
+    async def in_background(value: Json) -> Evaluation:
+        return cast("Evaluation", await in_thread(evaluate, value))
 
     return FunctionStep(
-        checked, name=name, fingerprint=digest_of("schema", codec.canonical(schema))
+        in_background, name=name, fingerprint=digest_of("schema", codec.canonical(schema))
     )
+
+
+schema_check = json_schema  # the former name, for one release
 
 
 def _report(name: str, errors: list[str]) -> Evaluation:
     if not errors:
         return verdict([Criterion(name, True)])
-    listed = errors[:LISTED]
+    lines = errors[:LISTED]
     if len(errors) > LISTED:
-        listed.append(f"and {len(errors) - LISTED} more")
-    places = "place" if len(errors) == 1 else "places"
-    gap = f"does not fit in {len(errors)} {places}"
-    feedback = "\n".join([f"{name}: {gap}:", *(f"- {line}" for line in listed)])
+        lines.append(f"and {len(errors) - LISTED} more")
+    gap = f"does not fit in {len(errors)} {'place' if len(errors) == 1 else 'places'}"
+    feedback = "\n".join([f"{name}: {gap}:", *(f"- {line}" for line in lines)])
     criterion = Criterion(name, False, f"{gap}; {errors[0]}")
-    return verdict([criterion], feedback=feedback, improvements=listed)
+    return verdict([criterion], feedback=feedback, improvements=lines)
 
 
-def _line(error: Any) -> str:
-    from jsonschema.exceptions import best_match
-
+def _line(error: ValidationError) -> str:
     message = _short(error.message)
-    near = best_match([error])
-    if near is not error:  # of an anyOf or oneOf: say what the nearest alternative misses
+    near = _library().exceptions.best_match([error])
+    if near is not None and near is not error:  # the closest alternative of an anyOf or oneOf
         message = f"{message} (nearest: {near.json_path}: {_short(near.message)})"
     return f"{error.json_path}: {message}"
 
@@ -94,44 +114,46 @@ def _short(message: str) -> str:
     return message if len(message) <= MESSAGE else f"{message[:half]} … {message[-half:]}"
 
 
-def _validator(schema: Mapping[str, Json]) -> Any:
-    # Here and not at the top: who checks no schema need not load the library.
-    from jsonschema import validators
-    from jsonschema.exceptions import SchemaError
-    from referencing.jsonschema import EMPTY_REGISTRY
+def _library() -> Any:
+    # Importing it takes 30 ms, and only schemas need it. Its type stubs lack `extend` with a registry.
+    import jsonschema
 
-    library: Any = validators  # its stubs know less than it does
+    return jsonschema
+
+
+def _validator(schema: _Schema) -> Validator:
+    library = _library()
     if not isinstance(schema, Mapping):
-        raise ConfigurationError(f"check: schema: {schema!r} is not an object; give a JSON Schema")
+        raise ConfigurationError(
+            f"check: schema: {schema!r} is not an object. Use a JSON Schema as a mapping."
+        )
     dialect = schema.get("$schema")
     kind = library.Draft202012Validator
     if dialect is not None:
-        kind = library.validator_for(schema, default=None)
+        kind = library.validators.validator_for(schema, default=None)
     if kind is None:
         raise ConfigurationError(
-            f"check: schema: $schema: {dialect!r} is no known dialect; give for example "
-            "'https://json-schema.org/draft/2020-12/schema'"
+            f"check: schema: $schema: {dialect!r} is not a known dialect. Use for example "
+            "'https://json-schema.org/draft/2020-12/schema'."
         )
     try:
         kind.check_schema(schema)
-    except SchemaError as error:
+    except library.SchemaError as error:
         raise ConfigurationError(
             f"check: schema: {error.json_path}: {_short(error.message)}"
         ) from None
-    keywords = _safe_keywords(_compiled(schema, kind, EMPTY_REGISTRY))
-    return library.extend(kind, keywords)(schema, registry=EMPTY_REGISTRY)
+    return _with_limits(schema, kind)
 
 
-def _compiled(schema: Mapping[str, Json], kind: Any, registry: Any) -> dict[str, Any]:
-    """Return the patterns of a schema, compiled, once its references are known to lead
-    somewhere."""
+def _with_limits(schema: _Schema, kind: Any) -> Validator:
+    """Return a validator with bounded patterns, of a schema whose references were checked."""
     from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import specification_with
+    from referencing.jsonschema import EMPTY_REGISTRY, specification_with
 
     root = specification_with(kind.META_SCHEMA["$schema"]).create_resource(schema)
-    patterns: dict[str, Any] = {}
+    patterns: dict[str, Pattern] = {}
     keys: set[str] = set()
-    for part, resolver in _parts(root, registry.resolver_with_root(root)):
+    for part, resolver in _parts(root, EMPTY_REGISTRY.resolver_with_root(root)):
         keys.update(part)
         for text in (part.get("pattern"), *part.get("patternProperties", ())):
             if isinstance(text, str):
@@ -141,59 +163,74 @@ def _compiled(schema: Mapping[str, Json], kind: Any, registry: Any) -> dict[str,
                 resolver.lookup(reference)
             except Unresolvable:
                 raise ConfigurationError(
-                    f"check: schema: {reference!r} is not in the schema, and nothing is fetched; "
-                    "put it under $defs"
+                    f"check: schema: {reference!r} is not in the schema, and remote schemas are not "
+                    "fetched. Put it under $defs."
                 ) from None
     if {"patternProperties", "unevaluatedProperties"} <= keys:
         raise ConfigurationError(
-            "check: schema: patternProperties together with unevaluatedProperties has no time "
-            "limit; use additionalProperties"
+            "check: schema: patternProperties together with unevaluatedProperties has no time limit. "
+            "Use additionalProperties."
         )
-    return patterns
+    extended = _library().validators.extend(kind, _keywords(patterns))
+    return cast("Validator", extended(schema, registry=EMPTY_REGISTRY))
 
 
-def _parts(resource: Any, resolver: Any) -> Iterator[tuple[Mapping[str, Json], Any]]:
+def _parts(
+    resource: Resource[Json], resolver: Resolver[Json]
+) -> Iterator[tuple[_Schema, Resolver[Json]]]:
     if isinstance(resource.contents, Mapping):
         yield resource.contents, resolver
     for inner in resource.subresources():
         yield from _parts(inner, resolver.in_subresource(inner))
 
 
-def _safe_keywords(patterns: dict[str, Any]) -> dict[str, Any]:
-    """Return the keywords that search a pattern, searching it with a time limit."""
-    from jsonschema.exceptions import ValidationError
+def _keywords(patterns: Mapping[str, Pattern]) -> dict[str, Callable[..., Iterator[object]]]:
+    """Return the keywords that search a pattern, with a time limit.
 
-    def found(pattern: str, text: str) -> bool:
-        compiled = patterns.get(pattern) or compile_pattern(pattern)
-        return compiled.search(text) is not None
+    A property counts as additional unless `properties` or a pattern names it (JSON Schema 2020-12,
+    sections 10.3.2.2 and 10.3.2.3).
+    """
 
-    def pattern_(validator: Any, pattern: str, value: Json, _: Any) -> Iterator[Any]:
-        if validator.is_type(value, "string") and not found(pattern, value):
-            yield ValidationError(f"{value!r} does not match {pattern!r}")
-
-    def properties(validator: Any, parts: Any, value: Json, _: Any) -> Iterator[Any]:
-        if validator.is_type(value, "object"):
-            for pattern, part in parts.items():
-                for key in value:
-                    if found(pattern, key):
-                        yield from validator.descend(
-                            value[key], part, path=key, schema_path=pattern
-                        )
-
-    def additional(validator: Any, part: Any, value: Json, schema: Any) -> Iterator[Any]:
-        if not validator.is_type(value, "object"):
-            return
-        known, shapes = schema.get("properties", {}), schema.get("patternProperties", {})
-        for key in value:
-            if key in known or any(found(pattern, key) for pattern in shapes):
-                continue
-            if part is False:
-                yield ValidationError(f"{key!r} is not among the properties that are allowed")
-            elif part is not True:
-                yield from validator.descend(value[key], part, path=key)
+    def matches(pattern: str, text: str) -> bool:
+        return (patterns.get(pattern) or compile_pattern(pattern)).search(text) is not None
 
     return {
-        "pattern": pattern_,
-        "patternProperties": properties,
-        "additionalProperties": additional,
+        "pattern": functools.partial(_pattern, matches),
+        "patternProperties": functools.partial(_pattern_properties, matches),
+        "additionalProperties": functools.partial(_additional_properties, matches),
     }
+
+
+_Matches = Callable[[str, str], bool]
+
+
+def _pattern(
+    matches: _Matches, validator: Validator, pattern: str, value: Json, _: _Schema
+) -> Iterator[object]:
+    if validator.is_type(value, "string") and not matches(pattern, value):
+        yield _library().ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    matches: _Matches, validator: Any, parts: _Schema, value: Json, _: _Schema
+) -> Iterator[object]:
+    if not validator.is_type(value, "object"):
+        return
+    for pattern, part in parts.items():
+        for key in (key for key in value if matches(pattern, key)):
+            yield from validator.descend(value[key], part, path=key, schema_path=pattern)
+
+
+def _additional_properties(
+    matches: _Matches, validator: Any, part: Json, value: Json, schema: _Schema
+) -> Iterator[object]:
+    if not validator.is_type(value, "object") or part is True:
+        return
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for key in value:
+        if key in named or any(matches(pattern, key) for pattern in patterns):
+            continue
+        if part is False:
+            yield _library().ValidationError(f"{key!r} is not among the allowed properties")
+        else:
+            yield from validator.descend(value[key], part, path=key)

@@ -1,6 +1,6 @@
 """Scoring presets of the loop node: criteria with weights that sum to 1, strict, moderate and lenient.
 
-Source: the table of presets of the loop-node dialect. A criterion is written `dimension.criterion`.
+Source: the presets of the loop-node dialect. A criterion is written `dimension.criterion`.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ _TRUE = ("true", "yes", "1", "pass", "passed")
 
 
 def preset(level: str, context: str, custom: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Return the weights of a preset by criterion, with `custom` ones over them, summing to 1.
+    """Return the weights of a preset by criterion, changed by `custom` and scaled to a sum of 1.
 
     Raises:
-        ConfigurationError: for an unknown level, context or criterion, with the nearest one.
+        ConfigurationError: For an unknown level, context or criterion, with the nearest one.
     """
     if level not in LEVELS:
         raise ConfigurationError(f"scoring: unknown preset {level!r}{nearest(level, LEVELS)}")
@@ -97,38 +97,38 @@ def preset(level: str, context: str, custom: Mapping[str, float] | None = None) 
     total = sum(weights.values())
     if min(weights.values()) < 0 or not total > 0:
         raise ConfigurationError(
-            "scoring: custom_weights: weights are numbers of at least 0, not all 0"
+            "scoring: custom_weights: weights must be at least 0, and one must be above 0"
         )
     return {name: weight / total for name, weight in weights.items()}
 
 
 def context_of(names: Collection[str], *, default: str) -> str:
-    """Return the context that has most of some criteria; `default` where none has more than it."""
+    """Return the context that has most of these criteria, or `default` if no other has more."""
     order = sorted(CONTEXTS, key=lambda context: context != default)
     return max(order, key=lambda context: sum(name in _WEIGHTS[context] for name in names))
 
 
 def approved_at(level: str, context: str) -> float:
-    """Return the score from which a preset calls its object approved."""
+    """Return the score from which a preset approves."""
     return _APPROVED[context][LEVELS.index(level)]
 
 
 def improvable_at(level: str, context: str) -> float:
-    """Return the score from which a preset calls its object in need of improvement, not rejected."""
+    """Return the score from which a preset asks for improvement instead of rejecting."""
     return _IMPROVABLE[context][LEVELS.index(level)]
 
 
-def weighted(found: object, weights: Mapping[str, float]) -> tuple[float, list[str]] | None:
-    """Return the weighted share of criteria that hold, to 4 decimals, and those that do not.
+def weighted(answers: object, weights: Mapping[str, float]) -> tuple[float, list[str]] | None:
+    """Return the weighted share of the criteria that hold, to 4 decimals, and the failing criteria.
 
-    `found` is `{dimension: {criterion: true}}`; a missing criterion does not hold. None if fewer than
-    half of the criteria are there: then it is no evaluation by this preset.
+    `answers` is `{dimension: {criterion: true}}`. A missing criterion fails. With fewer than half of the
+    criteria it is not an evaluation by this preset, and None is returned.
     """
-    if not isinstance(found, Mapping):
+    if not isinstance(answers, Mapping):
         return None
     flat = {
         f"{dimension}.{criterion}": value
-        for dimension, members in found.items()
+        for dimension, members in answers.items()
         if isinstance(members, Mapping)
         for criterion, value in members.items()
     }

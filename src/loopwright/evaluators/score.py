@@ -1,10 +1,10 @@
-"""A score that somebody else worked out: a number in a text, an object, or a step's reply."""
+"""A score as a number in a text, in an object, or in the reply of a step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import cast
 
 from .._regex import compile_pattern
 from ..engine.composites import attempt
@@ -23,7 +23,9 @@ from .parsing.text import normalise_reply
 
 __all__ = ["ScoreOf", "finder", "score"]
 
-REPLY = 32_000  # characters of a reply that go on as feedback
+REPLY = 32_000  # characters of a reply in the feedback
+_Read = Callable[[Json, str], Awaitable[ScoreReading]]
+_Find = Callable[[str], Iterator[tuple[int, int, str]]]
 
 
 def score(
@@ -34,69 +36,83 @@ def score(
     pattern: str = "",
     name: str = "score",
 ) -> Step:
-    """Make an evaluator that reads a number out of the output, or out of what the step `of` says
-    of it.
+    """Make an evaluator that reads a number in the output, or in the reply of the step `of`.
 
-    In a text the number stands behind `label`: 0.85, 8/10, 93 of 100 or 93%; prose without another
-    digit may follow it. Without a label (None) it is the whole text. With `pattern` it is the first
-    group, or the whole match, compared without case, with the unit behind it. In an object, also one
-    inside a text, it is the member `label`, in any case; a number is itself. `scale` is that of a bare
-    number. With `of`, its reply is the feedback, and what the output itself says of a score is not
-    read; a prompt whose reply cannot be read is asked once more. What cannot be read is undecided and
-    never 0. The last match holds; that others differ is noted as ambiguous in a vote.
+    In a text the number follows `label`: 0.85, 8/10, 93 of 100 or 93 %; prose without another digit may
+    follow. In an object, also one inside a text, it is the member `label`, in any case. A number is the
+    score itself. An unreadable score is undecided, never 0. The last match counts; if others differ, a
+    vote notes that it is ambiguous. `evaluators.parsing.scores` has the grammar.
+
+    Args:
+        label: The word before the number. None: the number is the complete text. Default: "score".
+        scale: The lowest and the highest value of a number without a unit. Default: 0 to 1.
+        of: A step that rates the output. Its reply is the feedback, and scores in the output itself are
+            not read. A prompt with an unreadable reply is asked once more.
+        pattern: A regular expression, searched without case. The score is its first group, or the
+            complete match, with the unit that follows.
+        name: The name of the step. Default: "score".
+
+    Returns:
+        A step from an output to an Evaluation with a score from 0 to 1 and no verdict.
 
     Raises:
-        ConfigurationError: for an empty label, a scale that is not two numbers in order, or a
-            pattern that is no regular expression.
+        ConfigurationError: For an empty label, a scale that is not two numbers in order, or an invalid
+            pattern.
 
-    >>> from loopwright import run_sync
-    >>> run_sync(score(scale=(0, 10)), "Nearly there. Score: 7").output.score
-    0.7
-    >>> run_sync(score(), "Score: 0.8-0.9").output.undecided
-    True
+    Example:
+        >>> from loopwright import run_sync
+        >>> run_sync(score(scale=(0, 10)), "Nearly there. Score: 7").output.score
+        0.7
+        >>> run_sync(score(), "Score: 0.8-0.9").output.undecided
+        True
     """
     if label is not None and not isinstance(label, str):
-        raise ConfigurationError(f"score: label: {label!r} is no text; give one, or None")
+        raise ConfigurationError(f"score: label: {label!r} is not a text. Use a text, or None.")
     if not isinstance(scale, list | tuple) or len(scale) != 2:
         raise ConfigurationError(f"score: scale: {scale!r} is not two numbers, such as (0, 10)")
-    read_score("", label=label, scale=scale)  # refuses what could not be read by
-    find = finder(pattern) if pattern else None
+    read_score("", label=label, scale=scale)  # refuses an invalid label or scale
+    read = _reader(label, scale, pattern)
+    meaning = digest_of("score", repr((label, tuple(scale))), pattern)
+    if of is not None:
+        low, high = scale
+        form = f"Reply with `{label or 'SCORE'}: N`, N a number from {low:g} to {high:g},"
+        return ScoreOf(as_step(of), read, form=form, name=name, meaning=meaning)
 
-    def reading(value: Json, candidate: str) -> ScoreReading:
-        if find is None:
-            return _reading(value, label, scale, candidate)
+    async def evaluate(value: Json) -> Evaluation:
+        return _evaluation(await read(value, ""), "")
+
+    evaluator = FunctionStep(evaluate, name=name, fingerprint=meaning)
+    evaluator.scores_only = True
+    return evaluator
+
+
+def _reader(label: str | None, scale: tuple[float, float], pattern: str) -> _Read:
+    """Return a function of a reply and the rated text that reads the score."""
+    if not pattern:
+
+        async def read(value: Json, candidate: str) -> ScoreReading:
+            return _reading(value, label=label, scale=scale, candidate=candidate)
+
+        return read
+    find = finder(pattern)
+
+    def search(value: Json, candidate: str) -> ScoreReading:
         text = normalise_reply(own_words(codec.text_of(value)))
         return read_score_by_pattern(text, find(text), scale, candidate=candidate)
 
-    async def read(value: Json, candidate: str = "") -> ScoreReading:
-        # A pattern may take its time.
-        return (
-            reading(value, candidate)
-            if find is None
-            else await in_thread(reading, value, candidate)
-        )
+    async def search_in_thread(value: Json, candidate: str) -> ScoreReading:
+        return cast("ScoreReading", await in_thread(search, value, candidate))
 
-    async def judged(value: Json) -> Evaluation:
-        return _evaluation(await read(value), "")
-
-    meaning = digest_of("score", repr((label, tuple(scale))), pattern)
-    if of is None:
-        reader = FunctionStep(judged, name=name, fingerprint=meaning)
-        reader.scores_only = True
-        return reader
-    low, high = scale
-    form = f"Reply with `{label or 'SCORE'}: N`, N a number from {low:g} to {high:g},"
-    return ScoreOf(as_step(of), read, form, name, meaning)
+    return search_in_thread
 
 
 class ScoreOf(CompositeStep):
-    """A score that a step's reply gives to the value; `score(of=…)` makes one."""
-
-    fingerprint: str
+    """A score in the reply of a step about the value. See `score`."""
 
     scores_only = True  # it never gives a verdict
+    fingerprint: str
 
-    def __init__(self, of: Step, read: Any, form: str, name: str, meaning: str) -> None:
+    def __init__(self, of: Step, read: _Read, *, form: str, name: str, meaning: str) -> None:
         self.of = of
         self.read = read
         self.form = form
@@ -107,39 +123,39 @@ class ScoreOf(CompositeStep):
         return [self.of]
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Run the step and read its reply; ask a prompt once more for one that cannot be read."""
-        candidate = codec.text_of(value) if _says_things(self.of) else ""
-        said = (await attempt(ctx, self.of.name.replace("/", "-"), self.of, value)).output
-        found = await self.read(said, candidate)
-        if found.score is None and isinstance(self.of, Prompt):
+        """Run the step and read its reply. A prompt is asked once more if it cannot be read."""
+        candidate = codec.text_of(value) if _has_messages(self.of) else ""
+        reply = (await attempt(ctx, self.of.name.replace("/", "-"), self.of, value)).output
+        reading = await self.read(reply, candidate)
+        if reading.score is None and isinstance(self.of, Prompt):
             complaint = (
-                f"Your score could not be read: {found.detail}. {self.form} and nothing else."
+                f"Your score could not be read: {reading.detail}. {self.form} and nothing else."
             )
             again = ctx.child(ctx.below("again"))
-            said = await self.of.asked_again(value, codec.text_of(said), complaint, again)
-            found = await self.read(said, candidate)
-        evaluation = _evaluation(found, tail(codec.text_of(said), REPLY))
+            reply = await self.of.asked_again(value, codec.text_of(reply), complaint, again)
+            reading = await self.read(reply, candidate)
+        evaluation = _evaluation(reading, tail(codec.text_of(reply), REPLY))
         return Result(Status.SATISFIED, Reason.COMPLETED, "scored", evaluation, name=self.name)
 
 
-def _says_things(step: Step) -> bool:
-    """Whether a step may have words of its own, rather than only move its input about."""
+def _has_messages(step: Step) -> bool:
+    """Whether a step may write text, instead of only rearranging its input."""
     if getattr(step, "effect", False) or hasattr(step, "asking"):
         return not getattr(step, "wordless", False)
-    return any(_says_things(part) for part in step.parts())
+    return any(_has_messages(part) for part in step.parts())
 
 
-def _evaluation(reading: ScoreReading, said: str) -> Evaluation:
+def _evaluation(reading: ScoreReading, feedback: str) -> Evaluation:
     note: dict[str, Json] = {"found": list(reading.found)}
     if reading.score is None:
         note["problem"] = reading.problem
         return Evaluation(undecided=True, feedback=reading.detail, votes=(note,))
     note["ambiguous"] = True
-    return Evaluation(reading.score, feedback=said, votes=(note,) if reading.ambiguous else ())
+    return Evaluation(reading.score, feedback=feedback, votes=(note,) if reading.ambiguous else ())
 
 
 def _reading(
-    value: Json, label: str | None, scale: tuple[float, float], candidate: str
+    value: Json, *, label: str | None, scale: tuple[float, float], candidate: str
 ) -> ScoreReading:
     if isinstance(value, Mapping):
         return _member(value, label, scale)
@@ -187,11 +203,11 @@ def _number(value: Json, scale: tuple[float, float]) -> ScoreReading:
     return ScoreReading(float(share), found=(shown,))
 
 
-def finder(pattern: str) -> Callable[[str], Iterator[tuple[int, int, str]]]:
-    """Return a search that gives start, end and text of a pattern's first group at every match."""
-    compile_pattern(pattern)  # as it was written, so that an error shows the place
+def finder(pattern: str) -> _Find:
+    """Return a search that yields start, end and text of a pattern's first group at every match."""
+    compile_pattern(pattern)  # unchanged, so that an error shows the position in the user's text
     group = _first_group(pattern)
-    # \K makes the match begin where the group does, which tells where in the text it stands.
+    # \K makes the match begin with the group, which gives the position of the group in the text.
     marked = pattern if group is None else f"{pattern[:group]}\\K{pattern[group:]}"
     compiled = compile_pattern(marked, ignore_case=True)
 
@@ -205,7 +221,7 @@ def finder(pattern: str) -> Callable[[str], Iterator[tuple[int, int, str]]]:
 
 
 def _first_group(pattern: str) -> int | None:
-    """Return where the first capturing group of a pattern opens."""
+    """Return the position of the first capturing group in a pattern."""
     at, in_set = 0, False
     while at < len(pattern):
         sign = pattern[at]

@@ -1,4 +1,4 @@
-"""The share of tests that pass, read from what a test command reports."""
+"""The share of tests that pass, read from the report of a test command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Unpack
 from xml.parsers import expat
 
 from ..engine.context import Context
@@ -15,15 +16,15 @@ from ..errors import EvaluationError
 from ..records import Criterion, Evaluation
 from ..records.codec import Json
 from ..tools.process import CommandResult
-from ..tools.shell import ShellStep, Value
-from .check import broken, look, output_of
+from ..tools.shell import CommandOptions, ShellStep
+from .check import broken, output_of, run_check
 
-__all__ = ["share_passing"]
+__all__ = ["share_passing", "test_report"]
 
 REPORT_BYTES = 16 * 1024 * 1024
-LISTED = 50  # failing tests that are named
+LISTED = 50  # failing tests in the improvements
 NAMED = 300  # characters of one name with its message
-SUMMARY_LINES = 200  # of the end of the output, in which the summary is looked for
+SUMMARY_LINES = 200  # lines at the end of the output that may contain the summary
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
 _COUNT = re.compile(r"(\d{1,9}) ([a-z ]{1,24})")
@@ -34,90 +35,110 @@ Stamp = tuple[int, int, int] | None
 
 
 @dataclass
-class _Tally:
-    """How many tests passed and failed; those skipped or expected to fail are neither."""
+class _Counts:
+    """How many tests passed and failed. Skipped tests and expected failures are neither."""
 
     passing: int = 0
     failing: int = 0
-    lost: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     @property
     def total(self) -> int:
-        """How many tests were counted."""
         return self.passing + self.failing
 
 
-def share_passing(
+def test_report(
     command: Sequence[str] | str,
     *,
-    report: str | Path | None = None,
-    name: str = "tests",
-    args: Sequence[Value] = (),
-    env: Mapping[str, Value] | None = None,
-    stdin: Value = None,
-    cwd: str | Path | None = None,
-    timeout: float | None = None,
+    report: str | Path | None = None,  # noqa: PT028
+    name: str = "tests",  # noqa: PT028
+    **options: Unpack[CommandOptions],
 ) -> FunctionStep:
-    """Make an evaluator that runs tests and scores the share of them that pass.
+    """Make an evaluator that runs tests; the score is the share of tests that pass.
 
-    The counts are read from the last summary line that pytest prints, or from `report`, a file in
-    JUnit's XML that the command writes (relative to `cwd`). Skipped tests and expected failures do
-    not count. `passed` means that all pass and the command exits with 0; a command that fails
-    although every test passes counts as one more failing test. Code that cannot be collected is a
-    failing test too. The feedback is the tail of the output, the improvements are the failing tests.
-    Fewer tests than in the first iteration of the loop are told in the feedback and as a warning. The
-    output is the command's stdin unless `stdin` says otherwise; the options are those of `shell`.
+    `passed` means that all tests pass and the command exits with 0. If the command fails although every
+    test passes, this counts as one more failing test, and so does code that cannot be collected. Skipped
+    tests and expected failures do not count. The feedback is the tail of the output, the improvements
+    are the failing tests. If fewer tests run than in the first iteration, the feedback and a warning say
+    so.
+
+    Args:
+        command: The test command: a list of words, or the text of a script for `/bin/sh -e`.
+        report: The file in JUnit's XML format that the command writes, relative to `cwd`. Default: the
+            counts are read from the last summary line that pytest prints.
+        name: The name of the criterion. Default: "tests".
+        **options: `args`, `env`, `stdin` (default: the output to check), `cwd` and `timeout` (seconds),
+            as in `shell`.
+
+    Returns:
+        A step from an output to an Evaluation. `details[name]` has `passing` and `total`.
 
     Raises:
-        EvaluationError: of kind `evaluator_broken`, when the command cannot be run, says nothing of
-            tests or runs none; of kind `check_error`, when it takes longer than `timeout` seconds.
-    """
-    shell = ShellStep(command, name=name, args=args, env=env, stdin=stdin, cwd=cwd, timeout=timeout)
-    path = None if report is None else Path(cwd or ".") / report
+        EvaluationError: At run time, of kind `evaluator_broken` if the command cannot run, reports no
+            counts or runs no test; of kind `check_error` at its timeout.
 
-    async def judged(value: Json, ctx: Context) -> Evaluation:
+    Example:
+        >>> from loopwright import run_sync
+        >>> tests = test_report("echo '1 failed, 3 passed in 0.10s'; exit 1")
+        >>> run_sync(tests, "").output.score
+        0.75
+    """
+    shell = ShellStep(command, name=name, **options)
+    path = None if report is None else Path(options.get("cwd") or ".") / report
+
+    async def evaluate(value: Json, ctx: Context) -> Evaluation:
         before = _stamp(path)
-        result = await look(shell, value, ctx)
-        tally, problem = await _tally(path, before, result)
-        if tally is None:
+        result = await run_check(shell, value, ctx)
+        counts, problem = await _count(path, before, result)
+        if counts is None:
+            cure = "report, the file in JUnit's XML format that it writes"
+            cure = f"add {cure}" if path is None else f"correct {cure}"
             raise _broken(
-                name, f"{problem}, and the command {result.ending}; {_cure(path)}", result
+                name,
+                f"{problem}, and the command {result.ending}. Correct the command, or {cure}",
+                result,
             )
-        if not tally.total:
-            told = f"no test ran, and the command {result.ending}"
-            raise _broken(name, f"{told}; correct the command, or the folder in cwd", result)
-        return _evaluation(name, tally, result, _missing(name, tally, ctx))
+        if not counts.total:
+            problem = f"no test ran, and the command {result.ending}"
+            raise _broken(name, f"{problem}. Correct the command, or the folder in cwd", result)
+        return _evaluation(name, counts, result, _missing(name, counts, ctx))
 
     return FunctionStep(
-        judged,
+        evaluate,
         name=name,
         fingerprint=digest_of("tests", shell.fingerprint, str(report)),
         reports=False,
     )
 
 
-def _missing(name: str, tally: _Tally, ctx: Context) -> str:
-    """Return how many tests are gone since the first iteration that counted them, with a warning."""
+setattr(test_report, "__test__", False)  # noqa: B010  # pytest would collect it as a test
+share_passing = test_report  # the former name, for one release
+
+
+def _missing(name: str, counts: _Counts, ctx: Context) -> str:
+    """Return how many tests are missing since the first iteration that counted them, with a warning."""
     for item in ctx.history:
-        counted = item.evaluation.details.get(name) if item.evaluation is not None else None
-        if not isinstance(counted, Mapping) or not isinstance(counted.get("total"), int):
+        earlier = item.evaluation.details.get(name) if item.evaluation is not None else None
+        if not isinstance(earlier, Mapping) or not isinstance(earlier.get("total"), int):
             continue
-        if counted["total"] <= tally.total:
+        missing = earlier["total"] - counts.total
+        if missing <= 0:
             return ""
-        gone = counted["total"] - tally.total
-        told = f"{gone} fewer {'test' if gone == 1 else 'tests'} than in iteration {item.number}"
-        ctx.warn(f"{name}: {tally.total} ran, {told}")
-        return told
+        text = (
+            f"{missing} fewer {'test' if missing == 1 else 'tests'} than in iteration {item.number}"
+        )
+        ctx.warn(f"{name}: {counts.total} ran, {text}")
+        return text
     return ""
 
 
-async def _tally(
+async def _count(
     path: Path | None, before: Stamp, result: CommandResult
-) -> tuple[_Tally | None, str]:
-    """Return the counts, or None and what is wrong."""
+) -> tuple[_Counts | None, str]:
+    """Return the counts, or None and the problem."""
     if path is None:
-        found = _from_summary(_COLOUR.sub("", result.stdout))
-        return found, "there is no summary of pytest in its output"
+        summary = _from_summary(_COLOUR.sub("", result.stdout))
+        return summary, "there is no summary of pytest in its output"
     if _stamp(path) == before:
         return None, f"it did not write {path}"
     try:
@@ -127,66 +148,60 @@ async def _tally(
 
 
 def _broken(name: str, problem: str, result: CommandResult) -> EvaluationError:
-    said = output_of(result)
-    return broken(f"{name}: {problem}{f': {said}' if said else ''}")
+    printed = output_of(result)
+    return broken(f"{name}: {problem}{f': {printed}' if printed else ''}")
 
 
-def _cure(path: Path | None) -> str:
-    if path is not None:
-        return "correct the command, or report, the file that it writes"
-    return "correct the command, or give report, the file in JUnit's XML that it writes"
-
-
-def _evaluation(name: str, counted: _Tally, result: CommandResult, missing: str) -> Evaluation:
-    total = counted.total
-    failed = result.exit_code != 0 and not counted.failing
-    gap = f"{counted.passing} of {total} tests pass"
+def _evaluation(name: str, counts: _Counts, result: CommandResult, missing: str) -> Evaluation:
+    total = counts.total
+    failed = result.exit_code != 0 and not counts.failing
+    gap = f"{counts.passing} of {total} tests pass"
     if failed:
         gap += f", but the command {result.ending}"
     if missing:
         gap += f", {missing}"
-    passed = not counted.failing and not failed
-    said = output_of(result)
+    passed = not counts.failing and not failed
+    printed = output_of(result)
     return Evaluation(
-        counted.passing / (total + failed),
+        counts.passing / (total + failed),
         passed,
-        f"{gap}\n{said}" if said else gap,
-        tuple(counted.lost[:LISTED]),
+        f"{gap}\n{printed}" if printed else gap,
+        tuple(counts.failures[:LISTED]),
         (Criterion(name, passed, "" if passed else gap),),
-        details={name: {"passing": counted.passing, "total": total}},
+        details={name: {"passing": counts.passing, "total": total}},
     )
 
 
-def _from_summary(text: str) -> _Tally | None:
-    """Read the last line like "2 failed, 7 passed in 0.12s"."""
+def _from_summary(text: str) -> _Counts | None:
+    """Read the last line such as "2 failed, 7 passed in 0.12s"."""
     lines = text.splitlines()
     for line in reversed(lines[-SUMMARY_LINES:]):
         counts, _, time = line[:NAMED].strip("= ").rpartition(" in ")
         if not _TIME.fullmatch(time):
             continue
         if counts == "no tests ran":
-            return _Tally()
+            return _Counts()
         parts = [_COUNT.fullmatch(part) for part in counts.split(", ")]
-        found = {part[2]: int(part[1]) for part in parts if part is not None}
-        if len(found) == len(parts):
-            lost = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
-            return _Tally(
-                sum(found.get(word, 0) for word in _PASSING),
-                sum(found.get(word, 0) for word in _FAILING),
-                [line[:NAMED] for line in lost[-LISTED:]],
+        numbers = {part[2]: int(part[1]) for part in parts if part is not None}
+        if len(numbers) == len(parts):
+            failures = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+            return _Counts(
+                sum(numbers.get(word, 0) for word in _PASSING),
+                sum(numbers.get(word, 0) for word in _FAILING),
+                [line[:NAMED] for line in failures[-LISTED:]],
             )
     return None
 
 
 def _stamp(path: Path | None) -> Stamp:
-    """Return what tells a file from an older one of its name."""
+    """Return values that change when a file is written again."""
     if path is None or not path.is_file():
         return None
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _from_report(path: Path) -> _Tally:
+def _from_report(path: Path) -> _Counts:
     with path.open("rb") as file:
         data = file.read(REPORT_BYTES + 1)
     if len(data) > REPORT_BYTES:
@@ -196,14 +211,14 @@ def _from_report(path: Path) -> _Tally:
         reader.parser.Parse(data, True)
     except expat.ExpatError as error:
         raise ValueError(str(error)) from None
-    return reader.tally
+    return reader.counts
 
 
 class _ReportReader:
-    """Counts the test cases of a report; a document type, which could hold a bomb, is refused."""
+    """Counts the test cases of a report. A document type is refused: it could expand without end."""
 
     def __init__(self) -> None:
-        self.tally = _Tally()
+        self.counts = _Counts()
         self._case, self._outcome, self._message = "", "", ""
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
@@ -224,11 +239,11 @@ class _ReportReader:
         if tag != "testcase":
             return
         if self._outcome == "failed":
-            self.tally.failing += 1
-            self.tally.lost.append(f"{self._case}: {self._message}"[:NAMED])
+            self.counts.failing += 1
+            self.counts.failures.append(f"{self._case}: {self._message}"[:NAMED])
         elif not self._outcome:
-            self.tally.passing += 1
+            self.counts.passing += 1
         self._case = ""
 
     def _refuse(self, *_: object) -> None:
-        raise ValueError("it has a document type, which no report needs")
+        raise ValueError("it has a document type, which reports do not need")

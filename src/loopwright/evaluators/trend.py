@@ -1,4 +1,4 @@
-"""Where the scores of a loop are going: improving, degrading, stable or fluctuating."""
+"""The trend of a loop's scores: improving, degrading, stable or fluctuating."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from ..records.codec import Json
 
 __all__ = ["Trend", "trend"]
 
-STILL = 0.02  # a mean change of less is no change
-SWING = 0.05  # changes of at least this much both up and down are fluctuation
+STILL = 0.02  # a smaller mean change is stable
+SWING = 0.05  # changes of at least this size in both directions are fluctuation
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Where scores are going.
+    """The trend of scores. See `trend`.
 
-    `kind` is `improving`, `degrading`, `stable` (the mean change is below 0.02 in size) or
-    `fluctuating` (changes of 0.05 or more both up and down). `predicted` is how many more
-    iterations reach the threshold if scores go on changing by `mean_delta`: 0 if the latest has
-    reached it, None if they will not.
+    Args:
+        kind: `improving`, `degrading`, `stable` or `fluctuating`.
+        mean_delta: The mean change per iteration.
+        deltas: The change of each iteration.
+        predicted: The number of further iterations until the threshold, if scores continue to change by
+            `mean_delta`. 0 if the latest score reaches it, None if it will not be reached.
     """
 
     kind: str
@@ -32,7 +34,7 @@ class Trend:
     predicted: int | None
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as a JSON object."""
+        """Return a JSON object."""
         return {
             "kind": self.kind,
             "mean_delta": self.mean_delta,
@@ -42,25 +44,34 @@ class Trend:
 
 
 def trend(scores: History | Iterable[float], threshold: float = 0.85) -> Trend:
-    """Return where scores are going; of a history those of its eligible iterations.
+    """Return the trend of scores: improving, degrading, stable or fluctuating.
 
-    Fewer than two scores are stable. A mean change of exactly 0.02, and changes of exactly 0.05,
-    count as changes; differences below a billionth do not.
+    `fluctuating` means changes of 0.05 or more in both directions. Otherwise the mean change decides:
+    `stable` below 0.02 in size, `improving` above 0, `degrading` below. Fewer than two scores are stable.
+    Changes are rounded to 9 decimals. The limits are those of the loop controller's confidence scorer.
+
+    Args:
+        scores: Scores from 0 to 1 in order, or a history, of which the eligible iterations count.
+        threshold: The score to predict. Default: 0.85.
+
+    Returns:
+        The trend.
 
     Raises:
-        ConfigurationError: for a score or threshold that is no number from 0 to 1, such as NaN.
+        ConfigurationError: For a score or threshold that is not a number from 0 to 1, such as NaN.
 
-    >>> trend([0.4, 0.5, 0.6])
-    Trend(kind='improving', mean_delta=0.1, deltas=(0.1, 0.1), predicted=3)
+    Example:
+        >>> trend([0.4, 0.5, 0.6])
+        Trend(kind='improving', mean_delta=0.1, deltas=(0.1, 0.1), predicted=3)
     """
-    given = scores.scores if isinstance(scores, History) else list(scores)
-    for number, score in enumerate(given, start=1):
+    values = scores.scores if isinstance(scores, History) else list(scores)
+    for number, score in enumerate(values, start=1):
         codec.number(f"trend: score {number}", score, least=0, most=1)
     codec.number("trend: threshold", threshold, least=0, most=1)
-    deltas = tuple(round(b - a, 9) for a, b in itertools.pairwise(given))
+    deltas = tuple(round(b - a, 9) for a, b in itertools.pairwise(values))
     mean = round(math.fsum(deltas) / len(deltas), 9) if deltas else 0.0
     kind = _kind(deltas, mean)
-    return Trend(kind, mean, deltas, _predicted(given, kind, mean, threshold))
+    return Trend(kind, mean, deltas, _predicted(values, kind, mean, threshold))
 
 
 def _kind(deltas: tuple[float, ...], mean: float) -> str:

@@ -1,4 +1,4 @@
-"""What tests of loops need: time that jumps instead of passing, a journal in memory, scripted models.
+"""Test support: virtual time, a journal in memory, scripted models, and replay.
 
 `fixtures` is the pytest plugin. Tests of prompts and judges use a model that answers from a script.
 
@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..journal import MemoryJournal
 from .clock import Deadlock, VirtualClock, VirtualLoop, run_virtual
+from .replay import assert_replays
 
 if TYPE_CHECKING:
     from ..models import (
@@ -38,12 +39,13 @@ __all__ = [
     "ScriptedModel",
     "VirtualClock",
     "VirtualLoop",
+    "assert_replays",
     "run_virtual",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # pytest loads this package in every project: who uses no model does not load what models need.
+def __getattr__(name: str) -> object:
+    # pytest loads this package in every project, and most tests need no models.
     if name in __all__:
         from .. import models
 

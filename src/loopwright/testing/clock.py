@@ -1,16 +1,15 @@
-"""Virtual time: an event loop whose clock jumps to the next timer, so that no test ever waits.
+"""Virtual time: an event loop whose clock jumps to the next timer, so tests never wait.
 
 Rules:
 
-1. Time passes only when nothing is ready to run; then it jumps to the next timer. A loop with a
-   timeout of an hour is tested in a millisecond, and to the second.
-2. When nothing is ready and no timer is set, nothing can ever wake up: that is a `Deadlock`, and
-   says who waits where.
-3. With a seed, what is ready runs in a shuffled order, the same for the same seed, to explore
-   interleavings.
-4. No threads, sockets or processes: they live in real time. Under virtual time give steps as
-   `async` functions, or as `step(function, inline=True)`; a plain function runs in a thread, which
-   looks like a deadlock from here.
+1. Time passes only when nothing is ready to run; then it jumps to the next timer. A loop with a timeout
+   of an hour is tested in a millisecond, to the second.
+2. If nothing is ready and no timer is set, nothing can continue. This is a `Deadlock`, which lists the
+   waiting tasks.
+3. With a seed, ready callbacks run in a shuffled order to test interleavings. The same seed gives the same
+   order.
+4. Threads, sockets and processes run in real time and cannot be used. Write steps as `async` functions or
+   `step(function, inline=True)`: a plain function runs in a thread, which appears as a deadlock.
 """
 
 from __future__ import annotations
@@ -26,36 +25,44 @@ from ..errors import LoopwrightError
 
 __all__ = ["Deadlock", "VirtualClock", "VirtualLoop", "run_virtual"]
 
-EPOCH = 1_900_000_000.0  # the wall clock at virtual second 0: some day in March 2030
-FAREWELL = 100  # turns of the event loop that cancelled tasks get to clean up at the end
+EPOCH = 1_900_000_000.0  # the wall clock at virtual second 0, in March 2030
+CLEANUP = 100  # iterations of the event loop in which cancelled tasks can clean up
 _Answer = TypeVar("_Answer")
 
 
 class Deadlock(LoopwrightError, RuntimeError):
-    """Nothing is ready and no timer is set: every task waits for something that never comes."""
+    """Nothing is ready and no timer is set, so every task waits forever."""
 
 
 class _Selector(selectors.SelectSelector):
-    """A selector that never waits: it hands the time that would have passed to its loop's clock."""
+    """A selector that never waits: it adds the time to its loop's clock instead."""
 
     loop: VirtualLoop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if not ready and timeout is None:
-            raise Deadlock(f"nothing will ever wake up: {self.loop.waiting()}")
+            raise Deadlock(f"every task waits forever: {self.loop.waiting()}")
         if not ready and timeout:
             self.loop.now += timeout
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time; `now` is its clock, in seconds from 0.
+    """An event loop in virtual time. `now` is its clock, in seconds from 0.
 
-    With a `seed`, callbacks that are ready at the same moment run in a shuffled order.
+    Args:
+        seed: Shuffles callbacks that are ready at the same time. Default: the order of asyncio.
+
+    Example:
+        >>> loop = VirtualLoop()
+        >>> loop.run_until_complete(asyncio.sleep(3600))
+        >>> loop.now
+        3600.0
+        >>> loop.close()
     """
 
-    _ready: deque[asyncio.Handle]  # asyncio's own queue; the tests pin that it is there
+    _ready: deque[asyncio.Handle]  # asyncio's queue; a test checks that it exists
 
     def __init__(self, seed: int | None = None) -> None:
         self.now = 0.0
@@ -77,7 +84,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super()._run_once()  # type: ignore[misc]
 
     def waiting(self) -> str:
-        """Return which tasks wait, and where, for a deadlock's message."""
+        """Return the waiting tasks and their positions, for the message of a deadlock."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
         return "; ".join(_place(task) for task in tasks) or "there is no task"
 
@@ -85,17 +92,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def _place(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack()
     if not frames:
-        return f"{task.get_name()} waits where nobody can see"
+        return f"{task.get_name()} waits at an unknown place"
     code = frames[-1].f_code
     return f"{task.get_name()} waits in {code.co_qualname} (line {frames[-1].f_lineno})"
 
 
 class VirtualClock:
-    """A clock of a run in virtual time, whose wall clock can be set forward and back.
+    """The clock of a run in virtual time, whose wall clock can be set forward and back.
 
-    `jumped` is by how many seconds the wall clock is wrong. Pass it as `run(…,
-    clock=VirtualClock())`; without it a run in a VirtualLoop has virtual seconds and the machine's
-    wall clock.
+    Without it, a run in a VirtualLoop has virtual seconds and the wall clock of the machine. `jumped` is the
+    error of the wall clock in seconds.
+
+    Args:
+        wall: The wall clock at virtual second 0, in seconds since the epoch. Default: March 2030.
+
+    Example:
+        >>> from loopwright import run
+        >>> async def nap(value):
+        ...     await asyncio.sleep(60)
+        >>> run_virtual(run(nap, clock=VirtualClock())).seconds
+        60.0
     """
 
     def __init__(self, wall: float = EPOCH) -> None:
@@ -107,7 +123,7 @@ class VirtualClock:
         return asyncio.get_running_loop().time()
 
     def wall(self) -> float:
-        """Return seconds since the epoch, as far as the wall clock knows."""
+        """Return the wall clock in seconds since the epoch."""
         return self.start + self.jumped + self.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -115,18 +131,28 @@ class VirtualClock:
         await asyncio.sleep(seconds)
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock forward, or back if negative, as a time server may do."""
+        """Set the wall clock forward by these seconds, or back if negative, as a time server may do."""
         self.jumped += seconds
 
 
-def run_virtual(work: Coroutine[Any, Any, _Answer], *, seed: int | None = None) -> _Answer:
-    """Run a coroutine to its end in virtual time and return what it returns.
+def run_virtual(work: Coroutine[object, None, _Answer], *, seed: int | None = None) -> _Answer:
+    """Run a coroutine to its end in virtual time and return its result.
 
-    With a `seed` the order of what is ready at the same moment is shuffled, the same for the same
-    seed. What is still running at the end is cancelled, and left behind if it will not go.
+    Tasks that still run at the end are cancelled. Tasks that do not react to this are abandoned.
+
+    Args:
+        work: The coroutine.
+        seed: Shuffles callbacks that are ready at the same time. Default: the order of asyncio.
+
+    Returns:
+        The result of the coroutine.
 
     Raises:
-        Deadlock: if everything waits and nothing will ever wake up.
+        Deadlock: If every task waits forever.
+
+    Example:
+        >>> run_virtual(asyncio.sleep(3600, "done"))
+        'done'
     """
     loop = VirtualLoop(seed)
     try:
@@ -137,14 +163,14 @@ def run_virtual(work: Coroutine[Any, Any, _Answer], *, seed: int | None = None) 
 
 
 def _dismiss(loop: VirtualLoop) -> None:
-    """Cancel what is left, but wait for nothing: who swallows a cancellation is left behind."""
+    """Cancel the remaining tasks. A task that ignores its cancellation is abandoned."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
-    for _ in range(FAREWELL if left else 0):
+    for _ in range(CLEANUP if left else 0):
         if all(task.done() for task in left):
             break
         loop.call_soon(loop.stop)
         loop.run_forever()
-    loop.set_exception_handler(lambda _loop, _context: None)  # who was left behind is no news
+    loop.set_exception_handler(lambda _loop, _context: None)  # abandoned tasks are not reported
     loop.run_until_complete(loop.shutdown_asyncgens())

@@ -1,17 +1,16 @@
-"""The pytest plugin: fixtures for tests of loops, on whenever this package is installed.
+"""The pytest plugin: fixtures for tests of loops, active wherever this package is installed.
 
-`loopwright_models` makes the resources that answer prompts from a script, `loopwright_journal` is a
-journal in memory, `loopwright_run` runs a step in virtual time on that journal.
+`models` makes resources that answer prompts from a script, `journal` is a journal in memory, `virtual` runs
+a step in virtual time on that journal. A fixture of yours with the same name takes precedence.
 
->>> def test_it_improves(loopwright_run, loopwright_models):
-...     models = loopwright_models({"replies": ["a draft", "a better one"]})
-...     assert loopwright_run(loop, "a topic", resources=models).satisfied
+>>> def test_it_improves(virtual, models):
+...     replies = models({"replies": ["a draft", "a better one"]})
+...     assert virtual(loop, "a topic", resources=replies).satisfied
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -19,32 +18,59 @@ from ..engine.run import run
 from ..engine.step import StepLike
 from ..journal import MemoryJournal
 from ..records import Result
+from ..records.codec import Json
 from .clock import run_virtual
 
+__all__ = ["journal", "models", "virtual"]
+
+_MakeModels = Callable[..., dict[str, object]]
+_Run = Callable[..., Result]
+
 
 @pytest.fixture
-def loopwright_models() -> Callable[..., dict[str, Any]]:
-    """Return a function that makes resources from rules of a script; see ScriptedModel."""
-    # pytest loads this plugin in every project: who uses no model does not load what models need.
+def models() -> _MakeModels:
+    """Return a function that makes resources from the rules of a script. See ScriptedModel."""
+    # pytest loads this plugin in every project, and most tests need no models.
     from ..models import Models, ScriptedModel
 
-    def made(*rules: Any, **options: Any) -> dict[str, Any]:
+    def make(*rules: Mapping[str, Json], **options: Json) -> dict[str, object]:
         return {"models": Models(ScriptedModel(list(rules)), **options)}
 
-    return made
+    return make
 
 
 @pytest.fixture
-def loopwright_journal() -> MemoryJournal:
+def journal() -> MemoryJournal:
     """Return a journal that lives as long as the test."""
     return MemoryJournal()
 
 
 @pytest.fixture
-def loopwright_run(loopwright_journal: MemoryJournal) -> Callable[..., Result]:
-    """Return a function that runs a step as `run` does, in virtual time: no test ever waits."""
+def virtual(journal: MemoryJournal) -> _Run:
+    """Return a function with the arguments of `run` that runs a step in virtual time."""
 
-    def done(step: StepLike, value: Any = None, **options: Any) -> Result:
-        return run_virtual(run(step, value, **{"journal": loopwright_journal, **options}))
+    def execute(step: StepLike, value: Json = None, **options: Json) -> Result:
+        return run_virtual(run(step, value, **{"journal": journal, **options}))
 
-    return done
+    return execute
+
+
+# The former names, for one release.
+
+
+@pytest.fixture
+def loopwright_models(models: _MakeModels) -> _MakeModels:
+    """Return the fixture `models`."""
+    return models
+
+
+@pytest.fixture
+def loopwright_journal(journal: MemoryJournal) -> MemoryJournal:
+    """Return the fixture `journal`."""
+    return journal
+
+
+@pytest.fixture
+def loopwright_run(virtual: _Run) -> _Run:
+    """Return the fixture `virtual`."""
+    return virtual

@@ -1,4 +1,4 @@
-"""Tools: what a step or a model may do: Python functions, commands, MCP servers."""
+"""Tools for steps and models: Python functions, commands and MCP servers."""
 
 from .base import Tool, ToolSet, call_tool
 from .command import CommandTool, command_tool

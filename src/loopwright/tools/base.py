@@ -1,22 +1,18 @@
-"""A tool: what a model or a step may call by name with arguments, and how one call of it is made.
+"""Tools: functions that a model or a step calls by name with arguments.
 
 Rules:
 
-1. A call is one effect in the journal: its arguments, its output or its error, its time.
-2. What goes wrong with a call is a value, `{"error": {"kind", "message"}}`: the model or the step
-   decides what follows. Only the end of the run itself (a deadline, a cancel) goes on up.
-3. A tool that is not idempotent and was in flight when the process died is not called again: the
-   run suspends as `needs_attention`.
-4. A tool with `approve` acts only on a person's answer, and never on arguments nobody has seen.
-
-What a tool returned, bounded: what goes on of it and what a model is shown.
-
-Rules:
-
-1. At most 1 MiB goes on to whoever called; of more, its beginning and its end, with a marker between
-   them. The journal keeps the whole, once, as a file named by its digest.
-2. What re-enters a prompt has at most 32,000 characters, with the same marker.
-3. More than 64 MiB is an error, never a value.
+1. A call is one effect in the journal: its arguments, its output or error, and its time.
+2. The failure of a call is a value, `{"error": {"kind", "message"}}`, and the model or the step reacts
+   to it. Only the end of the run (a deadline, a cancellation) is raised.
+3. If the process died during a call of a tool that is not idempotent, the call is not repeated: the run
+   suspends as `needs_attention`.
+4. A tool with `approve` acts only after a person has approved, and only on arguments that the person
+   has seen.
+5. The caller receives at most 1 MiB of an output; of a longer one the beginning and the end, around a
+   marker. The journal keeps the complete output once, as a file named by its digest.
+6. A prompt receives at most 32,000 characters of an output, with the same marker.
+7. An output of more than 64 MiB is an error.
 """
 
 from __future__ import annotations
@@ -28,14 +24,14 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypedDict, runtime_checkable
 
 from ..engine.blocking import watch
 from ..engine.context import Context
 from ..engine.step import Leaf, digest_of
 from ..errors import ConfigurationError, StepError
 from ..models import structured_output as structured
-from ..models.protocol import ToolDefinition as Described
+from ..models.protocol import ToolDefinition
 from ..records import codec
 from ..records.codec import Json
 from ..records.excerpts import marker, shown
@@ -45,25 +41,25 @@ __all__ = [
     "HARD_LIMIT",
     "INLINE_BYTES",
     "Tool",
+    "ToolOptions",
     "ToolSet",
+    "bounded",
     "call_tool",
     "error_of",
-    "kept",
     "message_of",
-    "too_large",
 ]
 
 
-INLINE_BYTES = 1024 * 1024  # of a result that goes on whole
-HARD_LIMIT = 64 * 1024 * 1024  # bytes of a result that are read at all
+INLINE_BYTES = 1024 * 1024  # of an output that is passed on complete
+HARD_LIMIT = 64 * 1024 * 1024  # bytes of an output that are accepted
 _BYTES_OF_CHARACTER = 4  # at most, in UTF-8
 
 
-def kept(output: Json, limit: int = HARD_LIMIT) -> tuple[Json, dict[str, Json]]:
-    """Return an output as it goes on, and what was left out of it.
+def bounded(output: Json, limit: int = HARD_LIMIT) -> tuple[Json, dict[str, Json]]:
+    """Return the output for the caller, and the size and digest of a shortened one.
 
-    A value above 1 MiB becomes a text: its beginning and its end around a marker. The second value
-    is empty, or `{"bytes": of the whole, "sha256": of the whole}`.
+    A value above 1 MiB becomes a text: its beginning and its end around a marker. The second value is
+    empty if nothing was left out, otherwise `{"bytes", "sha256"}` of the complete output.
 
     Raises:
         StepError: `output_too_large` above `limit` bytes.
@@ -75,55 +71,61 @@ def kept(output: Json, limit: int = HARD_LIMIT) -> tuple[Json, dict[str, Json]]:
     text = output if isinstance(output, str) else codec.encode(output)
     data = text.encode()
     if len(data) > limit:
-        raise too_large(len(data), limit)
+        raise StepError(
+            f"its output has {len(data):,} bytes or more, at most {limit:,} are read; ask for less of it",
+            kind="output_too_large",
+            retryable=False,
+        )
     if len(data) <= INLINE_BYTES:
         return output, {}
-    cut = _cut(data, INLINE_BYTES - 100)
-    return cut, {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    half = (INLINE_BYTES - 100) // 2
+    head, end = data[:half].decode(errors="ignore"), data[-half:].decode(errors="ignore")
+    omitted = len(data) - len(head.encode()) - len(end.encode())
+    digest = hashlib.sha256(data).hexdigest()
+    return f"{head}\n{marker(omitted)}\n{end}", {"bytes": len(data), "sha256": digest}
 
 
-def too_large(size: int, limit: int) -> StepError:
-    """Return the error of a result that is not read to its end."""
-    return StepError(
-        f"its output has {size:,} bytes or more, at most {limit:,} are read; ask for less of it",
-        kind="output_too_large",
-        retryable=False,
-    )
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the tool names that every provider accepts
+SHOWN_ARGUMENTS = 2_000  # characters in the question of an approval
+WHOLE = "whole"  # the key of a long output in the record of the effect
+APPROVAL = "approval"  # the name of the question below the name of the call
 
 
-def _cut(data: bytes, room: int) -> str:
-    half = room // 2
-    head = data[:half].decode(errors="ignore")
-    tail = data[-half:].decode(errors="ignore")
-    omitted = len(data) - len(head.encode()) - len(tail.encode())
-    return f"{head}\n{marker(omitted)}\n{tail}"
+class ToolOptions(TypedDict, total=False):
+    """The options that all kinds of tools share. See Tool."""
 
-
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes as a tool's name
-SHOWN_ARGUMENTS = 2_000  # characters in the question that an approval asks
-WHOLE = "whole"  # of an output too long to go on, in the effect's own record
-ASKED = "approval"  # what the question is called under the call's own name
+    description: str
+    idempotent: bool
+    approve: bool
+    timeout: float | None
+    limit: int
 
 
 class Tool(Leaf):
-    """What may be called by name with arguments; a subclass says in `invoke` what it does.
+    """A function that is called by name with arguments. Subclasses implement `invoke`.
 
     Args:
         name: 1 to 64 letters, digits, - and _.
-        description: what it does and when to call it, for the model.
-        schema: the JSON Schema of its arguments, an object.
-        idempotent: whether a call may run twice if the process dies under it.
-        approve: whether a person must agree to each call first.
-        timeout: seconds that one call may take; None for no limit but the loop's own.
-        limit: bytes of output that are read at most.
+        description: The purpose of the tool and when to call it, for the model.
+        schema: The JSON Schema of the arguments, an object. Default: no arguments.
+        idempotent: Whether a call may run twice after a crash. Default: false.
+        approve: Whether a person must approve each call. Default: false.
+        timeout: Seconds for one call. None: no limit except that of the loop. Default: 60.
+        limit: The maximum bytes of output. Default: 64 MiB.
 
     Raises:
-        ConfigurationError: for a name, schema or limit that could not mean anything.
+        ConfigurationError: For an invalid name, timeout or limit.
+
+    Example:
+        >>> class Clock(Tool):
+        ...     async def invoke(self, arguments, ctx):
+        ...         return "12:00"
+        >>> Clock("clock", description="Return the time.").problem_with({})
+        ''
     """
 
     idempotent: bool
-
-    reports = False  # what it costs; a command may, but does not say so
+    reports = False  # whether it reports its cost; a command may, but does not declare it
 
     def __init__(
         self,
@@ -138,7 +140,7 @@ class Tool(Leaf):
     ) -> None:
         if not NAME.fullmatch(name):
             raise ConfigurationError(
-                f"tool: name: {name!r} cannot be called; use 1 to 64 letters, digits, - and _"
+                f"tool: {name!r} is not a valid name. Use 1 to 64 letters, digits, - and _."
             )
         self.name = name
         self.description = description
@@ -155,68 +157,73 @@ class Tool(Leaf):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A digest of what the tool is: its name, its schema and what makes its kind."""
+        """A digest of the name, the schema and `meaning`."""
         return digest_of("tool", self.name, codec.canonical(dict(self.schema)), self.meaning())
 
     def meaning(self) -> str:
-        """Return what else makes this tool differ from another of the same name."""
+        """Return what distinguishes this tool from others with the same name and schema."""
         return ""
 
     def renamed(self, name: str) -> Tool:
-        """Return the same tool under another name; what it does stays the same."""
-        made = copy.copy(self)
-        made.name = name[:64]
-        made.__dict__.pop("fingerprint", None)
-        return made
+        """Return the same tool under another name."""
+        tool = copy.copy(self)
+        tool.name = name[:64]
+        tool.__dict__.pop("fingerprint", None)
+        return tool
 
-    def described(self) -> Described:
-        """Return it as a model is told of it."""
-        return Described(self.name, self.description, self.schema)
+    def described(self) -> ToolDefinition:
+        """Return the definition that a model receives."""
+        return ToolDefinition(self.name, self.description, self.schema)
 
     def problem_with(self, arguments: Json) -> str:
-        """Return what is wrong with arguments, in one sentence, or ""."""
+        """Return the problem of invalid arguments in one sentence, or "" if they are valid."""
         try:
             return structured.problem_with(arguments, self.schema)
         except ConfigurationError as error:
             return str(error)
 
-    async def invoke(self, arguments: dict[str, Json], ctx: Context) -> Any:
-        """Do it, with arguments that meet the schema; what it raises becomes an error as data."""
+    async def invoke(self, arguments: dict[str, Json], ctx: Context) -> object:
+        """Run the tool with valid arguments. An exception becomes an error as data."""
         raise NotImplementedError
 
     async def act(self, value: Json, ctx: Context) -> Json:
-        """Be a step of its own: call it with `value` as arguments and return its output.
+        """Run as a step: call the tool with `value` as arguments and return its output.
 
         Raises:
-            StepError: of the kind that the call's error has.
+            StepError: With the kind of the call's error.
         """
         if problem := self.problem_with(value):
             raise StepError(f"{self.name}: {problem}", kind="invalid_arguments", retryable=False)
-        found = await outcome(self, value, ctx)
-        if (error := found.get("error")) is not None:
+        result = await _outcome(self, value, ctx)
+        if (error := result.get("error")) is not None:
             raise StepError(
                 f"{self.name}: {error['message']}", kind=error["kind"],
                 exception=error.get("exception", ""), traceback=error.get("traceback", ""),
             )  # fmt: skip
-        return found.get(WHOLE, found["output"])
+        return result.get(WHOLE, result["output"])
 
 
+@runtime_checkable
 class ToolSet(Protocol):
-    """Several tools that are found when a run first needs them, like those of an MCP server."""
+    """Several tools that a run lists when it first needs them, such as those of an MCP server."""
 
     name: str
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest that changes with the declaration of the set."""
 
     async def tools(self, ctx: Context) -> Sequence[Tool]:
         """Return the tools.
 
         Raises:
-            StepError: if they cannot be found.
+            StepError: If they cannot be listed.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class _Call(Leaf):
-    """One call of a tool, as the effect that the journal has; its output is how it ended."""
+    """One call of a tool as an effect. Its output says how the call ended."""
 
     tool: Tool
     name: str
@@ -230,50 +237,68 @@ class _Call(Leaf):
         return self.tool.fingerprint
 
     async def act(self, value: Json, ctx: Context) -> Json:
-        return await outcome(self.tool, value, ctx)
+        return await _outcome(self.tool, value, ctx)
 
 
 async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dict[str, Json]:
-    """Call a tool once, as the effect `name` inside this step.
+    """Call a tool once, as the effect `name` inside the current step.
 
-    Returns `{"tool", "arguments", "output"}`, or `"error": {"kind", "message"}` in place of
-    `output`; `"omitted": {"bytes", "sha256"}` beside an output of which only the ends go on: the
-    journal has all of it, as `"whole"` of the call's effect.
+    Args:
+        ctx: The context of the step.
+        name: The name of the effect in the journal.
+        tool: The tool.
+        arguments: Its arguments, an object.
+
+    Returns:
+        `{"tool", "arguments", "output"}`, or `"error": {"kind", "message"}` instead of `output`. If only
+        the ends of the output are included, `"omitted": {"bytes", "sha256"}` describes the complete one,
+        which the journal has as `"whole"` of the effect.
 
     Raises:
-        Suspended: while a person has not agreed to it, or it was in flight at a crash.
+        Suspended: While a person has not approved it, or if the process died during the call.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> from loopwright.tools import tool
+        >>> @tool
+        ... def double(n: int) -> int:
+        ...     return 2 * n
+        >>> async def use(value, ctx):
+        ...     return (await call_tool(ctx, "double", double, {"n": value}))["output"]
+        >>> run_sync(use, 4).output
+        8
     """
-    told: dict[str, Json] = {"tool": tool.name, "arguments": arguments}
+    call: dict[str, Json] = {"tool": tool.name, "arguments": arguments}
     if problem := tool.problem_with(arguments):
-        return {**told, **error_of("invalid_arguments", f"{tool.name}: {problem}")}
+        return {**call, **error_of("invalid_arguments", f"{tool.name}: {problem}")}
     if tool.approve:
-        answer = _asked(ctx, name, tool, arguments)
+        answer = _answer(ctx, name, tool, arguments)
         if answer.get("approve") is not True:
             reason = str(answer.get("reason") or "no reason was given")
-            return {**told, **error_of("denied", f"a person did not allow this call: {reason}")}
+            return {**call, **error_of("denied", f"a person did not allow this call: {reason}")}
         if "arguments" in answer:
-            arguments = told["arguments"] = answer["arguments"]
+            arguments = call["arguments"] = answer["arguments"]
             if problem := tool.problem_with(arguments):
                 why = f"{tool.name}: the arguments as a person changed them: {problem}"
-                return {**told, **error_of("invalid_arguments", why)}
+                return {**call, **error_of("invalid_arguments", why)}
     try:
-        found = await ctx.call(name, _Call(tool, tool.name), arguments)
-    except StepError as error:  # a person said that the call in doubt failed
-        return {**told, **error_of(error.kind, str(error))}
-    if not isinstance(found, dict) or not found.keys() & {"output", "error"}:
-        found = {"output": found}  # a person said what the call in doubt had returned
-    if "error" in found:  # what goes on to a model has no traceback
-        return {**told, **error_of(found["error"]["kind"], found["error"]["message"])}
-    return {**told, **{key: part for key, part in found.items() if key != WHOLE}}
+        result = await ctx.call(name, _Call(tool, tool.name), arguments)
+    except StepError as error:  # a person declared that the uncertain call failed
+        return {**call, **error_of(error.kind, str(error))}
+    if not isinstance(result, dict) or not result.keys() & {"output", "error"}:
+        result = {"output": result}  # a person entered the output of the uncertain call
+    if "error" in result:  # a model does not receive the traceback
+        return {**call, **error_of(result["error"]["kind"], result["error"]["message"])}
+    return {**call, **{key: part for key, part in result.items() if key != WHOLE}}
 
 
-def _asked(ctx: Context, name: str, tool: Tool, arguments: Json) -> Mapping[str, Json]:
-    """Return a person's answer; anything but a clear yes is a no with that as its reason."""
+def _answer(ctx: Context, name: str, tool: Tool, arguments: Json) -> Mapping[str, Json]:
+    """Return a person's answer. Any text is a refusal with that reason."""
     shown_arguments = shown(codec.encode(arguments), SHOWN_ARGUMENTS)
     question = f"call {tool.name} with {shown_arguments}?"
     request = {"kind": "tool", "tool": tool.name, "arguments": arguments, "question": question}
     waits = f"{ctx.below(name)}: waits for a person to approve: {question}"
-    answer = ctx.ask(f"{name}/{ASKED}", request, waits)
+    answer = ctx.ask(f"{name}/{APPROVAL}", request, waits)
     if answer is True:
         return {"approve": True}
     if isinstance(answer, Mapping):
@@ -281,26 +306,26 @@ def _asked(ctx: Context, name: str, tool: Tool, arguments: Json) -> Mapping[str,
     return {"approve": False, "reason": answer if isinstance(answer, str) else ""}
 
 
-async def outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Any]:
-    """Make a call and return how it ended; nothing that the tool does is raised."""
+async def _outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Json]:
+    """Make a call and return its output or error. No exception of the tool is raised."""
     watched = (
         watch(ctx.path, tool.timeout) if tool.timeout is not None and ctx is not None else None
     )
     try:
         async with asyncio.timeout(tool.timeout) as limit:
             output = codec.normalise(await tool.invoke(codec.copied(arguments), ctx), what="output")
-        output = ctx.run.clean(output)  # before it is cut: half a key is not known any more
-        inline, omitted = kept(output, tool.limit)
+        output = ctx.run.clean(output)  # before it is cut: half a key could not be redacted
+        inline, omitted = bounded(output, tool.limit)
     except StepError as error:
         return error_of(error.kind, ctx.run.error_text(str(error)))
     except TimeoutError as error:
         if limit.expired():
             return error_of("timeout", f"it took longer than {tool.timeout:g} s and was given up")
         return error_of("TimeoutError", ctx.run.error_text(str(error)) or "TimeoutError")
-    except Exception as error:  # a tool of the user's: whatever it raises is told
-        said = ctx.run.error_text(" ".join(str(error).split()))[:2000]
+    except Exception as error:  # the tool of a user may raise anything
+        text = ctx.run.error_text(" ".join(str(error).split()))[:2000]
         name = type(error).__name__
-        failed = error_of(name, f"{name}: {said}" if said else name)
+        failed = error_of(name, f"{name}: {text}" if text else name)
         exception, traceback = described(error, whole=ctx.run.debug, redact=ctx.run.redact)
         failed["error"] |= {"exception": exception, "traceback": codec.normalise(traceback)}
         return failed
@@ -310,13 +335,13 @@ async def outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Any]:
     return {"output": inline, **({"omitted": omitted, WHOLE: output} if omitted else {})}
 
 
-def error_of(kind: str, message: str) -> dict[str, Any]:
+def error_of(kind: str, message: str) -> dict[str, Json]:
     """Return an error as data."""
     return {"error": {"kind": kind, "message": codec.normalise(message)}}
 
 
-def message_of(told: Mapping[str, Json]) -> str:
-    """Return what a model is shown of a call: its output, or its error as JSON."""
-    if "error" in told:
-        return shown(codec.encode({"error": told["error"]}))
-    return shown(told["output"])
+def message_of(call: Mapping[str, Json]) -> str:
+    """Return the text of a call for a model: its output, or its error as JSON."""
+    if "error" in call:
+        return shown(codec.encode({"error": call["error"]}))
+    return shown(call["output"])

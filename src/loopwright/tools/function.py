@@ -6,7 +6,17 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, Unpack, get_type_hints, overload
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticSchemaGenerationError,
+    ValidationError,
+    create_model,
+)
+from pydantic.errors import PydanticUserError
 
 from ..engine.context import Context
 from ..engine.step import source_digest
@@ -14,180 +24,173 @@ from ..engine.threads import in_thread
 from ..errors import ConfigurationError
 from ..records import codec
 from ..records.codec import Json
-from .base import HARD_LIMIT, Tool
+from .base import Tool, ToolOptions, ToolSet
 
 __all__ = ["FunctionTool", "as_tool", "tool"]
 
+_Function = Callable[..., object]
 _ARGUMENT = re.compile(r"\s*\**(\w+)\s*(?:\([^)]*\))?:\s*(.+)")
 _SECTION = re.compile(r"\s*(Args|Arguments|Parameters|Returns|Raises|Yields|Example|Examples):\s*")
 
 
 class FunctionTool(Tool):
-    """A Python function as a tool; see `tool`."""
+    """A Python function as a tool. See `tool`."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str = "",
-        description: str = "",
-        idempotent: bool = False,
-        approve: bool = False,
-        timeout: float | None = 60.0,
-        limit: int = HARD_LIMIT,
+        self, function: _Function, *, name: str = "", **options: Unpack[ToolOptions]
     ) -> None:
         self.function = function
-        given = name or getattr(function, "__name__", type(function).__name__)
-        about, arguments = _documented(function)
-        self._takes_context, self._model = _model_of(function, given, arguments)
+        name = name or getattr(function, "__name__", type(function).__name__)
+        about, arguments = _documentation(function)
+        self._context, self._model = _model_of(function, name, arguments)
         self._is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
         schema = self._model.model_json_schema()
         schema.pop("title", None)
-        super().__init__(
-            given, description=description or about, schema=schema, idempotent=idempotent,
-            approve=approve, timeout=timeout, limit=limit,
-        )  # fmt: skip
+        options["description"] = options.get("description") or about
+        super().__init__(name, schema=schema, **options)
 
     def meaning(self) -> str:
         return source_digest(inspect.unwrap(self.function))
 
     def problem_with(self, arguments: Json) -> str:
-        from pydantic import ValidationError
-
         if not isinstance(arguments, Mapping):
             return f"the arguments are {codec.encode(arguments)[:60]}, not an object"
         try:
             self._model.model_validate(arguments)
         except ValidationError as error:
-            return "; ".join(_sentence(one) for one in error.errors()[:3])
+            problems = error.errors()[:3]
+            return "; ".join(f"{_place(one['loc'])}{one['msg']}" for one in problems)
         return ""
 
-    async def invoke(self, arguments: dict[str, Json], ctx: Context) -> Any:
-        made = self._model.model_validate(arguments)
-        given = {name: getattr(made, name) for name in type(made).model_fields}
-        if self._takes_context:
-            given[self._takes_context] = ctx
-        if self._is_async:
-            return _plain(await self.function(**given))
-        found = await in_thread(functools.partial(self.function, **given))
-        return _plain(await found if inspect.isawaitable(found) else found)
+    async def invoke(self, arguments: dict[str, Json], ctx: Context) -> object:
+        model = self._model.model_validate(arguments)
+        values = {name: getattr(model, name) for name in type(model).model_fields}
+        if self._context:
+            values[self._context] = ctx
+        call = functools.partial(self.function, **values)
+        result = call() if self._is_async else await in_thread(call)
+        return _as_json(await result if inspect.isawaitable(result) else result)
 
 
-def _plain(value: Any) -> Any:
-    """Return models of pydantic as JSON; anything else is the codec's to judge."""
+def _as_json(value: object) -> object:
+    """Return pydantic models as JSON. The codec checks all other values."""
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if callable(dump) else value
 
 
-def _sentence(error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"])
-    return f"{place}: {error['msg']}" if place else str(error["msg"])
+def _place(path: tuple[int | str, ...]) -> str:
+    return f"{'.'.join(str(part) for part in path)}: " if path else ""
 
 
 def _model_of(
-    function: Callable[..., Any], name: str, about: Mapping[str, str]
-) -> tuple[str, type[Any]]:
-    """Return the name under which it takes the context ("" if not), and a model of the rest."""
-    from pydantic import ConfigDict, Field, PydanticSchemaGenerationError, create_model
-    from pydantic.errors import PydanticUserError
-
+    function: _Function, name: str, descriptions: Mapping[str, str]
+) -> tuple[str, type[BaseModel]]:
+    """Return the name of the context parameter ("" if there is none), and a model of the others."""
     try:
         hints = get_type_hints(function, include_extras=True)
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError, NameError) as error:
         raise ConfigurationError(
-            f"tool {name}: its signature cannot be read ({error}); give every parameter a type "
-            "that its module knows"
+            f"tool {name}: its signature cannot be read ({error}). Annotate every parameter with a type "
+            "that its module defines or imports."
         ) from None
-    context, fields = "", {}
+    context, fields = "", dict[str, Any]()
     for one in parameters:
-        kind = hints.get(one.name, Any)
-        if kind is Context or (one.name == "ctx" and one.annotation is one.empty):
+        hint = hints.get(one.name, Any)
+        if hint is Context or (one.name == "ctx" and one.annotation is one.empty):
             context = one.name
             continue
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD, one.POSITIONAL_ONLY):
             raise ConfigurationError(
-                f"tool {name}: {one.name}: a model calls by name; use named parameters only"
+                f"tool {name}: {one.name}: models call tools by name. Use named parameters only."
             )
         default = ... if one.default is one.empty else one.default
-        fields[one.name] = (kind, Field(default, description=about.get(one.name)))
+        fields[one.name] = (hint, Field(default, description=descriptions.get(one.name)))
     try:
-        model: type[Any] = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)  # type: ignore[call-overload]
+        model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
         model.model_json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigurationError(
-            f"tool {name}: a parameter has a type that is no JSON: {reason}; use str, int, float, "
-            "bool, lists, dicts, dataclasses or pydantic models"
+            f"tool {name}: the type of a parameter has no JSON Schema: {reason}. Use str, int, float, "
+            "bool, lists, dicts, dataclasses or pydantic models."
         ) from None
     return context, model
 
 
-def _documented(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return a docstring without its sections, and what its Args section says, by name."""
+def _documentation(function: _Function) -> tuple[str, dict[str, str]]:
+    """Return a docstring without its sections, and the descriptions in its Args section by name."""
     about: list[str] = []
     arguments: dict[str, str] = {}
     section = last = ""
     for line in (inspect.getdoc(function) or "").splitlines():
-        if found := _SECTION.fullmatch(line):
-            section, last = found[1], ""
+        if match := _SECTION.fullmatch(line):
+            section, last = match[1], ""
         elif not section:
             about.append(line)
         elif section.startswith(("Arg", "Param")):
-            if found := _ARGUMENT.fullmatch(line):
-                last = found[1]
-                arguments[last] = found[2].strip()
+            if match := _ARGUMENT.fullmatch(line):
+                last = match[1]
+                arguments[last] = match[2].strip()
             elif last and line.strip():
                 arguments[last] += f" {line.strip()}"
     return "\n".join(about).strip(), arguments
 
 
+@overload
 def tool(
-    function: Callable[..., Any] | None = None,
-    *,
-    name: str = "",
-    description: str = "",
-    idempotent: bool = False,
-    approve: bool = False,
-    timeout: float | None = 60.0,
-    limit: int = HARD_LIMIT,
-) -> Any:
+    function: _Function, *, name: str = "", **options: Unpack[ToolOptions]
+) -> FunctionTool: ...
+@overload
+def tool(
+    function: None = None, *, name: str = "", **options: Unpack[ToolOptions]
+) -> Callable[[_Function], FunctionTool]: ...
+def tool(
+    function: _Function | None = None, *, name: str = "", **options: Unpack[ToolOptions]
+) -> FunctionTool | Callable[[_Function], FunctionTool]:
     """Make a Python function a tool, as a decorator or a call.
 
-    Its parameters' types become the JSON Schema of the arguments, its docstring the description
-    (with an `Args:` section, those of the arguments); a parameter of type Context is given the
-    step's context. A plain function runs in a thread. See Tool for the options.
+    The types of its parameters become the JSON Schema of the arguments. Its docstring becomes the
+    description, and an `Args:` section describes the arguments. A parameter of type Context receives
+    the step's context. A plain function runs in a thread.
+
+    Args:
+        function: The function. Without it, a decorator is returned.
+        name: 1 to 64 letters, digits, - and _. Default: the function's name.
+        **options: `description` (default: the docstring), `idempotent` (whether a call may run twice
+            after a crash; default: false), `approve` (whether a person must approve each call; default:
+            false), `timeout` (seconds for one call, default 60; None: no limit except that of the loop),
+            `limit` (bytes of output; default 64 MiB).
+
+    Returns:
+        A FunctionTool, or a decorator that makes one.
 
     Raises:
-        ConfigurationError: for a signature that no JSON can meet.
+        ConfigurationError: For a signature that has no JSON Schema.
 
-    >>> @tool(idempotent=True)
-    ... def add(a: int, b: int = 1) -> int:
-    ...     '''Add two numbers.'''
-    ...     return a + b
-    >>> add.name, add.description, add.schema["required"]
-    ('add', 'Add two numbers.', ['a'])
+    Example:
+        >>> @tool(idempotent=True)
+        ... def add(a: int, b: int = 1) -> int:
+        ...     '''Add two numbers.'''
+        ...     return a + b
+        >>> add.name, add.schema["required"]
+        ('add', ['a'])
     """
-
-    def made(inner: Callable[..., Any]) -> FunctionTool:
-        return FunctionTool(
-            inner, name=name, description=description, idempotent=idempotent, approve=approve,
-            timeout=timeout, limit=limit,
-        )  # fmt: skip
-
-    return made if function is None else made(function)
+    if function is None:
+        return lambda inner: FunctionTool(inner, name=name, **options)
+    return FunctionTool(function, name=name, **options)
 
 
-def as_tool(thing: Any) -> Any:
-    """Return `thing` as a tool or a set of tools: one as it is, a function as a FunctionTool.
+def as_tool(target: object) -> Tool | ToolSet:
+    """Return a tool or a set of tools unchanged, and a function as a FunctionTool.
 
     Raises:
-        ConfigurationError: if it is neither.
+        ConfigurationError: For any other object.
     """
-    if isinstance(thing, Tool) or hasattr(thing, "tools"):
-        return thing
-    if callable(thing):
-        return FunctionTool(thing)
+    if isinstance(target, Tool | ToolSet):
+        return target
+    if callable(target):
+        return FunctionTool(target)
     raise ConfigurationError(
-        f"{thing!r} cannot be a tool; give a function, tool(…), command_tool(…) or an MCP server"
+        f"{target!r} is not a tool. Use a function, tool(…), command_tool(…) or an MCP server."
     )

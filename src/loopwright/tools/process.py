@@ -1,17 +1,17 @@
-"""Commands of the machine, run to their end: bounded, in a group of their own, never left behind.
+"""Child processes: commands that run to their end, and servers that live as long as a run.
 
 Rules:
 
-1. What a command does is a result, never an exception: a crash, a signal, a time-out, bytes that
-   are no text, output without end. Only a command that cannot be started is an error.
-2. Program text is constant. Values reach it by environment, arguments or standard input, and are
-   never written into it: no quoting is needed because nothing is parsed again.
-3. A command ends with all that it started, whatever sessions those have (`supervising`): SIGTERM, a
-   grace, SIGKILL. The same happens when our process is killed.
-4. The environment is made, not inherited: a short list of names is passed on, so that no key of
-   ours reaches a command that was not given it.
-5. n bytes of output cost about 2 n of memory for a moment, and n after it; where only the beginning
-   and the end are kept, n is what is kept.
+1. How a command ends is a result, never an exception: a crash, a signal, a timeout, bytes that are not
+   text, endless output. Only a command that cannot be started is an error.
+2. The program text is constant. Values reach a command through its environment, arguments or standard
+   input. Nothing is parsed again, so nothing needs quoting.
+3. A process ends together with every process that it started, whatever their sessions are
+   (`supervised`): SIGTERM, a grace period, SIGKILL. The same happens when our process is killed.
+4. The environment is built, not inherited: a short list of variables is passed on, so a command gets
+   no API key that was not passed to it explicitly.
+5. n bytes of output need about 2 n bytes of memory for a moment, and n bytes afterwards. If only the
+   beginning and the end are kept, n is the size of the kept parts.
 """
 
 from __future__ import annotations
@@ -28,26 +28,24 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
 from ..engine.leftovers import TOKEN
 from ..errors import ConfigurationError, StepError
 from ..records.codec import Json
 from ..records.excerpts import marker
-from .supervised import Supervised
+from .supervised import Supervised, settle
 
 __all__ = [
-    "LIMIT", "CommandResult", "environment", "names_of", "passed", "run_command", "tail", "unstartable",
+    "LIMIT", "READ", "ChildProcess", "CommandResult", "inherited", "run_command", "tail", "variable_names",
 ]  # fmt: skip
 
 LIMIT = 64 * 1024 * 1024  # bytes of output of both streams together
 STRING_BYTES = 128 * 1024  # of one argument or variable, with its final NUL (Linux MAX_ARG_STRLEN)
-GRACE = 0.5  # seconds between SIGTERM and SIGKILL when a command's own time is up
+GRACE = 0.5  # seconds between SIGTERM and SIGKILL after a command's timeout
 CUT_GRACE = 0.2  # the same when the caller is cancelled, who waits half a second in all
 PIPES = 1.0  # seconds that a grandchild may hold the pipes
-DRAIN = 0.05  # seconds in which the pipes of a tree that is gone are read to their end
-CHUNK = 64 * 1024  # bytes of input written at a time
-READ = 256 * 1024  # bytes of output read at a time
+DRAIN = 0.05  # seconds to read the pipes of an ended tree to their end
+READ = 256 * 1024  # bytes read at a time
 BLOCK = 1024 * 1024  # bytes of output decoded at a time
 SHOWN = 2000  # characters of output in a message
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -56,12 +54,18 @@ PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "T
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended and what it said.
+    """How a command ended, and its output.
 
-    `exit_code` is below 0 for a signal (-9: SIGKILL). `truncated`: its output passed the limit and
-    it was ended; the texts hold the beginning. `timed_out`: it was ended at its time limit.
-    `decoded_with_loss`: bytes that are not UTF-8 became U+FFFD. `omitted`: bytes that were left out of
-    the texts, where a marker stands.
+    Args:
+        exit_code: The exit code, or the negative number of a signal (-9 is SIGKILL).
+        stdout: Standard output as text.
+        stderr: Standard error as text.
+        truncated: Whether the command was ended because its output passed the limit. The texts then
+            hold the beginning.
+        timed_out: Whether the command was ended at its timeout.
+        decoded_with_loss: Whether bytes that are not UTF-8 were replaced by U+FFFD.
+        seconds: The duration.
+        omitted: The number of bytes that a marker in the texts replaces.
     """
 
     exit_code: int
@@ -75,14 +79,19 @@ class CommandResult:
 
     @property
     def ending(self) -> str:
-        """How it ended, in words: "exited with 2", "was ended by SIGKILL"."""
+        """The ending in words, such as "exited with 2" or "was ended by SIGKILL"."""
         if self.exit_code >= 0:
             return f"exited with {self.exit_code}"
         names = {item.value: item.name for item in signal.Signals}
         return f"was ended by {names.get(-self.exit_code, f'signal {-self.exit_code}')}"
 
+    @property
+    def last_output(self) -> str:
+        """The tail of standard error, or of standard output if there is none."""
+        return tail(self.stderr) or tail(self.stdout)
+
     def to_json(self) -> Json:
-        """Return it as a JSON object, without `seconds`: equal runs give equal outputs."""
+        """Return a JSON object without `seconds`, so that equal runs give equal outputs."""
         return {
             "exit_code": self.exit_code,
             "stdout": self.stdout,
@@ -94,7 +103,7 @@ class CommandResult:
 
 
 def tail(text: str, limit: int = SHOWN) -> str:
-    """Return the last `limit` characters of a text without outer blanks, marked if cut."""
+    """Return the last `limit` characters of a stripped text, with a note if it was cut."""
     text = text.strip()
     if len(text) <= limit:
         return text
@@ -113,119 +122,223 @@ async def run_command(
     keep: int | None = None,
     token: str = "",
 ) -> CommandResult:
-    """Run a command to its end and return how it ended and what it said.
+    """Run a command to its end, on a POSIX system.
 
-    A list is a program and its arguments; a text is a script for `/bin/sh -e -c`, in which `args`
-    are "$1", "$2" and so on. The environment is HOME and the like, PATH with the folder of this
-    interpreter in front, and `env`. Without `stdin` there is nothing to read. After `timeout`
-    seconds, or more than `limit` bytes of output, it is ended: SIGTERM, half a second, SIGKILL. If
-    the caller is cancelled, that takes less than half a second in all. All processes that it started
-    end with it. Of each stream the beginning and the end are kept, `keep` bytes together with a marker
-    between them; default: all of it. `token` names the run in its environment. For POSIX systems.
+    A command that is ended gets SIGTERM, and SIGKILL half a second later. If the caller is cancelled,
+    both take less than half a second together. Every process that the command started ends with it.
+
+    Args:
+        command: A program and its arguments, or a script for `/bin/sh -e -c`.
+        args: More arguments. In a script they are "$1", "$2" and so on.
+        stdin: Standard input. Default: none.
+        env: Variables besides HOME and the like and PATH, which begins with the folder of this
+            interpreter.
+        cwd: The working directory. Default: that of this process.
+        timeout: Seconds after which the command is ended. Default: no limit.
+        limit: Bytes of output after which the command is ended. Default: 64 MiB.
+        keep: Bytes of each stream to keep, its beginning and its end. Default: all.
+        token: Names the run in the environment, so that leftover processes can be identified.
+
+    Returns:
+        How the command ended, whatever its exit code.
 
     Raises:
-        StepError: `cannot_start` if it cannot be started; `bad_argument` for an argument, variable
-            or input that cannot be handed to a process: NUL, lone surrogates, more than 128 KiB.
+        StepError: `cannot_start`, or `bad_argument` for an argument, variable or input that cannot be
+            passed to a process: NUL, lone surrogates, more than 128 KiB.
+
+    Example:
+        >>> asyncio.run(run_command(["echo", "hello"])).stdout
+        'hello\\n'
     """
-    words, began = _words(command, args), time.monotonic()
-    variables = environment({**(env or {}), **({TOKEN: token} if token else {})})
-    given = _encoded("stdin", stdin) if isinstance(stdin, str) else stdin
-    grace, running = GRACE, None
+    words = ["/bin/sh", "-e", "-c", command, "sh"] if isinstance(command, str) else [*command]
+    began, grace = time.monotonic(), GRACE
+    data = _encoded("stdin", stdin) if isinstance(stdin, str) else stdin
+    child = ChildProcess([*words, *args], env=env, cwd=cwd, stdin=data is not None, token=token)
+    run = _CommandRun(child, limit, limit if keep is None else keep)
     try:
-        running = _Command(words=words, env=variables, cwd=cwd, stdin=given, limit=limit, keep=keep)
-        await running.begin()
-        timed_out = not await running.watch(timeout)
+        await run.start(data)
+        timed_out = not await run.wait(timeout)
     except asyncio.CancelledError:
         grace = CUT_GRACE
         raise
-    except (OSError, ValueError) as error:
-        raise unstartable(error, words[0], cwd) from error
     finally:
-        if running is not None:
-            await running.end(grace)
-    return running.result(timed_out, time.monotonic() - began)
+        await run.end(grace)
+    return run.result(timed_out=timed_out, seconds=time.monotonic() - began)
 
 
-def _words(command: Sequence[str] | str, args: Sequence[str]) -> list[str]:
-    start = ["/bin/sh", "-e", "-c", command, "sh"] if isinstance(command, str) else [*command]
-    words = [*start, *args]
-    for word in words:
-        _sendable("argument", word)
-    return words
-
-
-def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a command: HOME and the like, PATH, and what was given for it."""
-    passed = {k: v for k, v in os.environ.items() if k in PASSED_ON or k.startswith("LC_")}
-    for name, value in given.items():
-        if not name or "=" in name:
-            raise _bad(f"env: {name!r} is not a name of a variable; use letters, digits and _")
-        _sendable(f"env: {name}", f"{name}={value}")
-    beside = str(Path(sys.executable).parent)  # tools of its environment, activated or not
-    path = f"{beside}{os.pathsep}{passed.get('PATH', os.defpath)}"
-    return {**passed, "PATH": path, **given}
-
-
-def names_of(what: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Return names of variables, or refuse what cannot be names.
+def variable_names(owner: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return names of environment variables, checked.
 
     Raises:
-        ConfigurationError: for a text in place of a list, and a name that cannot be one.
+        ConfigurationError: For a text instead of a list, or an invalid name.
     """
-    names = () if isinstance(given, str) else tuple(given)
-    for name in names or ([given] if given else ()):
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or isinstance(given, str):
-            raise ConfigurationError(
-                f"{what}: {given!r} is no list of names of variables; give one, such as "
-                "['GITHUB_TOKEN']"
-            )
-    return names
+    valid = not isinstance(names, str) and all(
+        isinstance(name, str) and _NAME.fullmatch(name) for name in names
+    )
+    if names and not valid:
+        raise ConfigurationError(
+            f"{owner}: {names!r} is not a list of variable names. Use a list such as ['GITHUB_TOKEN']."
+        )
+    return tuple(names)
 
 
-def passed(names: Sequence[str]) -> dict[str, str]:
-    """Return the variables of ours with these names, as far as they are set."""
+def inherited(names: Sequence[str]) -> dict[str, str]:
+    """Return those of our own environment variables that are set and have one of these names."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def _sendable(what: str, text: str) -> None:
-    """Refuse a text that the system would refuse, or would take for another one."""
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child: HOME and the like, PATH, and these variables."""
+    base = {k: v for k, v in os.environ.items() if k in PASSED_ON or k.startswith("LC_")}
+    for name, value in variables.items():
+        if not name or "=" in name:
+            raise _bad(f"env: {name!r} is not a variable name. Use letters, digits and _.")
+        _check_string(f"env: {name}", f"{name}={value}")
+    # The tools of this Python environment are available, activated or not.
+    beside = str(Path(sys.executable).parent)
+    path = f"{beside}{os.pathsep}{base.get('PATH', os.defpath)}"
+    return {**base, "PATH": path, **variables}
+
+
+def _check_string(field: str, text: str) -> None:
+    """Refuse a text that the system would refuse or change."""
     if "\0" in text:
-        raise _bad(f"{what}: has a NUL character, which would end it; remove it, or use stdin")
-    if len(_encoded(what, text)) >= STRING_BYTES:
-        raise _bad(f"{what}: is longer than {STRING_BYTES // 1024} KiB; give it by stdin instead")
+        raise _bad(
+            f"{field}: contains a NUL character. Remove it, or pass the value through stdin."
+        )
+    if len(_encoded(field, text)) >= STRING_BYTES:
+        raise _bad(
+            f"{field}: is longer than {STRING_BYTES // 1024} KiB. Pass the value through stdin."
+        )
 
 
-def _encoded(what: str, text: str) -> bytes:
+def _encoded(field: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        place = f"{what}: has a lone surrogate at character {error.start}"
-        raise _bad(f"{place}, which no encoding holds; replace it with U+FFFD") from None
+        raise _bad(
+            f"{field}: has a lone surrogate at character {error.start}, which cannot be encoded. "
+            "Replace it with U+FFFD."
+        ) from None
 
 
 def _bad(message: str) -> StepError:
     return StepError(message, kind="bad_argument", retryable=False)
 
 
-def unstartable(error: Exception, program: str, cwd: str | Path | None) -> StepError:
-    """Return why a program cannot be started, and what to do."""
+def _start_error(error: Exception, program: str, cwd: str | Path | None) -> StepError:
     if cwd is not None and not Path(cwd).is_dir():
-        why = f"there is no directory {str(cwd)!r}; make it first, or correct cwd"
+        why = f"the directory {str(cwd)!r} does not exist. Create it, or correct cwd."
     elif isinstance(error, FileNotFoundError):
-        why = "there is no such program on PATH; install it, or give its whole path"
+        why = "there is no such program on PATH. Install it, or use its full path."
     elif isinstance(error, PermissionError):
-        why = "it may not be executed; give it the permission, or run it by its interpreter"
+        why = "the file is not executable. Change its mode, or run it with its interpreter."
     elif getattr(error, "errno", None) == errno.E2BIG:
-        why = "its arguments and environment are too long together; give long values by stdin"
+        why = "its arguments and environment are too long together. Pass long values through stdin."
     else:
         why = getattr(error, "strerror", None) or str(error)
     return StepError(f"cannot start {program!r}: {why}", kind="cannot_start", retryable=False)
 
 
+class ChildProcess:
+    """A supervised program with its streams. Call `start`, use it, and always call `end`.
+
+    Must be created inside an event loop. `exited` is a future: the program has ended, even if a process
+    that it started still holds its pipes.
+
+    Args:
+        words: The program and its arguments.
+        env: Variables besides HOME, PATH and the like.
+        cwd: The working directory.
+        stdin: Whether the program has a standard input.
+        token: Names the run in the environment.
+        grace: Seconds between SIGTERM and SIGKILL if our process is killed.
+        linger: Seconds that the processes below the program may outlive it.
+
+    Raises:
+        StepError: `cannot_start` or `bad_argument`.
+    """
+
+    stdin: asyncio.StreamWriter
+    stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        stdin: bool = True,
+        token: str = "",
+        grace: float = GRACE,
+        linger: float = 1.0,
+    ) -> None:
+        for word in words:
+            _check_string("argument", word)
+        self._words, self._cwd = words, cwd
+        self._readers: list[asyncio.BaseTransport] = []
+        self._writer: asyncio.WriteTransport | None = None
+        variables = _environment({**(env or {}), **({TOKEN: token} if token else {})})
+        try:
+            self._program = Supervised(
+                words, env=variables, cwd=cwd, stdin=stdin, grace=grace, linger=linger
+            )
+        except (OSError, ValueError) as error:
+            raise _start_error(error, words[0], cwd) from error
+        self.exited = self._program.exited
+
+    async def start(self) -> None:
+        """Connect the streams and wait until the program runs.
+
+        Raises:
+            StepError: `cannot_start`.
+        """
+        self.stdout = await self._reader(self._program.stdout)
+        self.stderr = await self._reader(self._program.stderr)
+        if self._program.stdin is not None:
+            loop = asyncio.get_running_loop()
+            self._writer, protocol = await loop.connect_write_pipe(
+                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._program.stdin
+            )
+            self.stdin = asyncio.StreamWriter(self._writer, protocol, None, loop)
+        await asyncio.wait({self._program.started})
+        try:
+            self._program.started.result()
+        except OSError as error:
+            raise _start_error(error, self._words[0], self._cwd) from error
+
+    async def _reader(self, pipe: object) -> asyncio.StreamReader:
+        stream = asyncio.StreamReader(READ)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), pipe
+        )
+        self._readers.append(transport)
+        return stream
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, or None while the program runs."""
+        return self._program.returncode
+
+    async def end(self, grace: float) -> None:
+        """End the program and every process below it: SIGTERM, `grace` seconds, SIGKILL."""
+        await self._program.end(grace)
+
+    def close(self) -> None:
+        """Close the streams."""
+        writer = self._writer
+        if writer is not None and (writer.get_write_buffer_size() or not writer.is_closing()):
+            writer.abort()  # `close` would wait until the program has read its input
+        for transport in self._readers:
+            transport.close()
+        self._program.close_pipes()
+
+
 class _Text:
     """One stream, of which `keep` bytes stay: its beginning, decoded block by block, and its end.
 
-    What is not UTF-8 becomes U+FFFD.
+    Bytes that are not UTF-8 become U+FFFD.
     """
 
     def __init__(self, keep: int) -> None:
@@ -242,7 +355,7 @@ class _Text:
         head, rest = data[: self._room], data[self._room :]
         self._room -= len(head)
         self._block += head
-        if len(self._block) >= BLOCK:  # thousands of small parts would cost as much again
+        if len(self._block) >= BLOCK:  # thousands of small strings would need as much memory again
             self._decode(final=False)
         self._end += rest
         if len(self._end) > 2 * self._ends + READ:
@@ -262,128 +375,89 @@ class _Text:
             text = self._decoder.decode(data, final)
         self._parts.append(text)
 
-    def take(self, whole: bool) -> str:
-        """Return the text; of one that is not `whole`, half a character at its end is left out."""
+    def take(self, complete: bool) -> str:
+        """Return the text. A partial character at the end of an incomplete stream is left out."""
         self._trim()
-        if not self.omitted:
-            self._block += self._end
-            self._decode(final=whole)
-        else:
+        end = bytes(self._end)
+        if self.omitted:
             self._decode(final=False)
-            end = bytes(self._end)
-            while end and end[0] & 0xC0 == 0x80:  # the rest of a character that was left out
+            while end and end[0] & 0xC0 == 0x80:  # the rest of a character that was omitted
                 end = end[1:]
             self._parts.append(f"\n{marker(self.omitted)}\n")
             self._decoder.reset()
-            self._block = bytearray(end)
-            self._decode(final=whole)
+        self._block += end
+        self._decode(final=complete)
         parts, self._parts = self._parts, []
         return "".join(parts)
 
 
-class _Command:
-    """One running command: its output so far, and the way to end it."""
+class _CommandRun:
+    """One run of a command: its output so far, bounded."""
 
-    def __init__(
-        self, words: list[str], env: dict[str, str], cwd: Any, stdin: bytes | None, limit: int,
-        keep: int | None,
-    ) -> None:  # fmt: skip
-        self._loop = asyncio.get_running_loop()
-        self._closed, self._full = (self._loop.create_future() for _ in range(2))
+    def __init__(self, child: ChildProcess, limit: int, keep: int) -> None:
+        self._child = child
         self._left = limit
-        self._unsent = memoryview(stdin or b"")
-        self._program = Supervised(words, env=env, cwd=cwd, stdin=stdin is not None, grace=GRACE)
-        self._texts = {
-            pipe: _Text(limit if keep is None else keep)
-            for pipe in (self._program.stdout, self._program.stderr)
-        }
+        self._texts = (_Text(keep), _Text(keep))
+        self._full: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._reading: list[asyncio.Task[None]] = []
+        self._writing: asyncio.Task[None] | None = None
 
-    async def begin(self) -> None:
-        """Listen to it and feed it from now on, and wait until it has started.
+    async def start(self, stdin: bytes | None) -> None:
+        await self._child.start()
+        streams = zip((self._child.stdout, self._child.stderr), self._texts, strict=True)
+        self._reading = [asyncio.create_task(self._read(*pair)) for pair in streams]
+        if stdin is not None:
+            self._writing = asyncio.create_task(self._write(stdin))
 
-        Raises:
-            OSError: if it cannot be started.
-        """
-        for output in self._texts:
-            os.set_blocking(output.fileno(), False)
-            self._loop.add_reader(output.fileno(), self._read, output)
-        if (given := self._program.stdin) is not None:
-            os.set_blocking(given.fileno(), False)
-            self._loop.add_writer(given.fileno(), self._write, given)
-        await asyncio.wait({self._program.started})
-        self._program.started.result()
+    async def _read(self, stream: asyncio.StreamReader, text: _Text) -> None:
+        with contextlib.suppress(OSError):
+            while data := await stream.read(READ):
+                kept = data[: self._left]
+                self._left -= len(kept)
+                text.feed(kept)
+                if len(kept) < len(data):
+                    settle(self._full)
+                    return
 
-    def _read(self, pipe: IO[bytes]) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._take(pipe, os.read(pipe.fileno(), READ))
+    async def _write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # a command that does not read its input is no error
+            self._child.stdin.write(data)
+            await self._child.stdin.drain()
+        self._child.stdin.close()
 
-    def _take(self, pipe: IO[bytes], data: bytes) -> None:
-        kept = data[: self._left]
-        self._left -= len(kept)
-        self._texts[pipe].feed(kept)
-        if len(kept) < len(data):
-            _settle(self._full)
-        if not kept:
-            self._let_go(pipe)
-
-    def _write(self, pipe: IO[bytes]) -> None:
-        try:
-            with contextlib.suppress(BlockingIOError):
-                self._unsent = self._unsent[os.write(pipe.fileno(), self._unsent[:CHUNK]) :]
-        except OSError:  # a command that does not care to read is no error
-            self._unsent = memoryview(b"")
-        if not self._unsent:
-            self._let_go(pipe)
-
-    def _let_go(self, pipe: IO[bytes]) -> None:
-        if pipe.closed:
-            return
-        self._loop.remove_reader(pipe.fileno())
-        self._loop.remove_writer(pipe.fileno())
-        pipe.close()
-        if all(output.closed for output in self._texts):
-            _settle(self._closed)
-
-    async def watch(self, timeout: float | None) -> bool:
-        """Wait until it ends or is too loud; return False if its time was up first."""
-        exited = self._program.exited
+    async def wait(self, timeout: float | None) -> bool:
+        """Wait until it ends or its output passes the limit. Return False at the timeout."""
+        exited = self._child.exited
         ends = {exited, self._full}
         await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if exited.done():
-            ends = {self._closed, self._full}
-            await asyncio.wait(ends, timeout=PIPES, return_when=asyncio.FIRST_COMPLETED)
+        if exited.done() and not self._full.done():
+            await asyncio.wait(self._reading, timeout=PIPES)
         return exited.done() or self._full.done()
 
     async def end(self, grace: float) -> None:
-        """End everything that is left of it and let its pipes go."""
+        """End the processes that are left, and close the pipes."""
         try:
-            await self._program.end(grace)
-            await asyncio.wait({self._closed}, timeout=DRAIN)
+            await self._child.end(grace)
+            if self._reading:
+                await asyncio.wait(self._reading, timeout=DRAIN)
         finally:
-            for pipe in (self._program.stdin, *self._texts):
-                if pipe is not None:
-                    self._let_go(pipe)
+            for task in (*self._reading, self._writing):
+                if task is not None:
+                    task.cancel()
+            self._child.close()
 
-    def result(self, timed_out: bool, seconds: float) -> CommandResult:
+    def result(self, *, timed_out: bool, seconds: float) -> CommandResult:
         truncated = self._full.done()
-        texts = self._texts.values()
-        code = self._program.returncode
-        stdout, stderr = (text.take(whole=not truncated) for text in texts)
-        lossy = any(text.lossy for text in texts)
+        stdout, stderr = (text.take(complete=not truncated) for text in self._texts)
+        code = self._child.exit_code
         return CommandResult(
-            exit_code=-signal.SIGKILL
-            if code is None
-            else code,  # unkillable: it waits inside the system
+            # A process that SIGKILL does not end waits inside the kernel.
+            exit_code=-signal.SIGKILL if code is None else code,
             stdout=stdout,
             stderr=stderr,
             truncated=truncated,
             timed_out=timed_out,
-            decoded_with_loss=lossy,
+            decoded_with_loss=any(text.lossy for text in self._texts),
             seconds=seconds,
-            omitted=sum(text.omitted for text in texts),
+            omitted=sum(text.omitted for text in self._texts),
         )
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

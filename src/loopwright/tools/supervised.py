@@ -1,13 +1,13 @@
-"""Programs that end with everything they started, however they, or we, end.
+"""Programs under a supervisor, which ends each of them together with every process below it.
 
 Rules:
 
-1. A program runs under a supervisor (`supervisor`, a process of its own), which ends every process
-   below the program: those with sessions of their own and those whose parents are gone too.
-2. The supervisor ends them when it is told to, and when we are gone, by `kill -9` too.
-3. How it ends is an interrupt, a grace, then SIGSTOP and SIGKILL until nothing is left. What had to
-   be ended is reported.
-4. The environment of each program names its run (TOKEN), so that `engine.leftovers` finds it later.
+1. The supervisor (`supervisor`) is a separate process. It also ends processes that started their own
+   session, and processes whose parents have ended.
+2. It ends them on request, and when our process ends, even by `kill -9`.
+3. Ending means an interrupt, a grace period, then SIGSTOP and SIGKILL until no process is left. The
+   processes that had to be ended are reported.
+4. The environment of each program names its run (TOKEN), so that `engine.leftovers` can identify it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,30 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from ..engine.leftovers import TOKEN, title_of
+from ..records.codec import Json
 
-__all__ = ["Ended", "Supervised"]
+__all__ = ["Ended", "Supervised", "settle"]
 
 PROGRAM = Path(__file__).absolute().with_name("supervisor.py")
-SETTLE = 0.25  # seconds beyond the grace in which a tree is gone
-PATIENCE = 10.0  # seconds in which a request is taken
-NEEDED = ("PATH", "HOME", "TMPDIR", "LC_", "LANG", "LD_", "DYLD_")  # by the start of Python
+SETTLE = 0.25  # seconds after the grace period until a tree is gone
+PATIENCE = 10.0  # seconds until the server accepts a request
+NEEDED = ("PATH", "HOME", "TMPDIR", "LC_", "LANG", "LD_", "DYLD_")  # to start Python
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A process that a supervisor had to end.
 
-    `how` is `asked` (it ended after the interrupt), `killed`, or `left` (it cannot be killed).
+    Args:
+        pid: The process ID.
+        how: `asked` (it ended after the interrupt), `killed`, or `left` (it cannot be killed).
+        name: The name of the program.
     """
 
     pid: int
@@ -51,22 +55,22 @@ class Ended:
 
 
 class Supervised:
-    """A program under a supervisor; made inside an event loop, to be ended with `end`.
+    """A program under a supervisor. Create it inside an event loop, and always call `end`.
 
-    `started`, `exited` and `gone` are futures: the program runs (or an OSError says why not), it has
-    exited, and nothing of its tree is left. `pid` is the program's, which is its group's too.
+    `started`, `exited` and `gone` are futures: the program runs (or an OSError says why it does not), the
+    program has ended, and no process of its tree is left. `pid` is the ID of the program and its group.
 
     Args:
-        words: the program and its arguments.
-        env: its whole environment.
-        cwd: its folder.
-        stdin: whether it has a pipe to read from; else there is nothing to read.
-        interrupt: the signal that asks it to end.
-        grace: seconds between the interrupt and SIGKILL when we are gone.
-        linger: seconds that its children may outlive it, unless `end` comes first.
+        words: The program and its arguments.
+        env: The complete environment.
+        cwd: The working directory. Default: that of this process.
+        stdin: Whether the program has a standard input.
+        interrupt: The signal that asks the program to end.
+        grace: Seconds between the interrupt and SIGKILL if our process ends first.
+        linger: Seconds that the processes below the program may outlive it.
 
     Raises:
-        OSError: if no supervisor can be started.
+        OSError: If no supervisor can be started.
     """
 
     def __init__(
@@ -87,7 +91,7 @@ class Supervised:
         self.pid = 0
         self.returncode: int | None = None
         self.ended: tuple[Ended, ...] = ()
-        self._said = b""
+        self._line = b""
         files = _Files(stdin)
         request = {
             "words": list(words), "env": dict(env), "cwd": str(cwd or Path.cwd()),
@@ -95,82 +99,92 @@ class Supervised:
             "title": title_of(env.get(TOKEN, "")),
         }  # fmt: skip
         try:
-            _server.ask(request, files.theirs)
+            _server.send(request, files.theirs)
         except BaseException:
             files.close(files.ours)
             raise
         finally:
             files.close(files.theirs)
-        given, said, told, self._control, self._status = files.ours
-        self.stdin: IO[bytes] | None = os.fdopen(given, "wb", 0) if given is not None else None
-        self.stdout: IO[bytes] = os.fdopen(said, "rb", 0)
-        self.stderr: IO[bytes] = os.fdopen(told, "rb", 0)
-        os.set_blocking(self._status, False)
-        self._loop.add_reader(self._status, self._hear)
+        stdin_end, stdout_end, stderr_end, control, status = files.ours
+        self._control: int | None = control
+        self._status: int | None = status
+        self.stdin: IO[bytes] | None = os.fdopen(stdin_end, "wb", 0) if stdin else None
+        self.stdout: IO[bytes] = os.fdopen(stdout_end, "rb", 0)
+        self.stderr: IO[bytes] = os.fdopen(stderr_end, "rb", 0)
+        os.set_blocking(status, False)
+        self._loop.add_reader(status, self._read_status)
 
-    def tell(self, grace: float) -> None:
-        """Tell the supervisor to end the tree; told again, the shorter grace holds."""
+    def _request_end(self, grace: float) -> None:
+        """Ask the supervisor to end the tree. Of several requests the shortest grace period counts."""
         if self._control is not None:
-            with contextlib.suppress(OSError):  # it is gone
+            with contextlib.suppress(OSError):  # the supervisor has ended
                 os.write(self._control, b"end %f\n" % grace)
 
     async def end(self, grace: float) -> bool:
-        """End the tree: interrupt, `grace` seconds, SIGKILL; return whether nothing of it is left.
+        """End the tree: interrupt, `grace` seconds, SIGKILL. Return whether no process is left.
 
-        Cancelled, it kills without a grace and waits a moment longer.
+        If this call is cancelled, the tree is killed at once.
         """
         try:
             if not self.gone.done():
-                self.tell(grace)
+                self._request_end(grace)
                 await asyncio.wait({self.gone}, timeout=grace + SETTLE)
         except asyncio.CancelledError:
-            self.tell(0.0)
+            self._request_end(0.0)
             await asyncio.wait({self.gone}, timeout=SETTLE)
             raise
         finally:
             self._release()
         return self.gone.done()
 
-    def _hear(self) -> None:
+    def close_pipes(self) -> None:
+        """Close the standard streams."""
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def _read_status(self) -> None:
         assert self._status is not None
         try:
             data = os.read(self._status, 65536)
         except BlockingIOError:
             return
-        *lines, self._said = (self._said + data).split(b"\n")
+        *lines, self._line = (self._line + data).split(b"\n")
         for line in lines:
-            self._take(*line.decode("utf-8", "replace").split(" ", 3))
+            self._handle(*line.decode("utf-8", "replace").split(" ", 3))
         if not data:
-            self._over()
+            self._finish()
 
-    def _take(self, what: str, first: str, *more: str) -> None:
-        if what == "started":
-            self.pid = int(first)
-            _settle(self.started)
-        elif what == "exited":
-            self.returncode = int(first)
-            _settle(self.exited)
-        elif what == "failed" and not self.started.done():
-            self.started.set_exception(OSError(int(first), os.strerror(int(first))))
-            self.started.exception()  # seen: who ends it before it started does not ask
-        elif what == "ended":
-            self.ended += (Ended(int(first), more[0], more[1]),)
+    def _handle(self, event: str, number: str, *more: str) -> None:
+        if event == "started":
+            self.pid = int(number)
+            settle(self.started)
+        elif event == "exited":
+            self.returncode = int(number)
+            settle(self.exited)
+        elif event == "failed":
+            self._fail(OSError(int(number), os.strerror(int(number))))
+        elif event == "ended":
+            self.ended += (Ended(int(number), more[0], more[1]),)
 
-    def _over(self) -> None:
-        """The supervisor is gone, and with it the tree; one that was killed leaves that to us."""
+    def _fail(self, error: OSError) -> None:
+        if not self.started.done():
+            self.started.set_exception(error)
+            self.started.exception()  # a program that is ended before its start is not awaited
+
+    def _finish(self) -> None:
+        """The supervisor and the tree are gone. If the supervisor was killed, kill the tree here."""
         self._release()
         if self.returncode is None and self.pid:
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
             self.returncode = -signal.SIGKILL
-        if not self.started.done():
-            self.started.set_exception(OSError("its supervisor was ended"))
-            self.started.exception()
+        self._fail(OSError("its supervisor was ended"))
         for future in (self.exited, self.gone):
-            _settle(future)
+            settle(future)
 
     def _release(self) -> None:
-        """Give back what is open; a supervisor that still works goes on without us."""
+        """Close the connection to the supervisor, which continues if it still works."""
         if self._status is not None:
             self._loop.remove_reader(self._status)
             os.close(self._status)
@@ -180,17 +194,20 @@ class Supervised:
             self._control = None
 
 
+_NONE = -1  # in place of our end of a standard input that the program does not have
+
+
 class _Files:
-    """The pipes between us and a program with its supervisor, each end once."""
+    """The pipes to a program and its supervisor, with our end and their end of each."""
 
     def __init__(self, stdin: bool) -> None:
-        self.ours: list[Any] = []
+        self.ours: list[int] = []
         self.theirs: list[int] = []
         try:
             if stdin:
                 self._add(*reversed(os.pipe()))
             else:
-                self._add(None, os.open(os.devnull, os.O_RDONLY))
+                self._add(_NONE, os.open(os.devnull, os.O_RDONLY))
             self._add(*os.pipe())
             self._add(*os.pipe())
             self._add(*reversed(os.pipe()))
@@ -199,35 +216,35 @@ class _Files:
             self.close([*self.ours, *self.theirs])
             raise
 
-    def _add(self, ours: int | None, theirs: int) -> None:
+    def _add(self, ours: int, theirs: int) -> None:
         self.ours.append(ours)
         self.theirs.append(theirs)
 
     @staticmethod
-    def close(numbers: list[Any]) -> None:
+    def close(numbers: Iterable[int]) -> None:
         for number in numbers:
-            if number is not None:
+            if number != _NONE:
                 os.close(number)
 
 
 class _Server:
-    """The process that forks supervisors for us: started at the first program, ended with us."""
+    """The process that forks supervisors. It starts with the first program and ends with our process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0  # a fork of ours has a server of its own
+        self._owner = 0  # a forked process starts its own server
 
-    def ask(self, request: dict[str, Any], files: list[int]) -> None:
-        """Have a program started. Raises OSError."""
+    def send(self, request: Mapping[str, Json], files: list[int]) -> None:
+        """Request the start of a program. Raises OSError."""
         data = json.dumps(request).encode()
         with self._lock:
             if self._socket is None or self._owner != os.getpid():
                 self._start()
             try:
                 self._send(data, files)
-            except OSError:  # somebody ended it; a new one takes its place
+            except OSError:  # it was ended: start another one
                 self._start()
                 self._send(data, files)
 
@@ -247,14 +264,14 @@ class _Server:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={k: v for k, v in os.environ.items() if k.startswith(NEEDED)},
-                cwd="/",  # so that it holds no folder of the user's
+                cwd="/",  # so that it keeps no folder busy
                 start_new_session=True,
                 pass_fds=(theirs.fileno(),),
             )
         self._socket, self._owner = ours, os.getpid()
 
     def close(self) -> None:
-        """Let the server go; programs that still run are ended by their supervisors."""
+        """Disconnect from the server. Supervisors end the programs that still run."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -264,16 +281,17 @@ class _Server:
         self._process = None
 
 
-_server = _Server()  # of the process, as its threads are; no state of a run
+_server = _Server()  # belongs to the process, as threads do, and holds no state of a run
 atexit.register(_server.close)
 
 
 def _interpreter() -> str:
-    """Return the Python that runs the supervisor: ours, but of a frozen program that on PATH."""
+    """Return the Python that runs the supervisor: ours, or in a frozen program the one on PATH."""
     own = "" if getattr(sys, "frozen", False) else sys.executable
     return own or shutil.which("python3") or "python3"
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def settle(future: asyncio.Future[None]) -> None:
+    """Set the result of a future that may already have one."""
     if not future.done():
         future.set_result(None)

@@ -1,120 +1,122 @@
-"""What a command reports of its cost: in the file named by `$LOOPWRIGHT_USAGE`, or in its JSON output.
+"""The cost that a command reports: in the file named by `$LOOPWRIGHT_USAGE`, or in its JSON output.
 
 Rules:
 
-1. The file is the command's to write, once it knows: `{"calls", "input_tokens", "output_tokens", "usd"}`,
-   each optional. It is read when the command has ended, also when it failed, was cut or took too long.
-2. What is reported counts as one call at least. A report that cannot be read is a warning, and counts
-   nothing: it never fails the step.
+1. The command writes the file as soon as it knows its cost: `{"calls", "input_tokens", "output_tokens",
+   "usd"}`, each optional. It is read after the command has ended, also after a failure or a timeout.
+2. A report counts as at least one call. An unreadable report is a warning and counts as nothing. It
+   never fails the step.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ..engine.context import Context
 from ..errors import ConfigurationError, nearest
 from ..records import Usage, codec
 from ..records.codec import Json
 
-__all__ = ["FILE", "VARIABLE", "UsageReport", "Where", "checked_usage", "reported"]
+__all__ = ["FILE", "VARIABLE", "UsageReport", "UsageSource", "checked_usage", "report_usage"]
 
 VARIABLE = "LOOPWRIGHT_USAGE"
-FILE = "file"  # `usage: file`: the command writes the file each time
+FILE = "file"  # `usage: file`: the command always writes the file
 LARGEST = 65_536  # bytes of a report
 _FIGURES = ("calls", "input_tokens", "output_tokens", "usd")
 
-Where = str | Mapping[str, str]  # `file`, a path into the output, or a path for each figure
+UsageSource = str | Mapping[str, str]  # `file`, a path into the output, or a path for each figure
 
 
-def checked_usage(what: str, usage: Any) -> Where | None:
-    """Return where a command reports its usage, as given.
+def checked_usage(owner: str, usage: object) -> UsageSource | None:
+    """Return the setting `usage` of a command, checked.
 
     Raises:
-        ConfigurationError: for what is no path, or an unknown figure.
+        ConfigurationError: For an invalid path, or an unknown figure.
     """
-    if usage is None:
-        return None
-    if isinstance(usage, str) and all(usage.split(".")):
+    if usage is None or (isinstance(usage, str) and all(usage.split("."))):
         return usage
     if not isinstance(usage, Mapping) or not usage:
         raise ConfigurationError(
-            f"{what}: usage: {usage!r} names no place; give {FILE!r}, a path into the JSON output such "
-            "as 'result.usage', or a path for each figure: {usd: total_cost_usd}"
+            f"{owner}: usage: {usage!r} is not valid. Use {FILE!r}, a path into the JSON output such as "
+            "'result.usage', or a path for each figure: {usd: total_cost_usd}."
         )
     for name, path in usage.items():
         if name not in _FIGURES:
             hint = nearest(str(name), _FIGURES) or f"; use {', '.join(_FIGURES)}"
-            raise ConfigurationError(f"{what}: usage: unknown figure {name!r}{hint}")
+            raise ConfigurationError(f"{owner}: usage: unknown figure {name!r}{hint}")
         if not isinstance(path, str) or not all(path.split(".")):
             raise ConfigurationError(
-                f"{what}: usage: {name}: {path!r} is no path; write keys with dots between them"
+                f"{owner}: usage: {name}: {path!r} is not a path. Separate keys by dots."
             )
     return dict(usage)
 
 
 class UsageReport:
-    """What one call of a command reports; `env` is what the command is given for it."""
+    """The report of one call. `env` is added to the command's environment, `stdout` set at its end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.env = {VARIABLE: str(path)}
-        self.stdout: str | None = None  # of a command that came to its end
-        self.problem = ""
+        self.stdout: str | None = None
 
-    def read(self, where: Where | None) -> Usage | None:
-        """Return what was reported, or None; `problem` then says why, if it should have been."""
-        try:
-            text = _text_of(self._path)
-            if text is not None:
-                return _usage(codec.decode(text))
-            if (
-                where is None or self.stdout is None
-            ):  # nothing is due, or it did not come to its end
-                return None
-            if where == FILE:
-                raise LookupError(f"it wrote no file ${VARIABLE}")
-            return _found(where, self.stdout)
-        except LookupError as error:
-            self.problem = str(error.args[0])
-        except (ValueError, RecursionError, OSError) as error:
-            why = " ".join(str(error).split())[:200]
-            self.problem = f"its report of usage cannot be read: {why}"
-        return None
+    def read(self, source: UsageSource | None) -> Usage | None:
+        """Return the reported usage, if any.
+
+        Raises:
+            LookupError: If an expected report is missing.
+            ValueError: If the report is invalid.
+        """
+        text = _text_of(self._path)
+        if text is not None:
+            return _usage(codec.decode(text))
+        if source is None or self.stdout is None:  # no report is expected, or the command was ended
+            return None
+        if source == FILE:
+            raise LookupError(f"it wrote no file ${VARIABLE}")
+        return _usage_in(source, self.stdout)
 
 
 @contextlib.contextmanager
-def reported(ctx: Context | None, where: Where | None) -> Iterator[UsageReport]:
-    """Let a command report what it costs, and spend that in `ctx` when it has ended, however it did."""
-    folder = Path(tempfile.mkdtemp(prefix="loopwright-usage-"))
-    report = UsageReport(folder / "usage.json")
+def report_usage(ctx: Context | None, source: UsageSource | None) -> Iterator[UsageReport]:
+    """Let a command report its cost, and add it to `ctx` after the command has ended."""
+    with tempfile.TemporaryDirectory(
+        prefix="loopwright-usage-", ignore_cleanup_errors=True
+    ) as folder:
+        report = UsageReport(Path(folder) / "usage.json")
+        try:
+            yield report
+        finally:
+            _add(report, source, ctx)
+
+
+def _add(report: UsageReport, source: UsageSource | None, ctx: Context | None) -> None:
     try:
-        yield report
-    finally:
-        usage = report.read(where)
-        shutil.rmtree(folder, ignore_errors=True)
-        if ctx is not None and usage is not None:
-            ctx.spend(usage)
-        if ctx is not None and report.problem:
-            ctx.warn(f"unreported_usage: {report.problem}; what it cost is not counted")
+        usage, problem = report.read(source), ""
+    except LookupError as error:
+        usage, problem = None, str(error.args[0])
+    except (ValueError, RecursionError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        usage, problem = None, f"its report of usage cannot be read: {reason}"
+    if ctx is not None and usage is not None:
+        ctx.spend(usage)
+    if ctx is not None and problem:
+        ctx.warn(f"unreported_usage: {problem}; what it cost is not counted")
 
 
 def _text_of(path: Path) -> str | None:
-    """Return a report's text, or None if there is none; only a plain file is read, and not for long."""
+    """Return the text of a report, or None if there is none. Pipes and devices are not read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError(f"${VARIABLE} is no plain file")
+            raise ValueError(f"${VARIABLE} is not a regular file")
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise ValueError(f"it has more than {LARGEST} bytes")
@@ -122,37 +124,29 @@ def _text_of(path: Path) -> str | None:
 
 
 def _usage(data: Json) -> Usage:
+    expected = f"an object with some of {', '.join(_FIGURES)} is expected"
     if not isinstance(data, dict):
-        raise ValueError(f"give an object with some of {', '.join(_FIGURES)}")
+        raise ValueError(expected)
     figures = {name: data[name] for name in _FIGURES if data.get(name) is not None}
     if not figures:
-        raise ValueError(f"it has none of {', '.join(_FIGURES)}")
+        raise ValueError(expected)
     if "usd" in figures:
         figures["usd"] = float(codec.number("usd", figures["usd"], least=0))
-    return Usage(
-        **{**figures, "calls": max(1, codec.whole("calls", figures.get("calls", 1), least=0))}
-    )
+    calls = max(1, codec.whole("calls", figures.get("calls", 1), least=0))
+    return Usage(**{**figures, "calls": calls})
 
 
-def _found(where: Where, stdout: str) -> Usage:
-    """Return the usage at a path, or at several, of a command's JSON output.
-
-    Raises:
-        LookupError: if nothing is there.
-    """
+def _usage_in(source: UsageSource, stdout: str) -> Usage:
+    """Return the usage at a path, or at several, of a command's JSON output."""
     try:
         data = codec.decode(stdout)
     except (ValueError, RecursionError):
         raise LookupError("its output is not JSON, so there is no usage in it") from None
-    if isinstance(where, str):
-        found = _at(data, where)
-        if found is None:
-            raise LookupError(f"its output has nothing at {where}")
-        return _usage(found)
-    figures = {name: _at(data, path) for name, path in where.items()}
-    if all(figure is None for figure in figures.values()):
-        raise LookupError(f"its output has nothing at {', '.join(where.values())}")
-    return _usage(figures)
+    paths = [source] if isinstance(source, str) else list(source.values())
+    values = [_at(data, path) for path in paths]
+    if all(value is None for value in values):
+        raise LookupError(f"its output has nothing at {', '.join(paths)}")
+    return _usage(values[0] if isinstance(source, str) else dict(zip(source, values, strict=True)))
 
 
 def _at(data: Json, path: str) -> Json:

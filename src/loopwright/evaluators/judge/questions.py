@@ -1,26 +1,28 @@
-"""How a judge is asked and how its answer is read: a sentence, a plain yes or no, a scoring preset.
+"""The questions of a judge and the reading of its answers: a sentence, yes or no, a scoring preset.
 
 Rules:
 
-1. Goal and criterion are verbatim. The candidate stands between two lines with a mark that is made
-   of a digest of the candidate itself, so that no text can hold its own mark.
+1. Goal and criterion are included verbatim. The candidate is placed between two lines with a mark. The
+   mark is a digest of the candidate, so a candidate cannot contain its own mark.
 2. The verdict is a member of a JSON object in the judge's own words, or a last line signed with the
-   mark; nothing else in the reply is read as one.
-3. Where the candidate names a member of the answer, what speaks for the candidate counts only with
-   the mark in its object: what the judge repeats is the candidate's word, not the judge's.
+   mark. Nothing else in the reply is read as a verdict.
+3. If the candidate names a member of the answer, an object in favour of the candidate counts only with
+   the mark, because the judge may repeat the candidate's text.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
+from ...engine.context import Context
 from ...errors import ConfigurationError
-from ...models import Message, Reply, own_words
+from ...models import Message, ModelError, Reply, own_words
 from ...models.replies.scan import scan
+from ...prompts.prompt import PromptSettings
 from ...records import codec
 from ...records.codec import Json
 from ..parsing.objects import Object, Objects, objects_of, plain
@@ -35,19 +37,18 @@ __all__ = [
     "Sentence",
     "Vote",
     "YesNo",
+    "ask",
     "block",
     "mark_of",
     "own_objects",
     "preset_question",
-    "re_ask",
-    "said",
     "shown",
-]  # fmt: skip
+]
 
-SHOWN = 100_000  # characters of a candidate; of a longer one the beginning and the end
+SHOWN = 100_000  # characters of a candidate, its beginning and its end
 _TAIL = SHOWN // 4
 QUOTED = 4_000  # characters of a reply that are quoted back
-# Plain text and no constant: endpoints compile schemas, and one schema serves all calls.
+# A string, not a constant: endpoints compile schemas, and so one schema serves all calls.
 MARK: Mapping[str, Json] = {"type": "string", "description": "The mark, copied from the question."}
 _SCHEMA: Mapping[str, Json] = {
     "type": "object",
@@ -82,10 +83,15 @@ _YES_NO_ANSWER = "Answer with YES if condition is met, NO if not met."
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What one answer says; `failed` are the criteria of a preset that do not hold."""
+    """The verdict of one answer, with the failed criteria of a preset."""
 
     verdict: Verdict
     failed: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """Why the answer cannot be read, "" if it can."""
+        return self.verdict.detail if self.verdict.answer == "unparsable" else ""
 
 
 class JudgeQuestion(Protocol):
@@ -97,17 +103,17 @@ class JudgeQuestion(Protocol):
 
     @property
     def source(self) -> str:
-        """What makes it differ from others of its kind."""
+        """A text that identifies the question in a fingerprint."""
 
     @property
     def answer(self) -> str:
-        """How to answer, in words."""
+        """The instruction that describes the form of the answer."""
 
     def messages(self, criterion: str, goal: str, text: str, mark: str) -> list[Message]:
-        """Return what a judge is told."""
+        """Return the messages to the judge."""
 
     def read(self, reply: Reply, text: str, mark: str) -> Vote:
-        """Read an answer; total."""
+        """Read an answer. Never raises."""
 
 
 def mark_of(key: str, text: str) -> str:
@@ -116,7 +122,7 @@ def mark_of(key: str, text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a candidate as a judge sees it: whole, or its beginning and end with a note between."""
+    """Return a candidate for the judge, with a note in place of the middle if it is too long."""
     if len(text) <= SHOWN:
         return text
     left_out = len(text) - SHOWN
@@ -150,12 +156,12 @@ class Sentence:
         return [Message("system", _SENTENCE_SYSTEM), Message("user", asked)]
 
     def read(self, reply: Reply, text: str, mark: str) -> Vote:
-        return Vote(read_verdict(said(reply), candidate=text, mark=mark, finish=reply.finish))
+        return Vote(read_verdict(_text_of(reply), candidate=text, mark=mark, finish=reply.finish))
 
 
 @dataclass(frozen=True)
 class YesNo:
-    """The question of `workflow/v2.0`, in the words of its guide."""
+    """The question of `workflow/v2.0`, as worded in its guide."""
 
     schema: Mapping[str, Json] | None = None
     source: str = "yes_no"
@@ -175,7 +181,7 @@ class YesNo:
 
 @dataclass(frozen=True)
 class Preset:
-    """The criteria of a scoring preset, each true or false; the score is their weighted share."""
+    """The criteria of a scoring preset, each true or false. The score is their weighted share."""
 
     name: str
     weights: Mapping[str, float]
@@ -218,31 +224,31 @@ class Preset:
 
     def read(self, reply: Reply, text: str, mark: str) -> Vote:
         names = [part for name in self.weights for part in (name, name.partition(".")[2])]
-        found = own_objects(reply, text, mark, names)
-        votes = [vote for one in found.read if (vote := self._vote(one, found.suspect)) is not None]
+        objects = own_objects(reply, text, mark, names)
+        votes = [v for one in objects.read if (v := self._vote(one, objects.suspect)) is not None]
         if not votes:
             detail = "the reply does not say which criteria hold"
-            if found.read or found.repeated:
+            if objects.read or objects.repeated:
                 detail += ', or lacks its "mark"'
                 return Vote(Verdict("unparsable", "unmarked", detail))
             return Vote(Verdict("unparsable", "missing", detail))
         if len({vote.failed for vote in votes}) > 1:
             return Vote(Verdict("unparsable", "conflict", "the reply gives two different answers"))
-        if found.damaged and votes[0].verdict.answer == "yes":
+        if objects.damaged and votes[0].verdict.answer == "yes":
             return Vote(
                 Verdict("unparsable", "unfinished", "the reply has a JSON value that is broken")
             )
         return votes[0]
 
     def _vote(self, one: Object, suspect: bool) -> Vote | None:
-        """Return what one object says, None if it says nothing or is the candidate's word."""
-        given = {
+        """Return the vote of one object, or None if it has none or repeats the candidate."""
+        answers = {
             name: one.members[plain(name)] for name in self.weights if plain(name) in one.members
         }
-        found = weighted(_nested(given), self.weights)
-        if found is None:
+        result = weighted(_nested(answers), self.weights)
+        if result is None:
             return None
-        score, failed = found
+        score, failed = result
         if suspect and not one.marked and len(failed) < len(self.weights):
             return None
         reason = one.members.get("reason")
@@ -255,51 +261,91 @@ class Preset:
 
 
 def preset_question(name: str, weights: Mapping[str, float] | None = None) -> Preset:
-    """Return the question of a preset, written `quality/moderate`; `weights` go over its own.
+    """Return the question of a preset, such as `quality/moderate`; `weights` replace its own.
 
     Raises:
-        ConfigurationError: for an unknown context, level or criterion, with the nearest one.
+        ConfigurationError: For an unknown context, level or criterion, with the nearest one.
     """
     context, slash, level = name.partition("/")
     if not slash:
         raise ConfigurationError(
-            f"preset: {name!r} is not a preset; write context/level, of {', '.join(CONTEXTS)} and "
-            f"{', '.join(LEVELS)}, like quality/moderate"
+            f"preset: {name!r} is not a preset. Use context/level with one of {', '.join(CONTEXTS)} and one "
+            f"of {', '.join(LEVELS)}, such as quality/moderate."
         )
     return Preset(name, preset(level, context, weights), approved_at(level, context))
 
 
 def _words(name: str) -> str:
-    """Return a criterion with what its name says in words."""
+    """Return a criterion followed by its name in words."""
     dimension, _, criterion = name.partition(".")
     return f"{name}: {dimension.replace('_', ' ')}, {criterion.replace('_', ' ')}"
 
 
-def _nested(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+def _nested(data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
+    result: dict[str, dict[str, Json]] = {}
     for name, value in data.items():
         dimension, dot, criterion = name.partition(".")
         if dot:
-            found.setdefault(dimension, {})[criterion] = value
-    return found
+            result.setdefault(dimension, {})[criterion] = value
+    return result
 
 
-def said(reply: Reply) -> str:
-    """Return what a judge said as text, with the value that it gave by calling the answer as a tool."""
+def _text_of(reply: Reply) -> str:
+    """Return the text of a reply, including the value of an answer made by a tool call."""
     if reply.data is None or scan(own_words(reply.text)).found:
         return reply.text
     return f"{reply.text}\n{codec.encode(reply.data)}"
 
 
-def re_ask(reply: Reply, problem: str, form: str) -> list[Message]:
-    """Return what is added to a conversation to ask again for an answer that could not be read."""
+_Answer = TypeVar("_Answer")
+
+
+async def ask(
+    settings: PromptSettings,
+    messages: Sequence[Message],
+    ctx: Context,
+    *,
+    read: Callable[[Reply], _Answer],
+    problem: Callable[[_Answer], str],
+    form: str,
+    empty: Sequence[str] = (),
+) -> _Answer:
+    """Ask a judge, and once more if its answer cannot be read.
+
+    `read` reads a reply, `problem` says why the answer is unreadable ("" if it is readable), `form` is the
+    instruction for the second question. Errors of the kinds `empty` count as an empty reply.
+    """
+    reply = await _reply(settings, messages, ctx, empty)
+    answer = read(reply)
+    if why := problem(answer):
+        again = ctx.child(ctx.below("again"))
+        longer = [*messages, *_re_ask(reply, why, form)]
+        answer = read(await _reply(settings, longer, again, empty))
+    return answer
+
+
+async def _reply(
+    settings: PromptSettings, messages: Sequence[Message], ctx: Context, empty: Sequence[str]
+) -> Reply:
+    try:
+        return await settings.ask(messages, ctx, judge=True)
+    except ModelError as fault:
+        if fault.kind == "malformed":  # it violates the schema, but may still be readable
+            return Reply(fault.partial)
+        if fault.kind in empty:
+            return Reply("")
+        raise
+
+
+def _re_ask(reply: Reply, problem: str, form: str) -> list[Message]:
+    """Return the messages that ask again after an unreadable answer."""
     own = own_words(reply.text)[:QUOTED]
     quoted = [Message("assistant", own)] if own.strip() else []
     form = form.replace("Answer with", "Reply with", 1).rstrip(".")
-    told = f"Your verdict could not be read: {problem}. {form} and nothing else."
-    return [*quoted, Message("user", told)]
+    complaint = f"Your verdict could not be read: {problem}. {form} and nothing else."
+    return [*quoted, Message("user", complaint)]
 
 
 def own_objects(reply: Reply, text: str, mark: str, names: list[str]) -> Objects:
-    """Return the objects with these members in which a judge answers about a candidate."""
-    return objects_of(own_words(said(reply)), candidate=text, mark=mark, names=names)
+    """Return the objects with these members in a judge's answer about a candidate."""
+    return objects_of(own_words(_text_of(reply)), candidate=text, mark=mark, names=names)

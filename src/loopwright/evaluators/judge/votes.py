@@ -1,13 +1,10 @@
-"""Votes of a judge: the rule that decides, and what it does to the judge's errors, exactly.
+"""Votes of a judge: the voting rule, its exact error rates, and the evaluation of several votes.
 
-Votes are asked one at a time until one side leads by enough. Asked again about the same output, a
-judge is mostly consistent with itself, so only a part of its error is noise that votes can remove.
-The other part is the persistent share, `icc`, from 0 (every vote is a fresh coin) to 1 (every vote
-repeats the first). Votes on one output are then beta-binomial: after y times yes and n times no the
-next is a yes with probability (a + y) / (a + b + y + n), where a = mean * (1 - icc) / icc and
-b = (1 - mean) * (1 - icc) / icc.
-
-The votes on one criterion, and the evaluation that they give together.
+Votes are requested one at a time until one side leads by enough. A judge is mostly consistent when it
+sees the same output again, so votes remove only a part of its error. The other part is the persistent
+share, `icc`, the intraclass correlation: 0 if votes are independent, 1 if every vote repeats the first.
+Votes on one output are then beta-binomial: after y yes and n no the next vote is a yes with probability
+(a + y) / (a + b + y + n), where a = mean * (1 - icc) / icc and b = (1 - mean) * (1 - icc) / icc.
 """
 
 from __future__ import annotations
@@ -23,10 +20,10 @@ from .questions import Vote
 
 __all__ = [
     "CriterionVotes",
-    "Outlook",
+    "ErrorRates",
     "Votes",
-    "lead_error",
-    "outlook",
+    "error_of_lead",
+    "error_rates",
     "unattainable",
     "votes_of",
 ]
@@ -34,13 +31,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """How often a judge is asked: `accept` and `reject` are the leads that decide, `most` ends it.
+    """The voting rule.
 
-    With a lead of votes neither way after `most`, the answer counts as no. A vote of unsure, and
-    one that cannot be read, counts for neither side.
+    If no side leads by enough after `most` votes, the answer is no. An unsure vote and an unreadable one
+    count for neither side.
+
+    Args:
+        accept: The lead of votes for yes that accepts.
+        reject: The lead of votes for no that rejects.
+        most: The maximum number of votes.
 
     Raises:
-        ConfigurationError: for a number below 1, or a lead that so few votes cannot give.
+        ConfigurationError: For a number below 1, or a lead above the number of votes.
     """
 
     accept: int = 1
@@ -53,43 +55,44 @@ class Votes:
         if max(self.accept, self.reject) > self.most:
             raise ConfigurationError(
                 f"votes: a lead of {max(self.accept, self.reject)} needs at least as many votes, "
-                f"not {self.most}; raise max_votes or lower the lead"
+                f"not {self.most}. Raise max_votes or lower the lead."
             )
 
     def decided(self, lead: int, asked: int) -> bool:
-        """Whether a lead of votes for yes over votes for no, after so many, ends the look.
+        """Whether voting ends after `asked` votes with this lead of yes over no.
 
-        It does too when so few votes are left that yes can no longer lead by enough.
+        It also ends if too few votes are left for yes to lead by enough.
         """
         left = self.most - asked
         return lead >= self.accept or -lead >= self.reject or lead + left < self.accept
 
 
 def votes_of(most: int | None, accept: int, reject: int, confirm: bool) -> Votes:
-    """Return the voting rule; `confirm` asks for a second yes; `most` defaults to the larger lead."""
+    """Return the voting rule. `confirm` requires two yes. `most` defaults to the larger lead."""
     accept = max(accept, 2) if confirm else accept
     enough = max(accept, reject)
     return Votes(accept, reject, enough if most is None or (confirm and most == 1) else most)
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """What a voting rule does to one output: the chance that it is accepted, and the mean votes."""
+class ErrorRates:
+    """The effect of a voting rule on one output: the probability of acceptance and the mean votes."""
 
     accept: float
     votes: float
 
 
-def outlook(yes: float, votes: Votes, icc: float = 0.0) -> Outlook:
-    """Return the exact outlook for an output to which one vote says yes with probability `yes`.
+def error_rates(yes: float, votes: Votes, icc: float = 0.0) -> ErrorRates:
+    """Return the exact rates for an output that one vote accepts with probability `yes`.
 
-    A dynamic programme over (votes for yes, votes for no): O(most^2).
-
-    >>> outlook(0.15, Votes(3, 1, 7)).accept < 0.005
-    True
+    A dynamic programme over (votes for yes, votes for no) in O(most^2).
 
     Raises:
-        ConfigurationError: for a probability or a share outside 0 to 1.
+        ConfigurationError: For a probability or a share outside 0 to 1.
+
+    Example:
+        >>> error_rates(0.15, Votes(3, 1, 7)).accept < 0.005
+        True
     """
     _share("yes", yes)
     _share("icc", icc)
@@ -108,30 +111,30 @@ def outlook(yes: float, votes: Votes, icc: float = 0.0) -> Outlook:
                 accepted += chance
             elif not votes.decided(y - n, asked):
                 open_[y, n] = chance
-    return Outlook(accepted, expected)
+    return ErrorRates(accepted, expected)
 
 
 def _next_yes(mean: float, icc: float, yes: int, no: int) -> float:
-    """Return the chance that the next vote is a yes, after what was said of the same output."""
+    """Return the probability that the next vote on the same output is a yes."""
     asked = yes + no
     if icc == 0 or asked == 0:
         return mean
-    # The formula of the module, multiplied by icc, so that icc = 1 needs no case of its own.
+    # The formula of the module, multiplied by icc, so that icc = 1 needs no special case.
     return (mean * (1 - icc) + yes * icc) / (1 - icc + asked * icc)
 
 
-def lead_error(accuracy: float, lead: int) -> tuple[float, float]:
-    """Return the error and the mean votes of "lead by so many", asked without end.
+def error_of_lead(accuracy: float, lead: int) -> tuple[float, float]:
+    """Return the error rate and the mean votes of a lead, without a maximum of votes.
 
-    For a judge as good at yes as at no, and independent votes: error 1 / (1 + (p/(1-p))^lead),
-    votes lead * (1 - 2 * error) / (2p - 1) (Wald's sequential test).
+    For independent votes of a judge with accuracy p for good and bad outputs: error 1 / (1 + (p/(1-p))^lead),
+    votes lead * (1 - 2 * error) / (2p - 1). Source: Wald, "Sequential Analysis" (1947).
 
     Raises:
-        ConfigurationError: if the accuracy is not above a half and below 1.
+        ConfigurationError: If the accuracy is not above 0.5 and below 1.
     """
     if not 0.5 < accuracy < 1:
         raise ConfigurationError(
-            f"lead_error: accuracy: {accuracy!r} is not above 0.5 and below 1; measure the judge"
+            f"error_of_lead: accuracy: {accuracy!r} is not above 0.5 and below 1. Measure the judge."
         )
     error = 1 / (1 + (accuracy / (1 - accuracy)) ** lead)
     return error, lead * (1 - 2 * error) / (2 * accuracy - 1)
@@ -146,13 +149,13 @@ def unattainable(
     beta: float = 0.05,
     most: int = 7,
 ) -> str:
-    """Return why a judge cannot support an error of `alpha` in `most` votes, or "" if it can.
+    """Return why a judge cannot reach an error of `alpha` in `most` votes, or "" if it can.
 
-    It can if as many votes for yes are likelier of a good output than of a bad one by Wald's bound,
+    It can if `most` votes for yes are more probable for a good output than for a bad one by Wald's bound,
     (1 - beta) / alpha.
 
     Raises:
-        ConfigurationError: for a probability outside 0 to 1, or fewer votes than 1.
+        ConfigurationError: For a probability outside 0 to 1, or fewer votes than 1.
     """
     names = ("sensitivity", "specificity", "icc", "alpha", "beta")
     for name, value in zip(names, (sensitivity, specificity, icc, alpha, beta), strict=True):
@@ -170,12 +173,12 @@ def unattainable(
 
 def _share(name: str, value: float) -> None:
     if not 0 <= codec.number(f"votes: {name}", value, least=0) <= 1:
-        raise ConfigurationError(f"votes: {name}: {value!r} is above 1; give a share from 0 to 1")
+        raise ConfigurationError(f"votes: {name}: {value!r} is above 1. Use a share from 0 to 1.")
 
 
 @dataclass
 class CriterionVotes:
-    """The votes on one criterion so far; `names` are the criteria of a preset."""
+    """The votes on one criterion so far. `names` are the criteria of a preset."""
 
     name: str
     criterion: str
@@ -185,30 +188,30 @@ class CriterionVotes:
 
     @property
     def lead(self) -> int:
-        """Votes for yes less votes for no."""
+        """Votes for yes minus votes for no."""
         return sum((v.verdict.answer == "yes") - (v.verdict.answer == "no") for v in self.votes)
 
     @property
     def readable(self) -> list[Vote]:
-        """The votes that say anything."""
-        return [vote for vote in self.votes if vote.verdict.answer != "unparsable"]
+        """The votes that could be read."""
+        return [vote for vote in self.votes if not vote.problem]
 
     @property
     def over(self) -> bool:
-        """Whether no further vote is to be asked."""
+        """Whether voting has ended."""
         asked = len(self.votes)
         if asked >= self.rule.most:
             return True
-        # What could not be read says nothing of the output: that alone is no reason to give up.
+        # An unreadable vote contains no information about the output, so voting continues.
         return bool(self.readable) and self.rule.decided(self.lead, asked)
 
     def evaluation(self) -> Evaluation:
-        """Return what the votes say together: undecided if none of them can be read."""
+        """Return the evaluation of all votes, undecided if none of them can be read."""
         readable = self.readable
         if not readable:
             why = self.votes[-1].verdict.detail if self.votes else "nobody asked it"
-            told = f"the judge could not be read: {why}"
-            return Evaluation(undecided=True, feedback=told, votes=self.shown())
+            feedback = f"the judge could not be read: {why}"
+            return Evaluation(undecided=True, feedback=feedback, votes=self.to_json())
         accepted = self.lead >= self.rule.accept
         scores = [v.verdict.score for v in readable if v.verdict.score is not None]
         score = sum(scores) / len(scores) if scores else None
@@ -222,17 +225,17 @@ class CriterionVotes:
             feedback=reason,
             improvements=gaps,
             criteria=(),
-            votes=self.shown(),
+            votes=self.to_json(),
         )
 
     def _reason(self, accepted: bool) -> str:
-        """Return the latest reason on the side that won, else the latest there is."""
-        said = [(v.verdict.answer == "yes", v.verdict.reason) for v in self.readable]
-        ours = [text for yes, text in said if text and yes is accepted]
-        return next(iter([*reversed(ours), *(text for _, text in reversed(said) if text)]), "")
+        """Return the latest reason on the winning side, otherwise the latest of all."""
+        votes = [v.verdict for v in reversed(self.readable) if v.verdict.reason]
+        winning = [verdict for verdict in votes if (verdict.answer == "yes") is accepted]
+        return next((verdict.reason for verdict in (*winning, *votes)), "")
 
     def _of_preset(self, score: float | None, accepted: bool, reason: str) -> Evaluation:
-        """Return the evaluation by criterion: one holds if most votes say so."""
+        """Return the evaluation by criterion. The majority of votes decides about each."""
         readable = self.readable
         criteria = tuple(
             Criterion(name, 2 * sum(name not in vote.failed for vote in readable) > len(readable))
@@ -247,10 +250,10 @@ class CriterionVotes:
             feedback=feedback,
             improvements=gaps,
             criteria=criteria,
-            votes=self.shown(),
+            votes=self.to_json(),
         )
 
-    def shown(self) -> tuple[Json, ...]:
+    def to_json(self) -> tuple[Json, ...]:
         """Return each vote as JSON."""
         return tuple(self._row(vote) for vote in self.votes)
 

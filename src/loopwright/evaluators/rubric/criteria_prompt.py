@@ -1,6 +1,6 @@
 """Validators: agents that judge by the criteria of a preset, each true or false.
 
-A reply that says something of fewer than half of the criteria is no judgement: the agent is asked once more, and then
+A reply that answers fewer than half of the criteria is not a judgement. The agent is asked once more; then
 its judgement is undecided.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...engine.context import Context
 from ...prompts.prompt import Prompt, Reask
@@ -27,7 +26,7 @@ UNDECIDED = "UNDECIDED"
 
 @dataclass(frozen=True)
 class Criteria:
-    """A preset: weights by `dimension.criterion`, and the scores from which it approves."""
+    """A preset: weights by `dimension.criterion`, and the scores for approval and improvement."""
 
     weights: Mapping[str, float]
     approved: float
@@ -35,7 +34,7 @@ class Criteria:
 
     @property
     def said(self) -> str:
-        """What is added to a validator's prompt: the criteria, and the form of the answer."""
+        """The end of a validator's prompt: the criteria and the form of the answer."""
         form = ", ".join(
             f'"{dimension}": {{{", ".join(f"{chr(34)}{name}{chr(34)}: true or false" for name in names)}}}'
             for dimension, names in self.dimensions.items()
@@ -55,12 +54,12 @@ class Criteria:
         return found
 
     def read(self, text: str) -> dict[str, Json]:
-        """Return a reply as booleans with both scores: the share that holds, and its weight."""
-        found = self._booleans(without_thinking(text))
-        whole = weighted(found, self.weights)
-        if whole is None:
+        """Return the answers of a reply with both scores: the share of criteria and of weights."""
+        answers = self._booleans(without_thinking(text))
+        result = weighted(answers, self.weights)
+        if result is None:
             return _undecided(text)
-        score, failed = whole
+        score, failed = result
         passed = [name for name in self.weights if name not in failed]
         share = round(len(passed) / len(self.weights), 4)
         word = "APPROVED" if score >= self.approved else "NEEDS_IMPROVEMENT"
@@ -68,7 +67,7 @@ class Criteria:
         return {
             "response": f"{word} (score {score:g})"
             + (f"; missing: {', '.join(failed)}" if failed else ""),
-            "boolean_evaluations": found,
+            "boolean_evaluations": answers,
             "validation_score": share,
             "weighted_score": score,
             "dimension_scores": self._by_dimension(passed),
@@ -78,35 +77,35 @@ class Criteria:
         }
 
     def _by_dimension(self, passed: Collection[str]) -> dict[str, Json]:
-        """Return what each dimension weighs, how much of that holds, and the percentage."""
-        found: dict[str, Json] = {}
+        """Return for each dimension its weight, the weight that holds, and the percentage."""
+        result: dict[str, Json] = {}
         for dimension, names in self.dimensions.items():
-            whole = [f"{dimension}.{name}" for name in names]
-            most = sum(self.weights[name] for name in whole)
-            score = sum(self.weights[name] for name in whole if name in passed)
-            found[dimension] = {
+            members = [f"{dimension}.{name}" for name in names]
+            most = sum(self.weights[name] for name in members)
+            score = sum(self.weights[name] for name in members if name in passed)
+            result[dimension] = {
                 "score": round(score, 4),
                 "max_score": round(most, 4),
                 "percentage": round(100 * score / most, 1) if most else 0.0,
             }
-        return found
+        return result
 
     def _booleans(self, text: str) -> dict[str, Json]:
-        """Read the criteria out of JSON, else each behind its name in the text; without those it says nothing of."""
+        """Read the answers from JSON, otherwise each behind its name in the text. Others are left out."""
         data = next((o for o in objects_in(text) if any(d in o for d in self.dimensions)), None)
         flat = next(iter(objects_in(text)), {})
         plain = clean_text(text)
         found: dict[str, Json] = {}
         for dimension, names in self.dimensions.items():
             members = data.get(dimension) if data is not None else None
-            given: Mapping[str, Any] = members if isinstance(members, Mapping) else flat
-            read = {n: _true(given[n]) if n in given else _told(n, plain) for n in names}
+            values: Mapping[str, Json] = members if isinstance(members, Mapping) else flat
+            read = {n: _true(values[n]) if n in values else _in_text(n, plain) for n in names}
             found[dimension] = {n: holds for n, holds in read.items() if holds is not None}
         return found
 
 
 def _undecided(text: str) -> dict[str, Json]:
-    """Return the judgement of a reply that says too little of the criteria."""
+    """Return the judgement of a reply with too few answers."""
     return {
         "response": f"{UNDECIDED}: the criteria could not be read in the reply",
         "reply": text,
@@ -121,7 +120,7 @@ def _true(value: object) -> bool:
     return value is True or str(value).strip().lower() in _TRUE
 
 
-def _told(name: str, text: str) -> bool | None:
+def _in_text(name: str, text: str) -> bool | None:
     words = name.replace("_", r"[_\s-]")
     found = re.search(
         rf"{words}\W{{0,12}}(true|false|yes|no|passe?d?|fail(?:ed)?)\b",
@@ -132,12 +131,12 @@ def _told(name: str, text: str) -> bool | None:
 
 
 class Validator(Prompt):
-    """A prompt that is read as criteria, and asked once more where they cannot be read."""
+    """A prompt whose reply answers criteria. It is asked once more if they cannot be read."""
 
     criteria: Criteria
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Ask, and once more where the reply says too little; an undecided judgement is an output and a warning."""
+        """Ask, and once more if the reply is unreadable. Then the output is an undecided judgement."""
         result = await super().run(value, ctx)
         output = result.output
         if output["overall_assessment"] != UNDECIDED:
@@ -145,8 +144,8 @@ class Validator(Prompt):
         complaint = (
             f"That reply does not judge the criteria. Reply once more.\n\n{self.criteria.said}"
         )
-        given = {"reply": output["reply"], "complaint": complaint}
-        output = await ctx.call("re_ask", Reask(self, self.name), given)
+        request = {"reply": output["reply"], "complaint": complaint}
+        output = await ctx.call("re_ask", Reask(self, self.name), request)
         if output["overall_assessment"] == UNDECIDED:
             ctx.warn("the criteria could not be read in two replies: the judgement is undecided")
         return replace(result, output=output)
@@ -156,7 +155,7 @@ def criteria_of(level: str, context: str, custom: Mapping[str, float] | None = N
     """Return the criteria of a preset.
 
     Raises:
-        ConfigurationError: for an unknown level, context or criterion, with the nearest one.
+        ConfigurationError: For an unknown level, context or criterion, with the nearest one.
     """
     return Criteria(
         preset(level, context, custom), approved_at(level, context), improvable_at(level, context)

@@ -1,4 +1,4 @@
-"""How a model rates an output by several criteria at once, and how its answer is read."""
+"""The question that rates an output by several criteria at once, and the reading of the answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from ..judge.questions import DATA, MARK, block, own_objects
 from ..parsing.objects import Object
 from ..parsing.scales import of_100
 
-__all__ = ["CUT", "Rating", "Ratings", "asked_criteria", "cut", "listed_criteria", "read_criteria"]
+__all__ = [
+    "CUT",
+    "Rating",
+    "Ratings",
+    "criteria_messages",
+    "cut",
+    "listed_criteria",
+    "read_criteria",
+]
 
 CUT = 4000  # characters of an output that are rated
-MOST = 5  # criteria that a model is asked to make of a goal
+MOST = 5  # criteria that a model derives from a goal
 _SYSTEM = (
     f"You rate a candidate by several criteria. {DATA} Give each criterion a score from 0 to 100 for "
     "how well it is met, say in its gap what is missing (empty if nothing is), and suggest what would "
@@ -35,7 +43,7 @@ CRITERIA_SCHEMA: Mapping[str, Json] = {
 
 
 def cut(text: str) -> str:
-    """Return an output as it is rated: its first 4,000 characters, with a note where it was cut."""
+    """Return the rated part of an output: its first 4,000 characters, with a note if it was cut."""
     if len(text) <= CUT:
         return text
     return f"{text[:CUT]}\n[… cut here: {len(text) - CUT} more characters are not shown …]"
@@ -43,9 +51,9 @@ def cut(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """What one answer says: a score from 0 to 1 and a gap for each criterion, and suggestions.
+    """The content of one answer: a score from 0 to 1 and a gap for each criterion, and suggestions.
 
-    `problem` says why it could not be read, "" if it could.
+    `problem` says why the answer could not be read; it is "" if it could.
     """
 
     scores: tuple[float, ...] = ()
@@ -78,31 +86,31 @@ class Rating:
 
     @property
     def answer(self) -> str:
-        """How to answer, in words."""
+        """The instruction that describes the form of the answer."""
         fields = ", ".join(
             f'"score_{n}": 0 to 100, "gap_{n}": text' for n in range(1, len(self.criteria) + 1)
         )
         return f'Answer with a JSON object: {{{fields}, "suggestions": list of texts, "mark": the mark above}}.'
 
     def messages(self, goal: str, text: str, mark: str) -> list[Message]:
-        """Return what the model is told; `text` is the output as it is rated."""
+        """Return the messages to the model. `text` is the rated part of the output."""
         listed = "\n".join(f"{n}. {text_}" for n, text_ in enumerate(self.criteria, start=1))
         about = f"Goal of the work:\n{goal}\n\n" if goal else ""
-        said = f"{about}Criteria:\n{listed}\n\n{block(text, mark)}\n{self.answer}"
-        return [Message("system", _SYSTEM), Message("user", said)]
+        question = f"{about}Criteria:\n{listed}\n\n{block(text, mark)}\n{self.answer}"
+        return [Message("system", _SYSTEM), Message("user", question)]
 
     def read(self, reply: Reply, text: str, mark: str) -> Ratings:
-        """Read an answer; total. A score that is missing, or not surely from 0 to 100, makes it unreadable."""
-        found = own_objects(reply, text, mark, [f"score_{n}" for n in self._numbers])
-        own = [one for one in found.read if one.marked or not found.suspect]
+        """Read an answer. A missing or ambiguous score makes it unreadable. Never raises."""
+        objects = own_objects(reply, text, mark, [f"score_{n}" for n in self._numbers])
+        own = [one for one in objects.read if one.marked or not objects.suspect]
         if not own:
-            if found.read or found.repeated:
+            if objects.read or objects.repeated:
                 return Ratings(problem='it repeats the candidate or lacks its "mark"')
             return Ratings(problem="it has no JSON object with the scores")
         read = [self._ratings(one) for one in own]
         if len({one.scores for one in read}) > 1:
             return Ratings(problem="it gives different scores")
-        if found.damaged and not read[0].problem:
+        if objects.damaged and not read[0].problem:
             return Ratings(problem="it has a JSON value that is broken or does not end")
         return read[0]
 
@@ -113,15 +121,15 @@ class Rating:
     def _ratings(self, one: Object) -> Ratings:
         scores, ones = [], []
         for number in self._numbers:
-            given = one.members.get(f"score{number}")
-            score, problem, note = of_100(given)
-            if given is None or problem or note:
+            value = one.members.get(f"score{number}")
+            score, problem, note = of_100(value)
+            if value is None or problem or note:
                 why = problem or note or "it is missing"
                 return Ratings(problem=f"score_{number}: {why}")
             assert score is not None
             scores.append(score)
-            ones += [number] if score == 0.01 and isinstance(given, int | float) else []
-        if ones and max(scores) <= 0.01:  # nothing shows on which scale they are
+            ones += [number] if score == 0.01 and isinstance(value, int | float) else []
+        if ones and max(scores) <= 0.01:  # the scale is unknown
             return Ratings(problem=f"score_{ones[0]}: 1 may mean 1 of 100 or 1 of 1")
         gaps = tuple(_text(one.members.get(f"gap{n}")) for n in self._numbers)
         return Ratings(tuple(scores), gaps, _texts(one.members.get("suggestions")))
@@ -132,28 +140,28 @@ def _text(value: Json) -> str:
 
 
 def _texts(value: Json) -> tuple[str, ...]:
-    found = value if isinstance(value, list) else []
-    return tuple(text for item in found if (text := _text(item)))
+    items = value if isinstance(value, list) else []
+    return tuple(text for item in items if (text := _text(item)))
 
 
 def listed_criteria(goal: str) -> list[str]:
-    """Return the criteria that a goal itself lists, as `- …` or `1. …`; none if it has no list."""
+    """Return the criteria listed in a goal as `- …` or `1. …`."""
     return list(dict.fromkeys(_ITEM.findall(goal)))
 
 
-def asked_criteria(goal: str) -> list[Message]:
-    """Return what a model is told that is to make criteria of a goal."""
-    said = (
+def criteria_messages(goal: str) -> list[Message]:
+    """Return the messages that ask a model for the criteria of a goal."""
+    question = (
         f"Goal:\n{goal}\n\nGive 3 to {MOST} criteria. Answer with a JSON object: "
         '{"criteria": list of texts}.'
     )
-    return [Message("system", _GOAL_SYSTEM), Message("user", said)]
+    return [Message("system", _GOAL_SYSTEM), Message("user", question)]
 
 
 def read_criteria(reply: Reply) -> Sequence[str]:
-    """Return the criteria of an answer, at most 5; none if it cannot be read."""
+    """Return the criteria in an answer, at most 5. An unreadable answer has none."""
     data = reply.data
     if data is None:
         data = read_value(reply.text, CRITERIA_SCHEMA, finish=reply.finish).value
-    found = _texts(data.get("criteria")) if isinstance(data, Mapping) else ()
-    return list(dict.fromkeys(found))[:MOST]
+    criteria = _texts(data.get("criteria")) if isinstance(data, Mapping) else ()
+    return list(dict.fromkeys(criteria))[:MOST]

@@ -1,13 +1,13 @@
-"""The confidence scorer: an output rated by weighted criteria, which a goal may supply.
+"""The rubric: a model rates an output by weighted criteria, which may be derived from a goal.
 
 Rules:
 
-1. One call rates all criteria. Their scores are from 0 to 1, the whole is their weighted mean.
-2. It passes if the whole reaches the threshold; in strict mode, if every criterion does.
-3. The criteria of a loop stay the same from round to round: what was made of the goal in its first
-   round is on record, and used again.
-4. An answer that cannot be read, NaN included, is asked for once more, then the evaluation is
-   undecided: neither a score of 0 nor one of anything else.
+1. One call rates all criteria. Their scores are from 0 to 1, the score of the output is their weighted
+   mean.
+2. The output passes if its score reaches the threshold; in strict mode, if every criterion does.
+3. The criteria of a loop are the same in all iterations: those derived from the goal in the first
+   iteration are recorded and used again.
+4. An unreadable answer, including NaN, is requested once more. Then the evaluation is undecided.
 
 Source of bands, cut and temperature: the confidence scorer of the loop controller.
 """
@@ -17,12 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TypedDict, Unpack, cast
 
 from ...engine.context import Context
 from ...engine.step import CompositeStep, Step, StepLike, as_step, digest_of
 from ...errors import EvaluationError
-from ...models import Message, ModelError, Reply
 from ...models.settings import ModelSettings
 from ...prompts.prompt import PromptSettings, asking_of, with_schema
 from ...records import (
@@ -37,44 +36,61 @@ from ...records import (
     reaches,
 )
 from ...records.codec import Json
-from ..criteria import sentences, shares
+from ..criteria import check_sentences, shares
 from ..judge.judge import Judge
-from ..judge.questions import Sentence, mark_of, re_ask
+from ..judge.questions import Sentence, ask, mark_of
 from .rating import (
     CRITERIA_SCHEMA,
     Rating,
     Ratings,
-    asked_criteria,
+    criteria_messages,
     cut,
     listed_criteria,
     read_criteria,
 )
 
-__all__ = ["BANDS", "Compare", "Confidence", "Report", "band", "compare", "confidence", "report"]
+__all__ = ["BANDS", "Compare", "Report", "Rubric", "band", "compare", "report", "rubric"]
 
 BANDS = ((0.9, "high"), (0.7, "good"), (0.5, "fair"), (0.0, "low"))
 TEMPERATURE = 0.2
 TOKENS = 1024
 THRESHOLD = 0.85
-_UNREADABLE = ("refused", "empty_output", "malformed")
+_EMPTY = ("refused", "empty_output")  # kinds of errors that count as an empty answer
+
+
+class _Note(TypedDict):
+    """The details of a rating, recorded as a vote of its evaluation."""
+
+    band: str
+    scores: Mapping[str, float]
+    weights: Mapping[str, float]
+    threshold: float
+    strict: bool
+    delta: float | None
 
 
 def band(score: float) -> str:
-    """Return the band of a score: `high` from 0.9, `good` from 0.7, `fair` from 0.5, else `low`.
+    """Return the band of a score: `high` from 0.9, `good` from 0.7, `fair` from 0.5, otherwise `low`.
 
     Raises:
-        ConfigurationError: for what is no number from 0 to 1, such as NaN.
+        ConfigurationError: For a value that is not a number from 0 to 1, such as NaN.
     """
-    codec.number("confidence: score", score, least=0, most=1)
+    codec.number("rubric: score", score, least=0, most=1)
     return next(name for least, name in BANDS if score >= least)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a confidence scorer found, beyond score and verdict.
+    """The details of a rating.
 
-    `scores` and `gaps` are by criterion, `delta` is the change since the round before, if there is
-    one.
+    Args:
+        overall: The score of the output, from 0 to 1.
+        band: The band of that score. See `band`.
+        meets_threshold: Whether the output passes.
+        scores: The score of each criterion.
+        gaps: What is missing, by criterion.
+        suggestions: How to improve the output.
+        delta: The change of the score since the last iteration, or None in the first.
     """
 
     overall: float
@@ -87,7 +103,7 @@ class Report:
 
 
 def report(evaluation: Evaluation) -> Report | None:
-    """Return what a confidence scorer put in an evaluation; None if it is undecided or another's."""
+    """Return the details of a rubric's evaluation, or None if it is undecided or of another evaluator."""
     note = _note(evaluation)
     if note is None or evaluation.score is None:
         return None
@@ -103,20 +119,17 @@ def report(evaluation: Evaluation) -> Report | None:
     )
 
 
-def _note(evaluation: Evaluation | None) -> Mapping[str, Any] | None:
+def _note(evaluation: Evaluation | None) -> _Note | None:
     votes = evaluation.votes if evaluation is not None else ()
-    found = (
-        vote["confidence"] for vote in votes if isinstance(vote, Mapping) and "confidence" in vote
-    )
-    return next(found, None)
+    notes = (vote.get("confidence") for vote in votes if isinstance(vote, Mapping))
+    return cast("_Note | None", next((note for note in notes if note is not None), None))
 
 
-class Confidence(CompositeStep):
-    """The evaluator; `confidence` makes one."""
+class Rubric(CompositeStep):
+    """An evaluator that rates an output by weighted criteria. See `rubric`."""
 
+    name = "confidence"  # paths and fingerprints of recorded runs contain the former name
     fingerprint: str
-
-    name = "confidence"
 
     def __init__(
         self,
@@ -131,9 +144,9 @@ class Confidence(CompositeStep):
         self.criteria = tuple(criteria)
         self.asking = asking
         self.goal = goal
-        sentences("confidence", self.criteria)
-        self.weights = shares("confidence", self.criteria, weights)
-        self.threshold = codec.number("confidence: threshold", threshold, least=0, most=1)
+        check_sentences("rubric", self.criteria)
+        self.weights = shares("rubric", self.criteria, weights)
+        self.threshold = codec.number("rubric: threshold", threshold, least=0, most=1)
         self.strict = strict
         settings = f"{threshold} {strict} {sorted(self.weights.items())}"
         self.fingerprint = digest_of(
@@ -142,54 +155,60 @@ class Confidence(CompositeStep):
         )  # fmt: skip
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Rate an output; the result's output is the evaluation."""
+        """Rate an output. The result's output is the evaluation."""
         text = codec.text_of(value)
         if not text.strip():
-            found = Evaluation(0.0, False, "the output is empty")
+            evaluation = Evaluation(0.0, False, "the output is empty")
         else:
             goal = self.goal or codec.text_of(ctx.initial)
             criteria = self.criteria or await self._derived(goal, ctx)
-            found = self._evaluation(criteria, await self._rated(criteria, goal, text, ctx), ctx)
-        return Result(Status.SATISFIED, Reason.COMPLETED, "rated", found, name=self.name)
+            evaluation = self._evaluation(
+                criteria, await self._rate(criteria, goal, text, ctx), ctx
+            )
+        return Result(Status.SATISFIED, Reason.COMPLETED, "rated", evaluation, name=self.name)
 
     async def _derived(self, goal: str, ctx: Context) -> tuple[str, ...]:
-        """Return the criteria of a goal: those it lists, those of the first round, or a model's."""
+        """Return the criteria listed in the goal, those of an earlier iteration, or those of a model."""
         listed = listed_criteria(goal)
         if listed:
             return tuple(listed)
         notes = (_note(item.evaluation) for item in ctx.history)
-        known = next((note for note in notes if note is not None), None)
-        if known is not None:
-            return tuple(known["scores"])
-        asking = with_schema(self.asking, CRITERIA_SCHEMA)
-        inner = ctx.child(ctx.below("criteria"))
-        found = read_criteria(await _asked(asking, asked_criteria(goal), inner))
-        if not found:
-            ctx.warn("no criteria could be made of the goal; the goal itself is the criterion")
-        return tuple(found) or ("The goal is met",)
+        recorded = next((note for note in notes if note is not None), None)
+        if recorded is not None:
+            return tuple(recorded["scores"])
+        criteria = await ask(
+            with_schema(self.asking, CRITERIA_SCHEMA),
+            criteria_messages(goal),
+            ctx.child(ctx.below("criteria")),
+            read=read_criteria,
+            problem=lambda _: "",  # without criteria the goal itself is the criterion
+            form="",
+            empty=_EMPTY,
+        )
+        if not criteria:
+            ctx.warn("no criteria could be derived from the goal; the goal itself is the criterion")
+        return tuple(criteria) or ("The goal is met",)
 
-    async def _rated(self, criteria: Sequence[str], goal: str, text: str, ctx: Context) -> Ratings:
-        """Ask once, and once more if the answer cannot be read."""
+    async def _rate(self, criteria: Sequence[str], goal: str, text: str, ctx: Context) -> Ratings:
         question = Rating(tuple(criteria))
-        asking = with_schema(self.asking, question.schema)
         mark = mark_of(ctx.idempotency_key, text)
-        shown = cut(text)
-        messages = question.messages(goal, shown, mark)
-        reply = await _asked(asking, messages, ctx)
-        found = question.read(reply, text, mark)
-        if found.problem:
-            again = ctx.child(ctx.below("again"))
-            talk = [*messages, *re_ask(reply, found.problem, question.answer)]
-            found = question.read(await _asked(asking, talk, again), text, mark)
-        return found
+        return await ask(
+            with_schema(self.asking, question.schema),
+            question.messages(goal, cut(text), mark),
+            ctx,
+            read=lambda reply: question.read(reply, text, mark),
+            problem=lambda ratings: ratings.problem,
+            form=question.answer,
+            empty=_EMPTY,
+        )
 
-    def _evaluation(self, criteria: Sequence[str], found: Ratings, ctx: Context) -> Evaluation:
-        if found.problem:
-            told = f"the model gave no rating: {found.problem}"
-            return Evaluation(undecided=True, feedback=told)
+    def _evaluation(self, criteria: Sequence[str], ratings: Ratings, ctx: Context) -> Evaluation:
+        if ratings.problem:
+            feedback = f"the model gave no rating: {ratings.problem}"
+            return Evaluation(undecided=True, feedback=feedback)
         weights = self.weights or {name: 1 / len(criteria) for name in criteria}
-        scores = dict(zip(criteria, found.scores, strict=True))
-        gaps = dict(zip(criteria, found.gaps, strict=True))
+        scores = dict(zip(criteria, ratings.scores, strict=True))
+        gaps = dict(zip(criteria, ratings.gaps, strict=True))
         overall = min(1.0, round(math.fsum(weights[n] * s for n, s in scores.items()), 9))
         items = tuple(
             Criterion(name, reaches(score, self.threshold), _gap(score, gaps[name], self.threshold))
@@ -200,7 +219,7 @@ class Confidence(CompositeStep):
             passed = all(item.passed for item in items)
         failing = [f"{item.name}: {item.gap}" for item in items if not item.passed]
         last = _last_score(ctx.last)
-        note = {
+        note: _Note = {
             "band": band(overall),
             "scores": scores,
             "weights": {name: weights[name] for name in criteria},
@@ -212,91 +231,87 @@ class Confidence(CompositeStep):
             score=overall,
             passed=passed,
             feedback="\n".join(failing),
-            improvements=found.suggestions or tuple(failing),
+            improvements=ratings.suggestions or tuple(failing),
             criteria=items,
             votes=({"confidence": note},),
         )
 
     def quick_check(self) -> Judge:
-        """Return an evaluator that asks in one call, without criteria, whether the goal is met."""
+        """Return a judge that decides in one call, without criteria, whether the goal is met."""
         return Judge(
             {"goal": "The goal is met."}, asking=with_schema(self.asking, None), goal=self.goal,
             question=Sentence(),
         )  # fmt: skip
 
 
-def _gap(score: float, said: str, threshold: float) -> str:
+def _gap(score: float, gap: str, threshold: float) -> str:
     if reaches(score, threshold):
         return ""
-    return f"{said} ({score:.2f})" if said else f"rated {score:.2f}, below {threshold:g}"
+    return f"{gap} ({score:.2f})" if gap else f"rated {score:.2f}, below {threshold:g}"
 
 
 def _last_score(last: Iteration | None) -> float | None:
     return last.score if last is not None and last.eligible else None
 
 
-async def _asked(asking: PromptSettings, messages: Sequence[Message], ctx: Context) -> Reply:
-    """Ask; an answer that is none is an empty one."""
-    try:
-        return await asking.ask(messages, ctx, judge=True)
-    except ModelError as fault:
-        if fault.kind not in _UNREADABLE:
-            raise
-        return Reply(fault.partial if fault.kind == "malformed" else "")
-
-
 @dataclass(frozen=True)
 class Compare(CompositeStep):
-    """Rates each of several outputs and gives the best; `compare` makes one."""
+    """A step that rates several outputs and returns the best. See `compare`."""
 
     scorer: Step
     name: str = "compare"
 
     @property
     def fingerprint(self) -> str:
-        """A digest of how they are rated."""
+        """A digest of the scorer."""
         return digest_of("compare", self.scorer.fingerprint)
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Rate a list of outputs, one by one.
+        """Rate a list of outputs one by one.
 
         Raises:
-            EvaluationError: if there are none, or none could be rated.
+            EvaluationError: For an empty list, or if no output could be rated.
         """
         if not isinstance(value, list) or not value:
-            given = "an empty list" if value == [] else f"a {type(value).__name__}"
+            kind = "an empty list" if value == [] else f"a {type(value).__name__}"
             raise EvaluationError(
-                f"{ctx.path}: {given} cannot be compared; give a list of at least one output",
+                f"{ctx.path}: {kind} cannot be compared. Use a list of at least one output.",
                 retryable=False,
             )
-        found = [
+        evaluations = [
             as_evaluation(await ctx.call(f"output-{number}", self.scorer, item))
             for number, item in enumerate(value, start=1)
         ]
-        rated = [i for i, item in enumerate(found) if item.score is not None and not item.undecided]
+        rated = [
+            i for i, item in enumerate(evaluations) if item.score is not None and not item.undecided
+        ]
         if not rated:
             raise EvaluationError(
                 f"{ctx.path}: none of the outputs could be rated", kind="undecided"
             )
-        best = max(rated, key=lambda i: (found[i].score or 0.0, -i))
+        best = max(rated, key=lambda i: (evaluations[i].score or 0.0, -i))
         output = {
             "best": best,
             "output": value[best],
-            "scores": [item.score for item in found],
-            "evaluations": [item.to_json() for item in found],
+            "scores": [item.score for item in evaluations],
+            "evaluations": [item.to_json() for item in evaluations],
         }
         return Result(Status.SATISFIED, Reason.COMPLETED, "compared", output, name=self.name)
 
 
 def compare(scorer: StepLike) -> Compare:
-    """Make a step that rates a list of outputs and gives the best, the earliest on ties.
+    """Make a step that rates a list of outputs and returns the best, the earliest of equal ones.
 
-    Its output has `best` (an index from 0), `output`, `scores` and `evaluations`.
+    Args:
+        scorer: The evaluator that rates each output.
+
+    Returns:
+        A step whose output has `best` (an index from 0), `output`, `scores` and `evaluations`.
     """
     return Compare(as_step(scorer))
 
 
-def confidence(
+def rubric(
     *criteria: str,
     goal: str = "",
     weights: Mapping[str, float] | None = None,
@@ -304,21 +319,46 @@ def confidence(
     strict: bool = False,
     model: str | Sequence[str] = (),
     **settings: Unpack[ModelSettings],
-) -> Confidence:
-    """Make an evaluator that rates an output by criteria, each from 0 to 1, and as a whole.
+) -> Rubric:
+    """Make an evaluator whose model rates an output by weighted criteria.
 
-    Without criteria they come from `goal` (default: the loop's first input): the items of its list
-    if it has one (`- …`, `1. …`), else a model is asked once for 3 to 5. `weights` are by
-    criterion, 1 unless given. It passes if the weighted mean reaches `threshold`, in `strict` mode if
-    every criterion does. Of an output the first 4,000 characters are rated, with a note where it
-    was cut. The evaluation has a gap for each criterion that falls short; `report(evaluation)` gives
-    its band, scores and delta, `trend(history)` where the scores are going. `settings` are those of
-    `ModelSettings`; the temperature is 0.2 unless given.
+    One call rates all criteria from 0 to 1. The score is sum(weight * score) / sum(weight). The first 4,000
+    characters of an output are rated, with a note if it was cut. The evaluation has a gap for each
+    criterion below the threshold. `report(evaluation)` returns the band, the scores and the change,
+    `trend(history)` the trend.
+
+    Args:
+        *criteria: Sentences. Default: the items of a list in the goal (`- ...` or `1. ...`), otherwise 3
+            to 5 criteria that a model derives from the goal once.
+        goal: The goal of the work. Default: the loop's first input.
+        weights: Weights by criterion. Default: 1 each.
+        threshold: The score from which an output passes. Default: 0.85.
+        strict: Whether every criterion must reach the threshold. Default: false.
+        model: The model, such as "openai:gpt-4o-mini". Default: the model of the run.
+        **settings: The settings of `ModelSettings`. The temperature is 0.2 by default.
+
+    Returns:
+        A step from an output to an Evaluation.
 
     Raises:
-        ConfigurationError: for weights of criteria that are not there, or that are no numbers.
+        ConfigurationError: For weights of unknown criteria, or invalid weights.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> from loopwright.testing import Models, ScriptedModel
+        >>> reply = {"score_1": 90, "gap_1": "", "score_2": 70, "gap_2": "no date", "suggestions": []}
+        >>> models = Models(ScriptedModel([{"replies": [{"json": reply}]}]))
+        >>> evaluator = rubric("It is clear.", "It has a date.", model="openai:any")
+        >>> result = run_sync(evaluator, "Released today.", resources={"models": models}).output
+        >>> result.score, result.passed, result.improvements
+        (0.8, False, ('It has a date.: no date (0.70)',))
     """
     asking = asking_of(model, settings, temperature=TEMPERATURE, cap=TOKENS)
-    return Confidence(
+    return Rubric(
         criteria, asking=asking, goal=goal, weights=weights, threshold=threshold, strict=strict
     )
+
+
+# The former names, for one release.
+Confidence = Rubric
+confidence = rubric

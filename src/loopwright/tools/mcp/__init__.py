@@ -1,4 +1,4 @@
-"""MCP servers: how one is declared, started, watched and called."""
+"""MCP servers as sets of tools."""
 
 from .server import McpServer, McpTool, mcp_server
 

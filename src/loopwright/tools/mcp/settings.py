@@ -1,4 +1,4 @@
-"""What is declared of an MCP server, as data: how it is started or reached, and what of it may be used."""
+"""The declaration of an MCP server as data: how to start or reach it, and which tools may be used."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ...errors import ConfigurationError
 from ...records import codec
 from ..base import NAME
 
-__all__ = ["VARIABLE", "ServerSettings", "Some"]
+__all__ = ["VARIABLE", "Selection", "ServerSettings"]
 
-VARIABLE = re.compile(r"\$\{(\w+)\}")  # in a value of `env` or `headers`: read from our environment
+VARIABLE = re.compile(r"\$\{(\w+)\}")  # in values of `env` and `headers`
 
-Some = bool | tuple[str, ...]
+Selection = bool | tuple[str, ...]  # all tools, none, or those with these names
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """An MCP server and what of it may be used; see `mcp_server`."""
+    """The settings of an MCP server. See `mcp_server`."""
 
     name: str
     command: tuple[str, ...] = ()
@@ -32,8 +32,8 @@ class ServerSettings:
     headers: Mapping[str, str] = field(default_factory=dict)
     token_env: str = ""
     only: tuple[str, ...] = ()
-    idempotent: Some = False
-    approve: Some = False
+    idempotent: Selection = False
+    approve: Selection = False
     timeout: float | None = 60.0
     start_timeout: float = 30.0
 
@@ -41,20 +41,22 @@ class ServerSettings:
         where = f"server {self.name}"
         if not NAME.fullmatch(self.name):
             raise ConfigurationError(
-                f"server: name: {self.name!r} cannot be one; use 1 to 64 letters, digits, - and _"
+                f"server: {self.name!r} is not a valid name. Use 1 to 64 letters, digits, - and _."
             )
         if bool(self.command) == bool(self.url):
-            raise ConfigurationError(f"{where}: give either command, a list of words, or url")
+            raise ConfigurationError(f"{where}: specify either command, a list of words, or url.")
         if self.url and not self.url.startswith(("http://", "https://")):
-            raise ConfigurationError(f"{where}: url: {self.url!r} is no http or https address")
+            raise ConfigurationError(f"{where}: url: {self.url!r} is not an http or https URL.")
         if self.timeout is not None:
             codec.number(f"{where}: timeout", self.timeout, least=0, above=True)
         codec.number(f"{where}: start_timeout", self.start_timeout, least=0, above=True)
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what is started and what of it may be used; no values of the environment."""
-        # The path of a program is another on each machine; what it is called is not.
+        """A digest of the command and the usable tools, without values of the environment."""
+        # The path of a program differs between machines; its name does not.
         program = [Path(self.command[0]).name, *self.command[1:]] if self.command else []
-        shown = (program, self.url, sorted(self.env), self.only, self.idempotent, self.approve)
-        return digest_of("mcp", self.name, repr(shown))
+        identity = (
+            program, self.url, sorted(self.env), self.only, self.idempotent, self.approve
+        )  # fmt: skip
+        return digest_of("mcp", self.name, repr(identity))
