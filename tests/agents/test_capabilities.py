@@ -153,7 +153,7 @@ def test_an_iteration_that_may_not_begin_ends_the_agent() -> None:
     result = play(Gate())
     assert counted(result) == [1, 1, 0]
     assert (result.reason, result.output) == (Reason.CONDITION_MET, "execution: no hint")
-    assert result.detail == "the capability Gate lets no further iteration begin"
+    assert result.detail == "the capability Gate allows no further iteration"
 
 
 class Broken(Capability):
@@ -204,7 +204,7 @@ def test_answers_that_mean_nothing_are_warnings() -> None:
     result = play(Odd())
     assert counted(result) == [1, 5, 2]
     told = "\n".join(result.warnings)
-    for words in ("which is no object", "which is no list", "neither yes nor no"):
+    for words in ("which is not an object", "which is not a list", "neither yes nor no"):
         assert words in told
 
 

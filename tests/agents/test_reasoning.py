@@ -149,8 +149,8 @@ async def test_a_person_may_raise_the_limit_of_an_agent_that_used_it_up() -> Non
 
 @pytest.mark.parametrize(
     ("task", "words"),
-    [("", "the task is blank"), (" \n\t", "the task is blank"), (None, "is a NoneType, not text"),
-     (42, "is a int, not text"), ("x" * 10_001, "10001 characters, 10000 is the most")],
+    [("", "the task is blank"), (" \n\t", "the task is blank"), (None, "is not text but NoneType"),
+     (42, "is not text but int"), ("x" * 10_001, "10001 characters, and the maximum is 10000")],
 )  # fmt: skip
 async def test_a_task_that_cannot_be_is_refused_before_a_call_is_paid(
     task: Any, words: str

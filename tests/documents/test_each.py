@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from documents.playing import crashed_everywhere, loaded, play, scripted
-from loopwright import MemoryJournal, run
-from loopwright.documents.steps.for_each import inside, items_of
-from loopwright.errors import DocumentError, StepError
+from engine.support import DyingJournal
+from loopwright import Budget, MemoryJournal, run
+from loopwright.documents.steps.for_each import ListRun, inside, items_of
+from loopwright.engine.loop_run import LoopRun
+from loopwright.engine.resume import raise_limit
+from loopwright.errors import DocumentError, OwnershipLost, StepError
 from loopwright.testing import run_virtual
 
 EACH = """\
@@ -33,6 +36,17 @@ OUTER = """\
           - name: walk
             each: {{items: [a, b, c], at_once: {at_once}, execute: {{prompt: "do {{{{ loop.current }}}}"}}}}
 """
+TWICE = """\
+  - name: walk
+    each:
+      items: [a, b, c]
+      at_once: {at_once}
+      execute:
+        steps:
+          - {{name: one, prompt: "do {{{{ loop.current }}}}"}}
+          - {{name: two, prompt: "again"}}
+"""
+SIX = [{"replies": ["x"] * 6}]
 THREE = [
     {"prompt": "do a", "replies": [{"text": "A", "after": 9}]},
     {"prompt": "do b", "replies": [{"text": "B", "after": 1}]},
@@ -71,7 +85,7 @@ def test_a_text_is_an_array_or_objects_or_lines(text: Any, items: list[Any]) -> 
 @pytest.mark.parametrize("value", [None, 3, True, {"a": 1}])
 def test_what_is_no_list_is_refused(value: Any) -> None:
     """A number or an object is no list, and nobody guesses one."""
-    with pytest.raises(StepError, match="is no list; give a list, a JSON array or lines") as caught:
+    with pytest.raises(StepError, match="expected a list, a JSON array or lines of text") as caught:
         items_of(value)
     assert not caught.value.retryable
 
@@ -90,6 +104,14 @@ def test_files_stay_inside_the_root(tmp_path: Path) -> None:
     assert inside(root, "a.txt", root) == (root / "a.txt").resolve()
     for name in ("../a.txt", "link/a.txt", "/etc/passwd", str(tmp_path / "inner")):
         assert inside(root, name, root) is None
+
+
+def test_a_list_runs_on_the_loop() -> None:
+    """Rule: one machine for iterations. A list has no other way to iterate, record or admit than a loop."""
+    assert issubclass(ListRun, LoopRun)
+    assert ListRun.iterate is LoopRun.iterate
+    assert ListRun.record is LoopRun.record
+    assert ListRun.admit is LoopRun.admit
 
 
 def test_items_are_done_in_order(tmp_path: Path) -> None:
@@ -183,7 +205,7 @@ def test_more_items_than_allowed(tmp_path: Path) -> None:
     result = play(each(tmp_path, more="max_items: 2"), THREE)
     assert result.output == ["A", "B"]
     assert result.warnings == (
-        "main/walk: only the first 2 of 3 items are done: that is its limit",
+        "main/walk: only the first 2 of 3 items are done, because the limit is 2",
     )
     found = each(tmp_path, items='"{{ input }}"')
     result = play(found, value=list(range(1001)))
@@ -252,6 +274,38 @@ def test_a_crash_anywhere_changes_nothing(tmp_path: Path, at_once: int, before: 
     """I35: killed at every journal write and taken up again, the result is that of a run without."""
     more = f"at_once: {at_once}\n      on_failure: continue"
     crashed_everywhere(each(tmp_path, more=more), BROKEN_B, before=before)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_crash_after_the_time_ran_out_changes_nothing(tmp_path: Path, before: bool) -> None:
+    """I35: killed after the record of an interrupted item, a list still ends by its time, not by an error."""
+    crashed_everywhere(each(tmp_path, more="timeout: 10.5"), THREE, before=before)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_used_up_budget_keeps_an_item_that_ran_before_the_crash(
+    tmp_path: Path, at_once: int
+) -> None:
+    """I35: an item whose call is recorded is not admitted again after a crash, so its output stays."""
+    journal, budget = DyingJournal(5, before=True), Budget(calls=1)
+    found = each(tmp_path, more=f"at_once: {at_once}")
+    with pytest.raises((asyncio.CancelledError, OwnershipLost)):
+        play(found, THREE, journal=journal, run_id="r", budget=budget)
+    journal.at = 0
+    result = play(found, THREE, journal=journal, run_id="r", budget=budget)
+    assert (result.reason, result.loops["walk"].output) == ("budget", ["A", None, None])
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_raised_budget_continues_with_the_interrupted_item(tmp_path: Path, at_once: int) -> None:
+    """An item that a budget interrupted is not done: with a raised budget it runs again."""
+    journal, budget = MemoryJournal(), Budget(calls=3)
+    found = loaded(tmp_path, TWICE.format(at_once=at_once))
+    first = play(found, SIX, journal=journal, run_id="r", budget=budget)
+    assert first.reason == "budget"
+    asyncio.run(raise_limit(journal, "r", max_calls=9))
+    result = play(found, SIX, journal=journal, run_id="r", budget=budget)
+    assert (result.status, result.loops["walk"].output) == ("satisfied", ["x", "x", "x"])
 
 
 def test_a_finished_walk_is_returned_and_not_done_again(tmp_path: Path) -> None:

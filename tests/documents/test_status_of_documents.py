@@ -210,7 +210,10 @@ def test_items_that_cannot_be_read_are_a_failure(tmp_path: Path) -> None:
     )
     result = play(loaded(tmp_path, steps), value=3)
     assert (result.status, result.loops["walk"].reason) == ("failed", "error")
-    assert "its items cannot be read: items: a int is no list" in result.detail
+    assert (
+        "its items cannot be read: items: expected a list, a JSON array or lines of text, not int"
+        in result.detail
+    )
 
 
 def test_every_loop_of_a_list_is_kept(tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
-"""Agents on the one engine: phased (planning, execution, refinement), reasoning (a conversation with
-itself until it says that it is done), and the conversation with tools that both are made of.
-"""
+"""Agents as steps: phased (planning, execution, refinement) and reasoning (a conversation until the model
+states its final answer)."""
 
 from ..prompts.tool_calls import call_with_tools
 from ..records.sanitize import sanitised
 from .lifecycle import Lifecycle, LifecycleListener, lifecycle_of
-from .phased.agent import PhasedAgent
+from .phased.agent import COMPLEXITIES, ROLES, PhasedAgent
 from .phased.capabilities import AgentState, Capability
-from .phased.presets import COMPLEXITIES, ROLES
 from .reasoning.agent import ReasoningAgent
 from .reasoning.completion import completion
 from .reasoning.executions import Execution, execution_of, executions

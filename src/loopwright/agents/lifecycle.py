@@ -1,23 +1,18 @@
-"""The lifecycle of an agent: one table of states and events, from which its diagram is drawn.
+"""The lifecycle of an agent: one table of states and events, and the lifecycle of a run by its journal.
 
 Rules:
 
-1. An event that a state does not accept changes nothing and is refused as data, with the reason and
-   the events that it does accept. Nothing is raised.
-2. Events tell what has happened: `STEP_COMPLETE` after the step, not before it.
-3. From every state an end is reached, whatever ended the work: a pass, an error, a limit, a timeout or
-   a cancel. So `TIMEOUT`, `MAX_ITERATIONS` and `STEP_FAILED` are accepted wherever work is going on.
+1. An event that a state does not accept changes nothing. The Move has the reason and the events that the
+   state accepts; nothing is raised.
+2. An event reports the past: `STEP_COMPLETE` comes after the step, not before it.
+3. Every state can reach an end, whatever ends the work: a pass, an error, a limit, a timeout or a cancel.
+   So all active states accept `TIMEOUT`, `MAX_ITERATIONS` and `STEP_FAILED`.
+4. Of a run, the state is that of the outermost active loop; a step outside of loops is executing. Any
+   limit that ends a run is `MAX_ITERATIONS`, with the limit in the detail. A run that waits for a person
+   is waiting for input; one that is interrupted or waits for anything else is paused.
 
-Source of states and events: the state machine of the loop controller, which draws an edge from
-evaluating to executing and into waiting, and names no events for them: `NEXT_STEP`, `INPUT_NEEDED` and
-`AGENT_CALLED` are this package's names.
-
-The lifecycle of a run, derived from its journal: live, as a listener, or afterwards.
-
-The outermost loop at work is what is executing, evaluating or adapting; a step outside of loops is
-executing. What ended a run by a limit is `MAX_ITERATIONS`, with the limit in the moment's detail; a run
-that waits for a person is waiting for input, one that was interrupted or waits for anything else is
-paused.
+Source of states and events: the state machine of the loop controller. It draws an edge from evaluating to
+executing and into waiting without names; `NEXT_STEP`, `INPUT_NEEDED` and `AGENT_CALLED` are our names.
 """
 
 from __future__ import annotations
@@ -50,7 +45,7 @@ __all__ = [
 
 
 class State(StrEnum):
-    """Where an agent is."""
+    """The state of an agent."""
 
     IDLE = "idle"
     INITIALIZING = "initializing"
@@ -67,7 +62,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What has happened to an agent."""
+    """An event in the life of an agent."""
 
     START = "START"
     INIT_COMPLETE = "INIT_COMPLETE"
@@ -96,27 +91,37 @@ ACTIVE = (
 )  # fmt: skip
 TERMINAL = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
-# An event, the states that accept it, and the state after it; None is the one before the pause.
+# An event, the states that accept it, the state after it (None: the one before the pause), its meaning.
 _ROWS: tuple[tuple[Event, tuple[State, ...], State | None, str], ...] = (
-    (Event.START, (State.IDLE,), State.INITIALIZING, "the work was taken up"),
-    (Event.INIT_COMPLETE, (State.INITIALIZING,), State.PLANNING, "what it needs is there"),
-    (Event.PLAN_COMPLETE, (State.PLANNING,), State.EXECUTING, "what to do first is known"),
+    (Event.START, (State.IDLE,), State.INITIALIZING, "the work began"),
+    (Event.INIT_COMPLETE, (State.INITIALIZING,), State.PLANNING, "the resources are ready"),
+    (Event.PLAN_COMPLETE, (State.PLANNING,), State.EXECUTING, "the plan is ready"),
     (Event.STEP_COMPLETE, (State.EXECUTING,), State.EVALUATING, "a step was done"),
     (Event.EVALUATION_PASS, (State.EVALUATING,), State.SUCCEEDED, "the output is good enough"),
-    (Event.EVALUATION_FAIL, (State.EVALUATING,), State.ADAPTING, "it is not, or the step failed"),
-    (Event.NEXT_STEP, (State.EVALUATING,), State.EXECUTING, "it is, and another step follows"),
-    (Event.ADAPTATION_COMPLETE, (State.ADAPTING,), State.EXECUTING, "the next try is made up"),
-    (Event.INPUT_NEEDED, (State.EXECUTING,), State.WAITING_INPUT, "a person was asked"),
+    (
+        Event.EVALUATION_FAIL,
+        (State.EVALUATING,),
+        State.ADAPTING,
+        "the output is not good enough, or the step failed",
+    ),
+    (
+        Event.NEXT_STEP,
+        (State.EVALUATING,),
+        State.EXECUTING,
+        "the output is good enough, and another step follows",
+    ),
+    (Event.ADAPTATION_COMPLETE, (State.ADAPTING,), State.EXECUTING, "the next input is ready"),
+    (Event.INPUT_NEEDED, (State.EXECUTING,), State.WAITING_INPUT, "a question to a person is open"),
     (Event.INPUT_RECEIVED, (State.WAITING_INPUT,), State.EXECUTING, "the person answered"),
-    (Event.AGENT_CALLED, (State.EXECUTING,), State.WAITING_AGENT, "another agent was asked"),
+    (Event.AGENT_CALLED, (State.EXECUTING,), State.WAITING_AGENT, "another agent was called"),
     (Event.AGENT_COMPLETE, (State.WAITING_AGENT,), State.EXECUTING, "the other agent answered"),
     (Event.STEP_FAILED, ACTIVE, State.FAILED, "an error ended the work"),
     (Event.TIMEOUT, ACTIVE, State.FAILED, "the time ran out"),
     (Event.MAX_ITERATIONS, ACTIVE, State.FAILED, "another limit ended the work"),
     (Event.PAUSE, ACTIVE, State.PAUSED, "the work was interrupted, or waits for a quota"),
-    (Event.RESUME, (State.PAUSED,), None, "the work goes on where it was"),
-    (Event.CANCEL, (*ACTIVE, State.PAUSED), State.CANCELLED, "somebody ended the work"),
-    (Event.RESET, TERMINAL, State.IDLE, "the work is taken up again"),
+    (Event.RESUME, (State.PAUSED,), None, "the work continues where it stopped"),
+    (Event.CANCEL, (*ACTIVE, State.PAUSED), State.CANCELLED, "a person ended the work"),
+    (Event.RESET, TERMINAL, State.IDLE, "the work starts again"),
 )
 TABLE: Mapping[tuple[State, Event], State | None] = MappingProxyType(
     {(state, event): after for event, before, after, _ in _ROWS for state in before}
@@ -125,10 +130,10 @@ TABLE: Mapping[tuple[State, Event], State | None] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What became of an event: whether it was accepted, and the lifecycle after it.
+    """The result of an event: whether it was accepted, and the lifecycle after it.
 
-    `reason` says why it was refused, "" if it was not; `valid` are the events that the state before
-    accepts.
+    `reason` says why it was refused ("" if it was not), and `valid` lists the events that the state
+    `before` accepts.
     """
 
     success: bool
@@ -140,33 +145,36 @@ class Move:
 
     @property
     def after(self) -> State:
-        """The state after it."""
+        """The state after the event."""
         return self.lifecycle.state
 
     def to_json(self) -> dict[str, Json]:
         """Return it as a JSON object."""
-        told = {"reason": self.reason, "valid": [event.value for event in self.valid]}
+        refusal = {"reason": self.reason, "valid": [event.value for event in self.valid]}
         return {
             "success": self.success,
             "event": self.event,
             "before": self.before.value,
             "after": self.after.value,
-            **({} if self.success else told),
+            **({} if self.success else refusal),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """Where an agent is; an event gives a Move with the lifecycle after it, and changes nothing here.
+    """The state of an agent; an event returns a Move with the lifecycle after it, and changes nothing here.
 
-    `previous` is the state before a pause.
+    Args:
+        state: the present state (default: idle).
+        previous: the state before a pause (default: none).
 
-    >>> move = Lifecycle().on("START")
-    >>> move.success, move.after.value
-    (True, 'initializing')
-    >>> refused = move.lifecycle.on("EVALUATION_PASS")
-    >>> refused.success, refused.after.value, refused.reason
-    (False, 'initializing', 'initializing does not accept EVALUATION_PASS')
+    Example:
+        >>> move = Lifecycle().on("START")
+        >>> move.success, move.after.value
+        (True, 'initializing')
+        >>> refused = move.lifecycle.on("EVALUATION_PASS")
+        >>> refused.success, refused.after.value, refused.reason
+        (False, 'initializing', 'initializing does not accept EVALUATION_PASS')
     """
 
     state: State = State.IDLE
@@ -179,21 +187,21 @@ class Lifecycle:
 
     @property
     def valid(self) -> tuple[Event, ...]:
-        """The events that are accepted now."""
+        """The events that the present state accepts."""
         return tuple(event for event in Event if (self.state, event) in TABLE)
 
     def on(self, event: str) -> Move:
-        """Return what becomes of an event."""
+        """Return the result of an event."""
         name = str(event)
         if name not in Event.__members__:
             hint = nearest(name, [one.value for one in Event])
-            return self._refused(name, f"{name!r} is no event{hint}")
+            return self._refused(name, f"{name!r} is not an event{hint}")
         known = Event(name)
         if (self.state, known) not in TABLE:
             return self._refused(name, f"{self.state} does not accept {name}")
         after = TABLE[self.state, known] or self.previous or State.IDLE
         paused = self.state if after is State.PAUSED else None
-        return Move(True, name, self.state, Lifecycle(after, paused))
+        return Move(success=True, event=name, before=self.state, lifecycle=Lifecycle(after, paused))
 
     def _refused(self, name: str, reason: str) -> Move:
         return Move(
@@ -209,18 +217,18 @@ class Lifecycle:
 def diagram() -> str:
     """Return the table as a state diagram in Mermaid's language.
 
-    States in which work is going on stand in a box; what all of them accept is drawn from the box.
+    The active states are in a box; an event that all of them accept is drawn from the box.
     """
     lines = ["stateDiagram-v2", "    [*] --> idle", "    state active {"]
     inside: list[str] = []
     outside: list[str] = []
     for event, before, after, _ in _ROWS:
-        whole = set(ACTIVE) <= set(before)
+        from_box = set(ACTIVE) <= set(before)
         target = "active" if after is None else after.value
-        if whole:
+        if from_box:
             outside.append(f"active --> {target}: {event}")
         for state in before:
-            if not (whole and state in ACTIVE):
+            if not (from_box and state in ACTIVE):
                 both = state in ACTIVE and after in ACTIVE
                 (inside if both else outside).append(f"{state} --> {target}: {event}")
     lines += [f"        {line}" for line in inside]
@@ -231,17 +239,17 @@ def diagram() -> str:
 
 def event_table() -> str:
     """Return the table in Markdown: a row for each event."""
-    rows = ["| event | from | to | what has happened |", "|---|---|---|---|"]
-    for event, before, after, told in _ROWS:
+    rows = ["| event | from | to | meaning |", "|---|---|---|---|"]
+    for event, before, after, meaning in _ROWS:
         rest = [state.value for state in before if state not in ACTIVE or len(before) < len(ACTIVE)]
         sources = ["any active state"] if set(ACTIVE) <= set(before) else []
         target = after.value if after is not None else "the state before the pause"
-        rows.append(f"| `{event}` | {', '.join([*sources, *rest])} | {target} | {told} |")
+        rows.append(f"| `{event}` | {', '.join([*sources, *rest])} | {target} | {meaning} |")
     return "\n".join(rows)
 
 
 _STAGE = re.compile(r"(?:^|/)\d+/(adapt|execute|evaluate)(?=/|$)")
-_PLANNING = re.compile(  # an agent's planning, and what its capabilities do before it
+_PLANNING = re.compile(  # the planning of an agent, and the hooks before it
     r"(?:^|/)(?:planning(?:-\d+)?(?:/|$)|[^/]+\.(?:init|start_agent_loop)$)"
 )
 _TARGETS = {"adapt": State.ADAPTING, "execute": State.EXECUTING, "evaluate": State.EVALUATING}
@@ -267,7 +275,7 @@ _AGAIN = (Event.RESET, Event.START, Event.INIT_COMPLETE)
 
 @dataclass(frozen=True, slots=True)
 class LifecycleEvent:
-    """A move of a run's lifecycle: when (active seconds), at which path of the journal, and why."""
+    """A move in the lifecycle of a run: `at` in active seconds, the path in the journal, and the reason."""
 
     at: float
     path: str
@@ -286,9 +294,16 @@ class LifecycleEvent:
 
 
 class LifecycleListener:
-    """A listener that derives the lifecycle of a run: `run(…, listeners=[follower])`.
+    """A listener that derives the lifecycle of a run.
 
-    `lifecycle` is where the run is, `moments` how it came there.
+    `lifecycle` is the present state, `moments` are the moves so far.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> listener = LifecycleListener()
+        >>> result = run_sync(str.upper, "a title", listeners=[listener])
+        >>> listener.state.value
+        'succeeded'
     """
 
     def __init__(self) -> None:
@@ -298,11 +313,11 @@ class LifecycleListener:
 
     @property
     def state(self) -> State:
-        """Where the run is."""
+        """The state of the run."""
         return self.lifecycle.state
 
     def __call__(self, entry: Entry) -> None:
-        """Hear of an entry of the journal."""
+        """Take account of an entry of the journal."""
         if entry.kind in _WORK:
             self._wake(entry)
             self._work(entry)
@@ -324,25 +339,25 @@ class LifecycleListener:
             self.moments.append(LifecycleEvent(entry.at, entry.path, move, detail))
 
     def _wake(self, entry: Entry) -> None:
-        """Take up work that had not begun, was paused or waited, or had ended."""
+        """Continue work that had not begun, was paused or waiting, or had ended."""
         self._on(entry, *(_AGAIN if self.lifecycle.terminal else _WAKING.get(self.state, ())))
         if self.state is State.PLANNING and not _PLANNING.search(entry.path):
             self._on(entry, Event.PLAN_COMPLETE)
 
     def _work(self, entry: Entry) -> None:
-        if self.state is State.PLANNING:  # the work of an agent's planning is its plan
+        if self.state is State.PLANNING:  # all work before the plan is planning
             return
-        found = _STAGE.search(entry.path)
-        loop = entry.path[: found.start()] if found else entry.path
-        if found:
-            target = _TARGETS[found[1]]
+        stage = _STAGE.search(entry.path)
+        loop = entry.path[: stage.start()] if stage else entry.path
+        if stage:
+            target = _TARGETS[stage[1]]
         else:
             target = State.EVALUATING if entry.kind == "iteration" else State.EXECUTING
-        again = found is not None and loop == self._loop
+        again = stage is not None and loop == self._loop
         if again and (self.state, target) == (State.EVALUATING, State.EXECUTING):
-            # Another round of the same loop, whose input stays as it is.
+            # Another iteration of the same loop without adapt: its input stays the same.
             self._on(entry, Event.EVALUATION_FAIL, Event.ADAPTATION_COMPLETE)
-        self._loop = loop if found or entry.kind == "iteration" else self._loop
+        self._loop = loop if stage or entry.kind == "iteration" else self._loop
         self._on(entry, *_ROUTES.get((self.state, target), ()))
 
     def _pause(self, entry: Entry, detail: str) -> None:
@@ -381,8 +396,8 @@ class LifecycleListener:
 
 
 def lifecycle_of(entries: Iterable[Entry]) -> LifecycleListener:
-    """Return the lifecycle that the entries of a run tell, with every moment of it."""
-    follower = LifecycleListener()
+    """Return the lifecycle of a run by the entries of its journal."""
+    listener = LifecycleListener()
     for entry in entries:
-        follower(entry)
-    return follower
+        listener(entry)
+    return listener

@@ -1,7 +1,8 @@
-"""What a loop asks a person between its rounds and at its limit, and what the answer means."""
+"""The questions of a loop to a person, after an iteration and at its limit, and the effect of the answers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,7 +20,7 @@ _LIMITS = (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT)
 
 
 class AskingRun(Protocol):
-    """What a question needs of the run of a loop; see `LoopRun`."""
+    """The parts of a `LoopRun` that a question needs."""
 
     loop: LoopDeclaration
     history: History
@@ -29,53 +30,58 @@ class AskingRun(Protocol):
 
 
 def approved(loop_run: AskingRun, stop: Stop | None) -> Stop | None:
-    """Return how a loop that asks goes on after its latest record: None is another iteration.
+    """Return how a loop with questions ends after its latest iteration; None is another iteration.
 
-    `stop` is what its conditions say; only a limit is open to a person, success never is.
+    `stop` is the decision of its conditions. A person can change a limit, never a success.
 
     Raises:
         Suspended: until the question is answered.
     """
     asks = loop_run.loop.approve
     if stop is None:
-        return _another(loop_run) if "iteration" in asks else None
+        return _after_iteration(loop_run) if "iteration" in asks else None
     if stop.reason in _LIMITS and "limit" in asks and len(loop_run.history) < CEILING:
-        return _beyond(loop_run, stop)
+        return _at_limit(loop_run, stop)
     return stop
 
 
-def _another(loop_run: AskingRun) -> Stop | None:
+def _after_iteration(loop_run: AskingRun) -> Stop | None:
     number = len(loop_run.history)
     replay = loop_run.run_state.replay
     if replay is not None and f"{loop_run.path}/{number}/limit" in replay.answers:
-        return None  # who raised the limit has seen this round
+        return None  # the person who raised the limit has reviewed this iteration
     score = loop_run.history[-1].score
-    told = "" if score is None else f", score {score:.3g}"
-    said = _ask(loop_run, "approve", {"kind": "iteration"}, f"iteration {number} is done{told}")
-    if said["approve"]:
+    shown = "" if score is None else f", score {score:.3g}"
+    detail = f"iteration {number} is done{shown}"
+    answer = _ask(loop_run, "approve", {"kind": "iteration"}, detail)
+    if answer["approve"]:
         return None
-    if said.get("accept"):
+    if answer.get("accept"):
         return Stop(Reason.ACCEPTED, f"a person accepted the output of iteration {number}")
-    return Stop(Reason.STOPPED, _because(f"a person ended it after iteration {number}", said))
+    ended = f"a person ended it after iteration {number}"
+    return Stop(Reason.STOPPED, _with_reason(ended, answer))
 
 
-def _beyond(loop_run: AskingRun, stop: Stop) -> Stop:
+def _at_limit(loop_run: AskingRun, stop: Stop) -> Stop:
     number, best = len(loop_run.history), loop_run.history.best
-    told = stop.detail
+    detail = stop.detail
     if best is not None and best.score is not None:
-        told += f", best {best.score:.3g}"
+        detail += f", best {best.score:.3g}"
     request = {"kind": "limit", "more": min(loop_run.loop.limit, CEILING - number)}
-    # Who approves raises the limit: then the loop does not come here again before that.
-    said = _ask(loop_run, "limit", request, told)
-    return replace(stop, detail=_because(f"{stop.detail}, and a person ended it there", said))
+    # An approval raises the limit, so that the loop reaches this line only after a refusal.
+    answer = _ask(loop_run, "limit", request, detail)
+    return replace(stop, detail=_with_reason(f"{stop.detail}, and a person ended it there", answer))
 
 
-def _ask(loop_run: AskingRun, name: str, request: dict[str, Json], told: str) -> Json:
+def _ask(
+    loop_run: AskingRun, name: str, request: dict[str, Json], detail: str
+) -> Mapping[str, Json]:
     number = len(loop_run.history)
     request |= {"loop": loop_run.path, "iteration": number}
     ctx = loop_run.ctx.child(f"{loop_run.path}/{number}")
-    return ctx.ask(name, request, f"{loop_run.loop.name}: {told}: go on?")
+    answer: Mapping[str, Json] = ctx.ask(name, request, f"{loop_run.loop.name}: {detail}: go on?")
+    return answer
 
 
-def _because(sentence: str, said: dict[str, Json]) -> str:
-    return f"{sentence}: {said['reason']}" if said.get("reason") else sentence
+def _with_reason(sentence: str, answer: Mapping[str, Json]) -> str:
+    return f"{sentence}: {answer['reason']}" if answer.get("reason") else sentence

@@ -1,7 +1,11 @@
-"""One loop while it runs: adapt, execute, evaluate, record and decide, until a condition ends it.
+"""The run of one loop: adapt, execute, evaluate, record and decide, until a condition ends it.
 
 `LoopRun.run` and `LoopRun.iterate` are the loop; every other function here is a detail of one of their
-lines. What the journal already holds is taken up in `_restore`, `recorded_stop` and `begin`.
+lines. The state in the journal is restored in `_restore`, `recorded_stop` and `admit`.
+
+A subclass runs another kind of loop with the same record and the same rules: the list of a document
+(`ListRun`) chooses the next number, the input and the decision. An `Attempt` has its own context, so
+that several can run at once.
 """
 
 from __future__ import annotations
@@ -43,15 +47,20 @@ from .step import CompositeStep, Step
 
 __all__ = ["Attempt", "LoopRun"]
 
+Call = Callable[
+    ..., Awaitable[Json]
+]  # runs one step: `Context.call`, or its path without a journal
+_USED_UP = (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
+
 
 class LoopRun:
-    """One loop while it runs.
+    """The run of one loop.
 
-    `history` is what is recorded so far, `attempted` the iteration that runs or ran last, `current` the
-    input of the latest; `members` its conditions, with the limits that a person raised; `cut` what cut
-    its last iteration short or let none begin, if something did; `cause` the exception of the last
-    iteration that failed in this process; `ended` its result, once there is one, and `terminated`
-    whether its `on_terminate` was called.
+    `history` holds the recorded iterations, `attempted` is the latest iteration and `current` its
+    input. `members` are the conditions, with the limits that a person raised. `cut` is the guard or
+    the cancellation that ended the last iteration early or prevented one. `cause` is the exception of
+    the last iteration that failed in this process. `ended` is the result once the loop has ended, and
+    `terminated` says whether `on_terminate` was called.
     """
 
     __slots__ = (
@@ -75,7 +84,7 @@ class LoopRun:
     )
 
     async def run(self) -> Result:
-        """Execute and evaluate; adapt and go again, until a condition stops the loop."""
+        """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
         try:
             stop = self.recorded_stop() or self.begin()
             while stop is None:
@@ -83,10 +92,10 @@ class LoopRun:
                 await self.record(iteration)
                 stop = self.decide() or self.begin()
             return await self.finish(stop)
-        except Suspended as question:  # it goes on when a person has answered
+        except Suspended as question:  # the run continues when a person has answered
             self.suspend(question.stop)
             raise
-        except asyncio.CancelledError:  # the task, not the run: that can be resumed
+        except asyncio.CancelledError:  # the task is cancelled, not the run: it can be resumed
             await self.abandon()
             raise
 
@@ -95,10 +104,10 @@ class LoopRun:
         loop = self.loop
         with self.attempt() as attempt:
             if attempt.stage == "adapt":
-                attempt.adapted(await self.call("adapt", loop.adapt, self.history.last, "round"))
-            attempt.executed(await self.call("execute", loop.execute, attempt.input))
+                attempt.adapted(await attempt.call("adapt", loop.adapt, self.history.last, "round"))
+            attempt.executed(await attempt.call("execute", loop.execute, attempt.input))
             if loop.evaluate is not None:
-                attempt.evaluated(await self.call("evaluate", loop.evaluate, attempt.output))
+                attempt.evaluated(await attempt.call("evaluate", loop.evaluate, attempt.output))
         return attempt.iteration()
 
     def __init__(self, loop: LoopDeclaration, value: Json, ctx: Context) -> None:
@@ -121,22 +130,21 @@ class LoopRun:
         if run.replay is not None:
             spent = run.replay.spent(path)
             self._restore(run.replay)
-            if told := run.replay.raised.get(path):
-                self.members = raised(loop.members, told)
-                budget = raised_budget(budget, told) if budget is not None else None
+            if limits := run.replay.raised.get(path):
+                self.members = raised(loop.members, limits)
+                budget = raised_budget(budget, limits) if budget is not None else None
         self.account = Account(path, ctx.account, budget, spent)
         if run.replay is not None and self.account.limited:
             self.account.effects = self.history.effects = run.replay.effects(path)
         if budget is not None and loop.unbound:
             run.warn(f"{CANNOT_BIND}: {loop.unbound}")
-        self.ctx = Context(run, path, self._gate(ctx.gate), self.account, self.scope)
-        # What Context.call would choose for each of them, chosen once.
+        self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
+        # Context.call would make the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
-        self.call: Callable[..., Awaitable[Json]] = (
-            functools.partial(unrecorded, self.ctx) if unread else self.ctx.call
-        )
+        self.call: Call = functools.partial(unrecorded, self.ctx) if unread else self.ctx.call
 
-    def _gate(self, outer: DeadlineScope | None) -> DeadlineScope | None:
+    def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
+        """Return the deadlines and guards around the iterations: the loop's own within the outer ones."""
         loop = self.loop
         if loop.seconds == math.inf and loop.wall == math.inf and not loop.watched:
             return outer
@@ -155,15 +163,16 @@ class LoopRun:
         )
 
     def _view(self) -> History:
+        """Return the history as a guard sees it during an iteration: with the time and usage of now."""
         run = self.run_state
-        seen = self.history.seen_at(
+        history = self.history.seen_at(
             elapsed=run.now() - self.start, usage=self.account.settled, now=run.clock.wall()
         )
-        seen.effects = self.account.effects
-        return seen
+        history.effects = self.account.effects
+        return history
 
     def _restore(self, replay: RecordedRun) -> None:
-        """Take up the rounds, and the end, that the journal holds."""
+        """Restore the iterations, and the end, that the journal holds."""
         wall = self.run_state.clock.wall() if self.loop.wall < math.inf else 0.0
         began = replay.began(self.path)
         if began is not None:
@@ -175,7 +184,7 @@ class LoopRun:
             self.history = self.history.appended(record, entry.seconds, usage, wall)
             self.current = self.scope.current = record.input
             self.start = entry.at - entry.seconds
-            self.cut = _cut_of(entry)
+            self.cut = _cut_of(entry) or self.cut
         self.scope.history = self.history
         ended = replay.ended.get(self.path)
         if ended is not None:
@@ -187,19 +196,19 @@ class LoopRun:
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
             self._show(self.ended)
 
-    # What `run` and `iterate` are made of.
+    # The lines of `run` and `iterate`.
 
     def recorded_stop(self) -> Stop | None:
-        """Return why the loop ends after what the journal holds of it, or None if it goes on."""
-        if (known := self.ended) is not None:
-            return Stop(known.reason, known.detail, known.also)
+        """Return why the loop ends after the iterations in the journal, or None if it continues."""
+        if (result := self.ended) is not None:
+            return Stop(result.reason, result.detail, result.also)
         return self.decide() if len(self.history) else None
 
     def decide(self) -> Stop | None:
-        """Return why the loop ends after its latest iteration, or None if it goes on.
+        """Return why the loop ends after its latest iteration, or None if it continues.
 
         Raises:
-            Suspended: if a person is to say so and has not answered.
+            Suspended: if a person decides and has not answered yet.
         """
         if self.cut is not None:
             return self.cut.stop
@@ -207,54 +216,73 @@ class LoopRun:
         return approved(self, stop) if self.loop.approve else stop
 
     def begin(self) -> Stop | None:
-        """Begin a new iteration; return why none may, if a deadline, a guard or a budget forbids it."""
+        """Begin a new iteration, or return the deadline, guard or budget that prevents it."""
         try:
-            self._begin()
+            self.admit(self.next_number())
         except Stopped as cut:
             self.cut = cut
             return cut.stop
         return None
 
-    def _begin(self) -> None:
-        """Number a new iteration and note when it began, which may be before a crash.
+    def next_number(self) -> int:
+        """Return the number of the next iteration."""
+        return len(self.history) + 1
+
+    def admit(self, number: int) -> None:
+        """Begin iteration `number`, or continue one that began before a crash.
 
         Raises:
-            Stopped: if none may begin; nothing of it is there then.
+            Stopped: if a deadline, a guard, a budget or a cancellation prevents it; then nothing of it
+                is recorded.
         """
-        run, ctx, account, replay = self.run_state, self.ctx, self.account, self.run_state.replay
-        ctx.spent = NOTHING
+        run, gate, replay = self.run_state, self.ctx.gate, self.run_state.replay
         if run.cancelled is not None:
             raise Stopped("", run.cancelled)
-        number = len(self.history) + 1
         path = f"{self.path}/{number}"
         began = None if replay is None else replay.began(path)
-        if began is None:  # else it was admitted before the crash; its next new effect is asked
-            if ctx.gate is not None:
-                ctx.gate.ask(run)
-            if account.capped:
-                account.admit()
+        # One that began before the crash was admitted then; the limits apply to its next new effect.
+        if began is None:
+            if gate is not None:
+                gate.ask(run)
+            if self.account.capped:
+                self.account.admit()
             began = run.now()
         self.began = began
+        self._place(number, path)
+
+    def _place(self, number: int, path: str) -> None:
+        """Set the context of iteration `number`; a loop runs one at a time, so all share one context."""
+        ctx, replay = self.ctx, self.run_state.replay
         self.scope.number, self.scope.parts = number, None
-        # The context is private to the loop: every step gets a child of it.
-        ctx.path = path
-        # What a replay holds of this iteration was spent in it, whatever is replayed and when.
-        account.round = NOTHING if replay is None else replay.spent(path)
+        # No step holds this context: each of them gets a child of it.
+        ctx.path, ctx.spent = path, NOTHING
+        # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
+        self.account.round = NOTHING if replay is None else replay.spent(path)
 
     def attempt(self) -> Attempt:
-        """Return the iteration that was begun, with the input of the last or a person's."""
+        """Return the iteration that was begun, with the input of the last one or of a person."""
         replay, answer = self.run_state.replay, f"{self.ctx.path}/input"
         value, adapts = self.current, self.loop.adapt is not None and self.scope.number > 1
         if replay is not None and answer in replay.answers:
-            value, adapts = replay.answers[answer], False  # a person adapted
-        self.attempted = Attempt(self.ctx, self.loop.execute, value, self.began, adapts=adapts)
+            value, adapts = replay.answers[answer], False  # a person wrote it in place of adapt
+        self.attempted = Attempt(
+            self.ctx, self.loop.execute, value, began=self.began, adapts=adapts, call=self.call
+        )
         return self.attempted
 
     async def record(self, iteration: Iteration) -> None:
         """Commit an iteration to the journal and the history, and call `on_iteration` with it."""
+        self.commit(iteration)
+        if self.loop.on_iteration is not None:
+            await self._call_hook("on_iteration", self.loop.on_iteration, iteration)
+
+    def commit(self, iteration: Iteration) -> None:
+        """Commit the iteration of the latest attempt to the journal and the history."""
         run, attempt = self.run_state, self.attempted
-        self.current, self.cut = attempt.input, attempt.cut
-        if attempt.failure is not None and attempt.cut is None:
+        self.current = attempt.input
+        if attempt.cut is not None:
+            self.cut = attempt.cut
+        elif attempt.failure is not None:
             self.cause = attempt.cause
         elapsed = attempt.ended - self.start
         wall = run.clock.wall() if self.loop.wall < math.inf else 0.0
@@ -270,14 +298,12 @@ class LoopRun:
         self.history = self.history.appended(iteration, elapsed, self.account.settled, wall)
         self.history.effects = self.account.effects
         self.scope.history = self.history
-        if self.loop.on_iteration is not None:
-            await self._call_hook("on_iteration", self.loop.on_iteration, iteration)
 
     async def finish(self, stop: Stop) -> Result:
-        """Record how the loop ended, unless that is on record, and return its result.
+        """Record how the loop ended, unless the journal has it, and return its result.
 
         Raises:
-            Stopped: if the guard or the cancel that ended it is not its own.
+            Stopped: if a guard of an outer loop or a cancellation ended it.
         """
         if self.ended is None:
             await self._end(self.loop.ending(stop, self.history))
@@ -287,12 +313,12 @@ class LoopRun:
         return self.ended
 
     async def _end(self, stop: Stop) -> None:
-        """Record how the loop ended, and whose guard or cancel it was if not its own."""
+        """Record how the loop ended, with the owner of the guard if that is not this loop."""
         loop, run, cut, reported = self.loop, self.run_state, self.cut, None
         if loop.rejudge and cut is None:
             reported = await self._rejudged(stop)
-        for code, sentence in loop.remarks(stop, self.history):
-            run.warn(sentence, self.path, code=code)
+        for code, remark in loop.remarks(stop, self.history):
+            run.warn(remark, self.path, code=code)
         stop = run.cleaned_stop(stop)
         result = self._result(stop, self._output(stop), self.account.settled, reported)
         if not run.silent:
@@ -307,52 +333,42 @@ class LoopRun:
         await self._terminated()
 
     async def _rejudged(self, stop: Stop) -> float | None:
-        """Return the mean score of fresh votes on the output, in which its choice had no part.
+        """Return the mean score of fresh votes on the output, which did not take part in its choice.
 
-        There is none if the loop wants none, if nobody scores its output, or if neither time nor
-        budget is left: the loop has ended, so that is a warning.
+        None if no evaluator scores the output, or if no time or budget is left. The loop has ended, so
+        a failure is a warning.
         """
         loop, output = self.loop, self._output(stop)
-        bought_out = stop.reason in (
-            Reason.CANCELLED,
-            Reason.TIMEOUT,
-            Reason.DEADLINE,
-            Reason.BUDGET,
-        )
-        best = self.history.best
-        if loop.evaluate is None or bought_out or best is None:
+        if loop.evaluate is None or stop.reason in _USED_UP or self.history.best is None:
             return None
         scores = []
         try:
             for number in range(1, loop.rejudge + 1):
                 self.ctx.path = f"{self.path}/rejudge/{number}"
-                found = as_evaluation(await self.ctx.call("evaluate", loop.evaluate, output))
-                if found.score is not None and not found.undecided:
-                    scores.append(found.score)
-        except StepError as error:
-            self.run_state.warn(f"{self.path}: its output could not be judged again: {error}")
-        except (Stopped, asyncio.CancelledError) as error:
-            cut = self.run_state.stopped_by(error)
-            self.run_state.warn(
-                f"{self.path}: its output could not be judged again: {cut.stop.detail}"
-            )
+                vote = as_evaluation(await self.ctx.call("evaluate", loop.evaluate, output))
+                if vote.score is not None and not vote.undecided:
+                    scores.append(vote.score)
+        except (StepError, Stopped, asyncio.CancelledError) as error:
+            failed = isinstance(error, StepError)
+            why = error if failed else self.run_state.stopped_by(error).stop.detail
+            self.run_state.warn(f"{self.path}: its output could not be judged again: {why}")
         return sum(scores) / len(scores) if scores else None
 
     async def abandon(self) -> None:
-        """Call `on_terminate` as the task that runs the loop is cancelled; the run can be resumed."""
+        """Call `on_terminate` when the task of the loop is cancelled; the run can be resumed."""
         if self.ended is None:
             stop = Stop(Reason.CANCELLED, "the task that ran it was cancelled")
             self.ended = self._result(stop, self._output(stop), self.account.settled)
         await self._terminated(at_once=True)
 
     async def _terminated(self, *, at_once: bool = False) -> None:
-        """Call `on_terminate` with how the loop ended, unless that was done."""
+        """Call `on_terminate` with the result, once."""
         hook = self.loop.on_terminate
         if hook is not None and self.ended is not None and not self.terminated:
             await self._call_hook("on_terminate", hook, self.ended, at_once=at_once)
 
     def suspend(self, stop: Stop) -> None:
-        """Show how far a suspended loop is; it has not ended, so nothing is recorded."""
+        """Show the progress of a suspended loop; it has not ended, so nothing is recorded."""
         stop = self.run_state.cleaned_stop(stop)
         self._register(self._result(stop, self._output(stop), self.account.settled))
 
@@ -360,21 +376,21 @@ class LoopRun:
         history = self.history
         if stop.satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
             return history.last.output
-        kept = history.latest_eligible if self.loop.keep == "last" else history.best
-        if kept is None:  # a draft without a verdict is better than none
-            kept = next((item for item in reversed(history) if item.output is not None), None)
-        return kept.output if kept is not None else None
+        chosen = history.latest_eligible if self.loop.keep == "last" else history.best
+        if chosen is None:  # a draft without a verdict is better than none
+            chosen = next((item for item in reversed(history) if item.output is not None), None)
+        return chosen.output if chosen is not None else None
 
     def _result(
         self, stop: Stop, output: Json, usage: Usage, reported: float | None = None
     ) -> Result:
         return Result(
-            stop.reason.status,
-            stop.reason,
-            stop.detail,
-            output,
-            self.history,
-            usage,
+            status=stop.reason.status,
+            reason=stop.reason,
+            detail=stop.detail,
+            output=output,
+            history=self.history,
+            usage=usage,
             run_id=self.run_state.run_id,
             name=self.loop.name,
             also=stop.also,
@@ -395,9 +411,10 @@ class LoopRun:
     async def _call_hook(
         self, name: str, hook: Callable[..., object], record: Record, *, at_once: bool = False
     ) -> None:
-        """Call a hook with what is durable, or `at_once` where the task is being cancelled.
+        """Call a hook once the record is durable, or `at_once` while the task is being cancelled.
 
-        A hook watches, it never steers: what it raises is a warning, and a cancel cuts it short.
+        A hook observes the loop and cannot change it: an exception in it is a warning, and a
+        cancellation of the run ends it.
         """
         run = self.run_state
         try:
@@ -420,14 +437,15 @@ class LoopRun:
 
 
 class Attempt:
-    """One iteration while it runs: what its stages gave so far, and what ended it early.
+    """One iteration while it runs: the results of its stages, and the failure or cut that ended it.
 
-    Inside `with`, the error of a step becomes its `failure`, and a guard or a cancel of the run its
-    `cut`. The cancellation of the task alone is nothing of the iteration's: it passes.
+    Inside `with`, the error of a step becomes its `failure`, and a guard or a cancellation of the run
+    its `cut`. The cancellation of the task alone is not recorded: it propagates. `call` runs its steps.
     """
 
     __slots__ = (
         "began",
+        "call",
         "cause",
         "ctx",
         "cut",
@@ -443,11 +461,12 @@ class Attempt:
     )
 
     def __init__(
-        self, ctx: Context, execute: Step, value: Json, began: float, *, adapts: bool
+        self, ctx: Context, execute: Step, value: Json, *, began: float, adapts: bool, call: Call
     ) -> None:
         assert ctx.scope is not None
         self.ctx, self.scope = ctx, ctx.scope
         self.execute = execute
+        self.call = call
         self.began = self.ended = began
         self.output: Json = None
         self.evaluation: Evaluation | None = None
@@ -455,33 +474,33 @@ class Attempt:
         self.cut: Stopped | None = None
         self.cause: BaseException | None = None
         self.input = self.scope.current = value
-        self.loops = self.scope.loops  # that ended before
+        self.loops = self.scope.loops  # those that ended in earlier iterations
         self.stage = "adapt" if adapts else "execute"
 
     def __enter__(self) -> Attempt:
         return self
 
-    def adapted(self, value: Json) -> None:
-        """Take the input that adapt made."""
+    def adapted(self, value: Json | Evaluation) -> None:
+        """Set the input that adapt returned."""
         self.input = self.scope.current = _plain(value)
         self.stage = "execute"
 
-    def executed(self, value: Json) -> None:
-        """Take the output.
+    def executed(self, value: Json | Evaluation) -> None:
+        """Set the output.
 
         Raises:
-            StepError: if there is none since a loop inside ended without one.
+            StepError: if there is none because an inner loop ended without one.
         """
         self.output = _plain(value)
         if value is None and isinstance(self.execute, CompositeStep):
             self._refuse_no_output()
         self.stage = "evaluate"
 
-    def evaluated(self, value: Json) -> None:
-        """Take the evaluation: a score, a verdict or an Evaluation.
+    def evaluated(self, value: Json | Evaluation) -> None:
+        """Set the evaluation: a score, a verdict or an Evaluation.
 
         Raises:
-            StepError: for what is none.
+            StepError: for any other value.
         """
         self.evaluation = as_evaluation(value)
 
@@ -507,7 +526,7 @@ class Attempt:
         return True
 
     def iteration(self) -> Iteration:
-        """Return the record of it."""
+        """Return its record."""
         return Iteration(
             number=self.scope.number,
             input=self.input,
@@ -521,7 +540,7 @@ class Attempt:
         )
 
     def _refuse_no_output(self) -> None:
-        """Raise the stop of a loop inside that ended without an output: there is nothing to judge."""
+        """Raise the stop of an inner loop that ended without an output: there is nothing to evaluate."""
         for name, inner in self.scope.loops.items():
             if self.loops.get(name) is inner or inner.status is not Status.EXHAUSTED:
                 continue
@@ -533,18 +552,18 @@ class Attempt:
                 )
 
     def _rescued(self, cut: Stopped) -> Json:
-        """Return what the loop inside had, which the same guard cut short."""
+        """Return the output of the inner loop that the same guard interrupted."""
         inner = next(reversed(list(self.scope.loops.values())), None)
         return inner.output if inner is not None and inner.reason is cut.stop.reason else None
 
 
-def _plain(value: Json) -> Json:
-    """Return an evaluation as JSON: it is one only where it judges."""
+def _plain(value: Json | Evaluation) -> Json:
+    """Return an evaluation as JSON: it stays an Evaluation only as the result of `evaluate`."""
     return value.to_json() if type(value) is Evaluation else value
 
 
 def _cut_of(entry: Entry) -> Stopped | None:
-    """Return what cut a recorded round short: the reason and the owner of the guard."""
+    """Return what interrupted a recorded iteration: the reason and the owner of the guard."""
     error = entry.error
     if error is None:
         return None

@@ -3,9 +3,11 @@
 Rules:
 
 1. One iteration of a phase is one iteration of the agent: both counters move by one.
-2. A phase that is done, or at its limit, is followed by the next; the agent ends after refinement.
-3. The cap of the whole, the time of the whole, a confident answer and a capability end it in any
-   phase. Running out is a result: it carries the best answer that there is.
+2. A phase that is done, or at its limit, is followed by the next one; the agent ends after refinement.
+3. The cap and the time of the agent, a confident answer and a capability end it in any phase. Running
+   out is a result: it carries the best answer so far.
+
+The presets are the defaults of the phased agent's format: limits by role and by the complexity of a task.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ import functools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
 
 from ...conditions import CEILING
 from ...engine.context import Context
-from ...engine.step import CompositeStep, Step, as_step, digest_of
+from ...engine.step import CompositeStep, Step, StepLike, as_step, digest_of
 from ...errors import ConfigurationError, LoopwrightWarning, nearest
 from ...models.prices import DEFAULT_MAX_TOKENS
 from ...prompts.prompt import Prompt
@@ -26,54 +28,123 @@ from ...records import Iteration, Result, codec
 from ...records.codec import Json
 from .capabilities import checked, fingerprint_of
 from .phase import PHASES
-from .presets import TOKEN_SPLIT, effective, preset
 from .prompting import Tools
+from .run import PhasedRun
 
-__all__ = ["PhasedAgent"]
+__all__ = ["COMPLEXITIES", "ROLES", "PhasedAgent", "effective", "preset"]
+
+TOKEN_SPLIT = (0.1, 0.4, 0.5)  # of planning, execution and refinement
+_BUFFER = 0.1  # of the sum of the phases, at least one iteration: the format defines it
+_LIMITS = tuple(f"max_{phase}_iterations" for phase in PHASES)
+
+
+def _limits(*limits: int) -> dict[str, float]:
+    return dict(zip(_LIMITS, limits, strict=True))
+
+
+ROLES: Mapping[str, Mapping[str, float]] = MappingProxyType({
+    "base": _limits(2, 3, 1),
+    "qa_specialist": _limits(1, 5, 2),
+    "coordinator": _limits(2, 3, 1),
+    "financial_analyst": _limits(2, 3, 1),
+    "risk_analyst": _limits(2, 3, 1),
+})  # fmt: skip
+COMPLEXITIES: Mapping[str, Mapping[str, float]] = MappingProxyType({
+    "low": {**_limits(1, 1, 1), "max_duration_seconds": 120.0},
+    "medium": {},  # the limits of the role
+    "high": {**_limits(2, 3, 2), "max_duration_seconds": 300.0},
+})  # fmt: skip
+
+
+def preset(role: str, complexity: str) -> dict[str, float]:
+    """Return the defaults of a role, and over them those of a task's complexity.
+
+    Raises:
+        ConfigurationError: for an unknown name, with the nearest valid one.
+    """
+    defaults = dict(ROLES["base"])
+    tables = (("role", role, ROLES), ("task_complexity", complexity, COMPLEXITIES))
+    for setting, name, table in tables:
+        if name and name not in table:
+            hint = nearest(name, table) or f"; use one of {', '.join(table)}"
+            raise ConfigurationError(f"phased agent: {setting}: {name!r} is unknown{hint}")
+        defaults |= table[name] if name else {}
+    return defaults
+
+
+def effective(total: int, explicit: int | None) -> int:
+    """Return `max_iterations_effective`: the explicit cap, else the sum of the phases and a tenth
+    more, at least one."""
+    return explicit if explicit is not None else total + max(1, int(total * _BUFFER))
 
 
 @dataclass(frozen=True)
 class PhasedAgent(CompositeStep):
     """An agent that plans, executes and refines; each phase is a step or a prompt.
 
-    A phase is called with an object: `phase`, `input` (what the agent was given), `plan` (what
-    planning gave), `results` (what execution gave, a list), and from its second iteration on
-    `previous`, `feedback` and `improvements`. Prompts see `task`, `plan` and `results` by name too.
-    Of an object that a phase returns, `done`, `next_phase`, `confidence`, `plan` and `answer` are
-    read; see `phases`. An input with a `plan` skips planning: a coordinator made it.
+    A phase is called with an object: `phase`, `input` (the input of the agent), `plan` (the output of
+    planning), `results` (the list of outputs of execution), and from its second iteration on `previous`,
+    `feedback` and `improvements`. Prompts also see `task`, `plan` and `results` by name. `done`,
+    `next_phase`, `confidence`, `plan` and `answer` of an object that a phase returns are read. An input
+    with a `plan` skips planning.
 
-    The output is the answer of the last phase that gave one; `Result.agents[name]` reports the
-    iterations by phase, the phase reached, the caps, and what ended it.
+    The agent is a step: pass it to `run`, or use it in a loop or workflow. Its output is the answer of the
+    last phase that has one. `Result.agents[name]` reports the iterations by phase, the last phase, the
+    limits and the reason of the end.
 
     Args:
-        planning, execution, refinement: what one iteration of the phase does; without one, or with
-            a limit of 0, the phase is skipped.
-        evaluate: judges what execution and refinement give (a mapping by phase: what those phases
-            give): its score is the confidence, 0 to 1.
-        preset, task_complexity: defaults for what is not given; see ROLES and COMPLEXITIES.
-        role: an older spelling of `preset`. In a ReasoningAgent `role` is the persona.
-        max_iterations: the cap of the whole; default: `max_iterations_effective`.
-        max_duration_seconds: active seconds of the whole; the call in flight is cancelled.
-        enable_dynamic_termination: end at a confidence of `min_confidence_threshold`, or a verdict
-            that it passed. Without an evaluator the phase's result says its `confidence`.
-        reserve_refinement: iterations of the cap kept for refinement; True is 1.
-        token_budget: tokens of the whole, shared out by `token_split`; `token_rollover` hands what a
-            phase left over to the next.
-        capabilities: extensions; see Capability.
-        tools: what the prompts of execution may call, over `tools_per_iteration` replies; each may
-            have `max_tool_calls_per_reply` calls (default: 128).
-        on_failure, max_retries: of each phase's loop; see Loop.
-        on_iteration: called with each iteration of any phase, numbered over all of them.
+        planning, execution, refinement: the step of one iteration of the phase. A phase without a step,
+            or with a limit of 0, is skipped (default: no step).
+        name: the name in paths and reports, without a slash (default: `agent`).
+        evaluate: the evaluator of execution and refinement, or a mapping from a phase to its evaluator.
+            Its score is the confidence, from 0 to 1 (default: none).
+        preset: a role of `ROLES`, whose limits are the defaults (default: `base`).
+        role: an older name of `preset`. In a ReasoningAgent `role` is the persona.
+        task_complexity: `low`, `medium` or `high`; its limits take precedence over those of the role
+            (default: none).
+        max_iterations: the cap of the agent in iterations (default: the sum of the phases and a tenth
+            more, at least one).
+        max_planning_iterations, max_execution_iterations, max_refinement_iterations: the limit of the
+            phase in iterations (default: that of the preset).
+        max_duration_seconds: the active seconds of the agent; a running call is cancelled (default: that
+            of `task_complexity`, else none).
+        enable_dynamic_termination: whether a sure answer ends the agent: a score of
+            `min_confidence_threshold`, or a verdict that it passed. Without an evaluator, the `confidence`
+            in the result of the phase counts (default: False).
+        min_confidence_threshold: from 0 to 1 (default: 0.8).
+        reserve_refinement: iterations of the cap that are kept for refinement; True is 1 (default: 0).
+        token_budget: the tokens of the agent, divided by `token_split` (default: no limit).
+        token_split: the shares of the three phases (default: 0.1, 0.4, 0.5).
+        token_rollover: whether a phase may use the tokens that earlier ones left (default: False).
+        capabilities: extensions; see `Capability` (default: none).
+        tools: tools for a prompt as `execution` (default: none).
+        tools_per_iteration: how many replies of one iteration may call tools (default: 8).
+        max_tool_calls_per_reply: how many calls one reply may have (default: 128).
+        on_failure, max_retries: those of the loop of each phase; see `Loop` (default: `halt`, 2).
+        on_iteration: called with each iteration of any phase, numbered over all phases (default: none).
+
+    Returns:
+        A step.
 
     Raises:
-        ConfigurationError: for an agent that could not mean anything.
+        ConfigurationError: for invalid or contradictory settings.
+
+    Example:
+        >>> from loopwright import PhasedAgent, run_sync
+        >>> def plan(state):
+        ...     return "1. write 2. check"
+        >>> def work(state):
+        ...     return {"done": True, "answer": state["input"].upper()}
+        >>> agent = PhasedAgent(plan, work, max_planning_iterations=1)
+        >>> run_sync(agent, "a title").output
+        'A TITLE'
     """
 
-    planning: Any = None
-    execution: Any = None
-    refinement: Any = None
+    planning: StepLike | None = None
+    execution: StepLike | None = None
+    refinement: StepLike | None = None
     name: str = field(default="agent", kw_only=True)
-    evaluate: Any = field(default=None, kw_only=True)
+    evaluate: StepLike | Mapping[str, StepLike] | None = field(default=None, kw_only=True)
     preset: str = field(default="", kw_only=True)
     role: str = field(default="", kw_only=True)
     task_complexity: str = field(default="", kw_only=True)
@@ -88,69 +159,68 @@ class PhasedAgent(CompositeStep):
     token_budget: int | None = field(default=None, kw_only=True)
     token_split: tuple[float, float, float] = field(default=TOKEN_SPLIT, kw_only=True)
     token_rollover: bool = field(default=False, kw_only=True)
-    capabilities: Sequence[Any] = field(default=(), kw_only=True)
-    tools: Sequence[Any] = field(default=(), kw_only=True)
+    capabilities: Sequence[object] = field(default=(), kw_only=True)
+    tools: Sequence[object] = field(default=(), kw_only=True)
     tools_per_iteration: int = field(default=8, kw_only=True)
     max_tool_calls_per_reply: int | None = field(default=None, kw_only=True)
     on_failure: str = field(default="halt", kw_only=True)
     max_retries: int = field(default=2, kw_only=True)
-    on_iteration: Callable[[Iteration], Any] | None = field(default=None, kw_only=True)
+    on_iteration: Callable[[Iteration], object] | None = field(default=None, kw_only=True)
+
+    limits: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    evaluators: Mapping[str, Step] = field(init=False, repr=False, compare=False)
+    kit: Tools = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put = functools.partial(object.__setattr__, self)
         if not isinstance(self.name, str) or not self.name or "/" in self.name:
             raise _wrong("name", self.name, "give text without a slash; it is part of paths")
         for phase in PHASES:
-            if (given := getattr(self, phase)) is not None:
-                put(phase, as_step(given))
+            if (step := getattr(self, phase)) is not None:
+                put(phase, as_step(step))
         if self.max_tool_calls_per_reply is not None and isinstance(self.execution, Prompt):
             put("execution", self.execution.calling_at_most(self.max_tool_calls_per_reply))
         put("limits", self._limits())
         put("evaluators", self._evaluators())
         put("capabilities", checked(self.capabilities))
         put("reserve_refinement", int(self.reserve_refinement))
-        put("kit", Tools(tuple(self.tools), codec.whole("phased agent: tools_per_iteration",
-            self.tools_per_iteration, least=1)))  # fmt: skip
+        rounds = _integer("tools_per_iteration", self.tools_per_iteration, least=1)
+        put("kit", Tools(tuple(self.tools), rounds))
+        put("token_split", tuple(self.token_split))
         self._check()
+        self._check_tokens()
         for sentence in self.too_small:
-            code, _, what = sentence.partition(": ")
-            warnings.warn(LoopwrightWarning(f"{self.name}: {what}", code=code), stacklevel=3)
-
-    limits: Mapping[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
-    evaluators: Mapping[str, Any] = field(
-        init=False, repr=False, compare=False, default_factory=dict
-    )
-    kit: Tools = field(init=False, repr=False, compare=False, default_factory=Tools)
+            code, _, text = sentence.partition(": ")
+            warnings.warn(LoopwrightWarning(f"{self.name}: {text}", code=code), stacklevel=3)
 
     def _limits(self) -> dict[str, int]:
         if self.preset and self.role and self.preset != self.role:
             raise _wrong("role", self.role, f"preset says {self.preset!r}; give one of the two")
-        usual = preset(self.preset or self.role or "base", self.task_complexity)
-        if self.max_duration_seconds is None and "max_duration_seconds" in usual:
-            object.__setattr__(self, "max_duration_seconds", usual["max_duration_seconds"])
-        found = {}
-        for phase in PHASES:
-            name = f"max_{phase}_iterations"
-            given = getattr(self, name)
-            limit = int(usual[name]) if given is None else given
-            limit = codec.whole(f"phased agent: {name}", limit, least=0)
+        defaults = preset(self.preset or self.role or "base", self.task_complexity)
+        if self.max_duration_seconds is None and "max_duration_seconds" in defaults:
+            object.__setattr__(self, "max_duration_seconds", defaults["max_duration_seconds"])
+        limits = {}
+        for phase, name in zip(PHASES, _LIMITS, strict=True):
+            explicit = getattr(self, name)
+            limit = _integer(name, int(defaults[name]) if explicit is None else explicit, least=0)
             if limit > CEILING:
                 raise _wrong(name, limit, f"give at most {CEILING}")
-            if given and getattr(self, phase) is None:
-                raise _wrong(name, given, f"there is no {phase} step; give one, or no limit")
-            found[phase] = limit if getattr(self, phase) is not None else 0
-        return found
+            if explicit and getattr(self, phase) is None:
+                raise _wrong(name, explicit, f"there is no {phase} step; give one, or no limit")
+            limits[phase] = limit if getattr(self, phase) is not None else 0
+        return limits
 
-    def _evaluators(self) -> dict[str, Any]:
-        given = self.evaluate
-        if given is None:
+    def _evaluators(self) -> dict[str, Step]:
+        evaluate = self.evaluate
+        if evaluate is None:
             return {}
-        if not isinstance(given, Mapping):
-            given = dict.fromkeys(PHASES[1:], given)
-        for phase in given:
+        if not isinstance(evaluate, Mapping):
+            evaluate = dict.fromkeys(PHASES[1:], evaluate)
+        for phase in evaluate:
             if phase not in PHASES:
-                raise _wrong("evaluate", phase, f"is no phase{nearest(str(phase), PHASES)}")
-        return {phase: as_step(judge, name="evaluate") for phase, judge in given.items()}
+                hint = nearest(str(phase), PHASES) or f"; use one of {', '.join(PHASES)}"
+                raise _wrong("evaluate", phase, f"is not a phase{hint}")
+        return {phase: as_step(judge, name="evaluate") for phase, judge in evaluate.items()}
 
     def _check(self) -> None:
         if not self.phase_sum:
@@ -158,40 +228,37 @@ class PhasedAgent(CompositeStep):
                 "phased agent: no phase has an iteration; give a step and a limit of 1 or more"
             )
         if self.max_iterations is not None:
-            codec.whole("phased agent: max_iterations", self.max_iterations, least=1)
-        if self.max_duration_seconds is not None:
-            codec.number(
-                "phased agent: max_duration_seconds", self.max_duration_seconds, least=0, above=True
-            )
-        if self.kit.given and not isinstance(self.execution, Prompt):
+            _integer("max_iterations", self.max_iterations, least=1)
+        if (seconds := self.max_duration_seconds) is not None:
+            codec.number("phased agent: max_duration_seconds", seconds, least=0, above=True)
+        if self.kit.tools and not isinstance(self.execution, Prompt):
             raise ConfigurationError(
                 "phased agent: tools: only a prompt calls tools; give execution=prompt(…)"
             )
         threshold = self.min_confidence_threshold
         codec.number("phased agent: min_confidence_threshold", threshold, least=0, most=1)
-        codec.whole("phased agent: reserve_refinement", self.reserve_refinement, least=0)
+        _integer("reserve_refinement", self.reserve_refinement, least=0)
         if self.on_iteration is not None and not callable(self.on_iteration):
             raise _wrong("on_iteration", self.on_iteration, "is not a function")
-        self._check_tokens()
 
     def _check_tokens(self) -> None:
-        split = tuple(self.token_split)
-        if len(split) != 3:
+        split = self.token_split
+        if len(split) != len(PHASES):
             raise _wrong("token_split", split, "give three shares: one for each phase")
         for share in split:
             codec.number("phased agent: token_split", share, least=0, most=1)
-        if sum(split) > 1 + 1e-9:
+        if sum(split) > 1 + 1e-9:  # such as 0.1 + 0.2 + 0.7 in floats
             raise _wrong("token_split", split, "the shares add up to more than 1")
-        object.__setattr__(self, "token_split", split)
         if self.token_budget is None:
             return
-        codec.whole("phased agent: token_budget", self.token_budget, least=1)
-        for phase, tokens in self.tokens.items():
+        _integer("token_budget", self.token_budget, least=1)
+        for (phase, tokens), share in zip(self.tokens.items(), split, strict=True):
             if self.limits[phase] and not tokens:
-                share = self.token_split[list(self.tokens).index(phase)]
+                name, value = (
+                    ("token_budget", self.token_budget) if share else ("token_split", split)
+                )
                 cure = f"its share {share} leaves {phase} no tokens; give more, or {phase} a limit of 0"
-                name = "token_budget" if share else "token_split"
-                raise _wrong(name, self.token_budget if share else split, cure)
+                raise _wrong(name, value, cure)
 
     @property
     def phase_sum(self) -> int:
@@ -200,20 +267,20 @@ class PhasedAgent(CompositeStep):
 
     @property
     def max_iterations_effective(self) -> int:
-        """The cap of the whole: the explicit one, else the sum and a tenth more, at least one."""
+        """The cap of the agent: the explicit one, else the sum and a tenth more, at least one."""
         return effective(self.phase_sum, self.max_iterations)
 
     @property
     def tokens(self) -> dict[str, int]:
-        """The tokens of each phase, without what others leave over; empty without a budget."""
-        whole = self.token_budget
-        if whole is None:
+        """The tokens of each phase, before any rollover; empty without a budget."""
+        budget = self.token_budget
+        if budget is None:
             return {}
-        return {p: int(whole * s + 1e-9) for p, s in zip(PHASES, self.token_split, strict=True)}
+        return {p: int(budget * s + 1e-9) for p, s in zip(PHASES, self.token_split, strict=True)}
 
     @property
     def warning(self) -> str:
-        """What is wrong with an explicit cap that is below the sum of the phases, or ""."""
+        """The warning about a cap below the sum of the phases, or ""."""
         cap, total = self.max_iterations, self.phase_sum
         if cap is None or cap >= total:
             return ""
@@ -227,20 +294,20 @@ class PhasedAgent(CompositeStep):
 
     @property
     def too_small(self) -> list[str]:
-        """What is wrong with a budget of tokens that does not fit one call of a phase, a sentence each."""
-        found = []
+        """A warning for each phase whose tokens do not fit one call."""
+        sentences = []
         for phase, tokens in self.tokens.items():
             step = getattr(self, phase)
             if not self.limits[phase] or not isinstance(step, Prompt):
                 continue
-            least = step.asking.max_tokens or step.asking.cap or DEFAULT_MAX_TOKENS
-            if tokens < least:
-                found.append(
-                    f"budget_too_small: the {tokens} tokens of {phase} are fewer than the {least} that one "
+            needed = step.asking.max_tokens or step.asking.cap or DEFAULT_MAX_TOKENS
+            if tokens < needed:
+                sentences.append(
+                    f"budget_too_small: the {tokens} tokens of {phase} are fewer than the {needed} that one "
                     "reply may have, so none of its calls fits; raise token_budget, or give the prompt a "
                     "smaller max_tokens"
                 )
-        return found
+        return sentences
 
     supplies = ("task", "plan", "results")
 
@@ -250,7 +317,7 @@ class PhasedAgent(CompositeStep):
 
     @property
     def depth(self) -> int:
-        """How many loops nest in it."""
+        """The number of nested loops, the phases included."""
         return 1 + super().depth
 
     @functools.cached_property
@@ -261,17 +328,19 @@ class PhasedAgent(CompositeStep):
             self.max_iterations, dict(self.limits), self.max_duration_seconds,
             self.enable_dynamic_termination, self.min_confidence_threshold,
             self.reserve_refinement, self.token_budget, list(self.token_split),
-            self.token_rollover, self.on_failure, self.max_retries, self.kit.named, self.kit.rounds,
+            self.token_rollover, self.on_failure, self.max_retries, self.kit.named, self.kit.max_rounds,
         ]  # fmt: skip
-        print_ = fingerprint_of(self.capabilities)
-        return digest_of("phased agent", codec.canonical([parts, judges, settings, print_]))
+        hooks = fingerprint_of(self.capabilities)
+        return digest_of("phased agent", codec.canonical([parts, judges, settings, hooks]))
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Run its phases, from where the journal stands."""
-        from .run import PhasedRun  # which is about agents
-
-        return await PhasedRun(self, value, ctx).drive()
+        """Run the phases that the journal does not hold yet, and return the result."""
+        return await PhasedRun(self, value, ctx).run()
 
 
-def _wrong(name: str, value: Any, what: str) -> ConfigurationError:
-    return ConfigurationError(f"phased agent: {name}: {value!r}: {what}")
+def _integer(name: str, value: int, *, least: int) -> int:
+    return codec.whole(f"phased agent: {name}", value, least=least)
+
+
+def _wrong(name: str, value: object, problem: str) -> ConfigurationError:
+    return ConfigurationError(f"phased agent: {name}: {value!r}: {problem}")

@@ -1,16 +1,17 @@
-"""One round of a phase: what it is given, what goes through the capabilities, when it ends its phase.
+"""One iteration of a phase: its input, the hooks of the capabilities, and the end of its phase.
 
-A phase's result may be any value. Of an object these members are read: `done` (leave the phase),
-`next_phase` (leave it for that one), `confidence` (0 to 1, where no evaluator is given), and `plan`
-or `answer` where the phase's plan or answer is not the whole object.
+The result of a phase may be any value. These members of an object are read: `done` (leave the phase),
+`next_phase` (leave it for that phase), `confidence` (0 to 1, if there is no evaluator), and `plan` or
+`answer` if the plan or the answer is not the object itself.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...conditions import Condition
 from ...engine.composites import Wrapper, attempt
@@ -20,19 +21,20 @@ from ...errors import StepError, Stopped, nearest
 from ...prompts.prompt import Prompt
 from ...records import Evaluation, History, Iteration, Reason, Result, Status, Stop
 from ...records.codec import Json
-from .capabilities import AgentState, Hooks, says
-from .prompting import Tools, spoken
+from .capabilities import AgentState, Hooks, truth_of
+from .prompting import Tools, ask_with_hooks
 
 __all__ = [
     "PHASES",
-    "Informed",
     "Judged",
     "PhaseDone",
-    "Round",
+    "PhaseIteration",
+    "WithResults",
     "confidence",
     "following",
-    "left_for",
+    "memories_of",
     "next_input",
+    "requested_phase",
     "unknown_phase",
 ]
 
@@ -41,73 +43,66 @@ PHASES = ("planning", "execution", "refinement")
 
 @dataclass(frozen=True)
 class PhaseDone(Condition):
-    """Stop when a phase's result says that the phase is done, or a capability that the agent is."""
+    """Stop when the result of a phase is `done`, or when a capability ends the agent."""
 
     def check(self, history: History) -> Stop | None:
         last = history.last
         if last is None or not last.eligible:
             return None
-        if asked := (last.steps or {}).get("terminate"):
-            return Stop(Reason.CONDITION_MET, f"the capability {asked} asked to terminate")
-        if is_done(last.output):
+        if name := (last.steps or {}).get("terminate"):
+            return Stop(Reason.CONDITION_MET, f"the capability {name} asked to terminate")
+        done = truth_of(last.output.get("done")) if isinstance(last.output, Mapping) else False
+        if done or requested_phase(last.output):
             return Stop(Reason.CONDITION_MET, f"iteration {last.number} says that it is done")
         return None
 
 
-def is_done(output: Json) -> bool:
-    """Return whether a phase's result says that the phase is over."""
-    if not isinstance(output, Mapping):
-        return False
-    return says(output.get("done")) is True or left_for(output) != ""
-
-
-def left_for(output: Json) -> str:
-    """Return the phase that a result asks for next, or ""."""
-    asked = output.get("next_phase") if isinstance(output, Mapping) else None
-    return asked if isinstance(asked, str) and asked in PHASES else ""
+def requested_phase(output: Json) -> str:
+    """Return the phase that a result names as the next one, or ""."""
+    name = output.get("next_phase") if isinstance(output, Mapping) else None
+    return name if isinstance(name, str) and name in PHASES else ""
 
 
 def unknown_phase(output: Json) -> str:
-    """Return what is wrong with the phase that a result asks for next, or ""."""
-    asked = output.get("next_phase") if isinstance(output, Mapping) else None
-    if not asked or left_for(output):
+    """Return the problem with the `next_phase` of a result, or ""."""
+    name = output.get("next_phase") if isinstance(output, Mapping) else None
+    if not name or requested_phase(output):
         return ""
-    return f"there is no phase {asked!r:.40}{nearest(str(asked), PHASES)}"
+    return f"there is no phase {name!r:.40}{nearest(str(name), PHASES)}"
 
 
 def following(phase: str) -> str:
     """Return the phase after this one, or ""."""
-    place = PHASES.index(phase) + 1
-    return PHASES[place] if place < len(PHASES) else ""
+    return dict(itertools.pairwise(PHASES)).get(phase, "")
 
 
 async def _confidence(output: Json, ctx: Context) -> Evaluation:
-    found = output.get("confidence") if isinstance(output, Mapping) else None
-    if found is None:
+    value = output.get("confidence") if isinstance(output, Mapping) else None
+    if value is None:
         return Evaluation()
-    number = isinstance(found, int | float) and not isinstance(found, bool)
-    if not number or not 0 <= found <= 1:
-        # What a model says of itself never fails a round.
-        ctx.warn(f"the confidence {found!r:.40} is no number from 0 to 1, and does not count")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= 1:
+        # A model's statement about itself never fails an iteration.
+        ctx.warn(f"the confidence {value!r:.40} is not a number from 0 to 1 and is ignored")
         return Evaluation()
-    return Evaluation(float(found))
+    return Evaluation(float(value))
 
 
 confidence = FunctionStep(_confidence, name="confidence", fingerprint=digest_of("confidence", "1"))
 
 
 async def _next_input(last: Iteration, ctx: Context) -> Json:
-    given = last.input if isinstance(last.input, dict) else {}
-    found = last.evaluation
+    value = last.input if isinstance(last.input, dict) else {}
+    evaluation = last.evaluation
     produced = last.error is None and last.output is not None
-    results = given.get("results")
-    if given.get("phase") == "execution" and produced and isinstance(results, list):
-        given = {**given, "results": [*results, last.output]}
+    results = value.get("results")
+    if value.get("phase") == "execution" and produced and isinstance(results, list):
+        value = {**value, "results": [*results, last.output]}
     return {
-        **given,
-        "previous": last.output if produced else given.get("previous"),
+        **value,
+        "previous": last.output if produced else value.get("previous"),
         "feedback": last.feedback,
-        "improvements": list(found.improvements) if found is not None else [],
+        "improvements": list(evaluation.improvements) if evaluation is not None else [],
     }
 
 
@@ -115,8 +110,8 @@ next_input = FunctionStep(_next_input, name="adapt", fingerprint=digest_of("next
 
 
 @dataclass(frozen=True)
-class Informed(Wrapper):
-    """A phase made of steps, such as a prompt: its templates see the results so far by name."""
+class _InPlace(Wrapper):
+    """A composite step that runs at its own path, with other variables around it."""
 
     name: str
     inner: CompositeStep
@@ -125,8 +120,13 @@ class Informed(Wrapper):
     def fingerprint(self) -> str:
         return self.inner.fingerprint
 
+
+@dataclass(frozen=True)
+class WithResults(_InPlace):
+    """A composite step of a phase, such as a prompt: its templates see the results so far by name."""
+
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Run the phase in its place."""
+        """Run the phase at its own path."""
         around = ctx.scope.parent if ctx.scope is not None else None
         if around is not None and isinstance(value, Mapping) and "results" in value:
             around.outputs = {**around.outputs, "results": value["results"]}
@@ -134,8 +134,22 @@ class Informed(Wrapper):
 
 
 @dataclass(frozen=True)
-class Round(CompositeStep):
-    """What one iteration of a phase does: its step, and the capabilities around it."""
+class Judged(_InPlace):
+    """A composite evaluator, such as a judge: it judges against the task, not the input of the phase."""
+
+    task: Json = field(default=None, compare=False)
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        """Evaluate with the task as the initial input."""
+        scope = copy.copy(ctx.scope)
+        if scope is not None:
+            scope.initial = self.task
+        return await self.inner.run(value, Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope))
+
+
+@dataclass(frozen=True)
+class PhaseIteration(CompositeStep):
+    """One iteration of a phase: its step, and the hooks of the capabilities around it."""
 
     name: str
     inner: Step
@@ -152,106 +166,88 @@ class Round(CompositeStep):
         return digest_of("round", self.inner.fingerprint)
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Do one iteration, and note for its record what the capabilities remember, store and want."""
+        """Run one iteration, and record the context, memories and decisions of the capabilities."""
         hooks, last = self.hooks, ctx.history.last
-        if last is not None:  # on record from before: its hooks are not called again
+        if last is not None:  # of a recorded iteration, whose hooks are not called again
             hooks.restore((last.steps or {}).get("context"))
         try:
-            return await self._through(value, ctx, self._now(ctx))
+            return await self._iterate(value, ctx, self._state_now(ctx))
         finally:
             if hooks.context:
-                self._note(ctx, {"context": hooks.context})
+                _annotate(ctx, {"context": hooks.context})
 
-    async def _through(self, value: Json, ctx: Context, state: AgentState) -> Result:
+    async def _iterate(self, value: Json, ctx: Context, state: AgentState) -> Result:
         hooks = self.hooks
-        if asked := await hooks.asked(ctx, "start_agent_loop", state, usual=True):
-            self._note(ctx, {"not_started": True})
-            detail = f"the capability {asked} lets no further iteration begin"
+        if name := await hooks.ask(ctx, "start_agent_loop", state, usual=True):
+            _annotate(ctx, {"not_started": True})
+            detail = f"the capability {name} allows no further iteration"
             raise Stopped(self.owner, Stop(Reason.CONDITION_MET, detail))
         try:
-            response, output = await self._work(value, ctx, state)
+            response, output = await self._execute(value, ctx, state)
         except StepError:
-            await hooks.told(ctx, "end_agent_loop", state)
+            await hooks.notify(ctx, "end_agent_loop", state)
             raise
-        memories = await hooks.changed(
-            ctx, "process_new_memories", state, [memory(state.phase, output)], of=[response, output]
+        memories = await hooks.change(
+            ctx,
+            "process_new_memories",
+            state,
+            [_memory(state.phase, output)],
+            of=[response, output],
         )
         if hooks.of("process_new_memories"):
-            self._note(ctx, {"memories": memories})
-        if asked := await hooks.asked(ctx, "should_terminate", state, output, usual=False):
-            self._note(ctx, {"terminate": asked})
-        await hooks.told(ctx, "end_agent_loop", state)
+            _annotate(ctx, {"memories": memories})
+        if name := await hooks.ask(ctx, "should_terminate", state, output, usual=False):
+            _annotate(ctx, {"terminate": name})
+        await hooks.notify(ctx, "end_agent_loop", state)
         return Result(Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} ran", output, name=self.name)
 
-    async def _work(self, value: Json, ctx: Context, state: AgentState) -> tuple[Json, Json]:
-        """Return what was answered, and what came of it."""
+    async def _execute(self, value: Json, ctx: Context, state: AgentState) -> tuple[Json, Json]:
+        """Return the response of the step, and the output after the hooks."""
         hooks = self.hooks
         if isinstance(self.inner, Prompt):
-            said = await spoken(self.inner, value, ctx, tools=self.tools, hooks=hooks, state=state)
-            return said, said
+            reply = await ask_with_hooks(
+                self.inner, value, ctx, tools=self.tools, hooks=hooks, state=state
+            )
+            return reply, reply
         action = {"name": self.inner.name, "arguments": value}
-        action = await hooks.changed(ctx, "process_action", state, action)
-        given = action.get("arguments", value)
-        result = await attempt(ctx, "work", self.inner, given)
-        output = await hooks.changed(
+        action = await hooks.change(ctx, "process_action", state, action)
+        result = await attempt(ctx, "work", self.inner, action.get("arguments", value))
+        output = await hooks.change(
             ctx, "process_result", state, result.output, of=[result.output, action]
         )
         return result.output, output
 
-    def _now(self, ctx: Context) -> AgentState:
-        """Return the state as of this iteration."""
+    def _state_now(self, ctx: Context) -> AgentState:
+        """Return the state of the agent in this iteration."""
         state, begun = self.state, len(ctx.history)
         phase = state.phase
-        done = dict(state.phase_iterations)
-        done[phase] = done.get(phase, 0) + begun
-        return AgentState(
-            name=state.name,
-            input=state.input,
-            phase=phase,
+        counts = state.phase_iterations
+        return replace(
+            state,
             iteration=ctx.iteration,
             current_iteration=state.current_iteration + begun,
-            phase_iterations=done,
-            memory=[*state.memory, *remembered(phase, ctx.history)],
+            phase_iterations={**counts, phase: counts.get(phase, 0) + begun},
+            memory=[*state.memory, *memories_of(phase, ctx.history)],
         )
 
-    def _note(self, ctx: Context, found: dict[str, Json]) -> None:
-        if ctx.scope is not None:
-            ctx.scope.parts = {**(ctx.scope.parts or {}), **found}
+
+def _annotate(ctx: Context, facts: dict[str, Json]) -> None:
+    """Add to the record of the present iteration."""
+    if ctx.scope is not None:
+        ctx.scope.parts = {**(ctx.scope.parts or {}), **facts}
 
 
-@dataclass(frozen=True)
-class Judged(Wrapper):
-    """An evaluator made of steps, such as a judge: the goal of the work is the task, not a phase's input."""
-
-    name: str
-    inner: CompositeStep
-    task: Json = field(default=None, compare=False)
-
-    @property
-    def fingerprint(self) -> str:
-        return self.inner.fingerprint
-
-    async def run(self, value: Json, ctx: Context) -> Result:
-        """Judge where the evaluator stands, with the task as what the loop was given."""
-        scope = copy.copy(ctx.scope)
-        if scope is not None:
-            scope.initial = self.task
-        inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
-        return await self.inner.run(value, inner)
-
-
-def memory(phase: str, output: Json) -> Json:
-    """Return what is remembered of a phase's result."""
+def _memory(phase: str, output: Json) -> Json:
     return {"type": phase, "content": output}
 
 
-def remembered(phase: str, history: Iterable[Iteration]) -> list[Json]:
+def memories_of(phase: str, history: Iterable[Iteration]) -> list[Json]:
     """Return the memories of the iterations of a phase, oldest first."""
-    found: list[Json] = []
+    memories: list[Json] = []
     for item in history:
-        kept = (item.steps or {}).get("memories")
-        if kept is not None:
-            found += kept
+        recorded = (item.steps or {}).get("memories")
+        if recorded is not None:
+            memories += recorded
         elif item.eligible and item.output is not None:
-            found.append(memory(phase, item.output))
-    return found
+            memories.append(_memory(phase, item.output))
+    return memories

@@ -1,10 +1,9 @@
-"""A prompt asked by an agent: with tools, and with what its capabilities make of it."""
+"""A prompt of an agent: with tools, and with the hooks of its capabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...engine.context import Context
 from ...models import Message
@@ -15,71 +14,67 @@ from ...records.codec import Json
 from ...tools.base import Tool
 from .capabilities import AgentState, Hooks
 
-__all__ = ["Tools", "spoken"]
+__all__ = ["Tools", "ask_with_hooks"]
 
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools of an agent, and how many replies of one iteration may call some."""
+    """The tools of an agent, and the number of replies of one iteration that may call some."""
 
-    given: tuple[Any, ...] = ()
-    rounds: int = 8
+    tools: tuple[object, ...] = ()
+    max_rounds: int = 8
 
     @property
     def named(self) -> list[str]:
         """The tools as a fingerprint names them."""
         return [
             str(getattr(one, "fingerprint", getattr(one, "__qualname__", one)))
-            for one in self.given
+            for one in self.tools
         ]
 
 
-async def spoken(
-    prompt: Prompt,
-    value: Json,
-    ctx: Context,
-    *,
-    tools: Tools,
-    hooks: Hooks,
-    state: AgentState,
+async def ask_with_hooks(
+    prompt: Prompt, value: Json, ctx: Context, *, tools: Tools, hooks: Hooks, state: AgentState
 ) -> Json:
-    """Return what a model answers to a prompt.
+    """Return the reply of a model to a prompt, after the hooks.
 
     Raises:
-        ModelError: when nothing is left to try.
+        ModelError: if no model and no attempt is left.
     """
-    text = await hooks.changed(ctx, "process_prompt", state, filled_in(prompt.text, value, ctx))
+    text = await hooks.change(ctx, "process_prompt", state, filled_in(prompt.text, value, ctx))
     system = filled_in(prompt.system, value, ctx)
     messages = [*([Message("system", system)] if system else []), Message("user", str(text))]
     inner = ctx.child(ctx.below("work"))
-    given = [*getattr(prompt, "tools", ()), *tools.given]
-    if given:
-        rounds = tools.rounds if tools.given else getattr(prompt, "max_rounds", tools.rounds)
-        used: list[Any] = [_Watched(tuple(given), hooks, state)] if hooks else given
-        reply, _ = await answered(prompt.asking, messages, used, rounds, inner)
+    offered: list[object] = [*getattr(prompt, "tools", ()), *tools.tools]
+    if offered:
+        kit = tools if tools.tools else prompt
+        rounds = getattr(kit, "max_rounds", tools.max_rounds)
+        if hooks:
+            offered = [_HookedTools(tuple(offered), hooks, state)]
+        reply, _ = await answered(prompt.asking, messages, offered, rounds, inner)
     else:
         reply = await prompt.asking.ask(messages, inner)
     for warning in reply.warnings:
         ctx.warn(warning)
-    return await hooks.changed(ctx, "process_response", state, prompt.read(reply))
+    return await hooks.change(ctx, "process_response", state, prompt.read(reply))
 
 
 @dataclass(frozen=True)
-class _Watched:
-    """Tools whose calls go through the capabilities."""
+class _HookedTools:
+    """Tools whose calls pass through the capabilities."""
 
-    given: tuple[Any, ...]
+    given: tuple[object, ...]
     hooks: Hooks
     state: AgentState
     name: str = field(default="watched", init=False)
 
     async def tools(self, ctx: Context) -> Sequence[Tool]:
-        known = await tools_of(ctx, self.given)
-        return [_WatchedTool(tool, self.hooks, self.state) for tool in known.values()]
+        tools = await tools_of(ctx, self.given)
+        return [_HookedTool(tool, self.hooks, self.state) for tool in tools.values()]
 
 
-class _WatchedTool(Tool):
-    """A tool of which the capabilities see, and may change, arguments and output."""
+class _HookedTool(Tool):
+    """A tool whose arguments and output the capabilities can change."""
 
     def __init__(self, inner: Tool, hooks: Hooks, state: AgentState) -> None:
         super().__init__(
@@ -95,11 +90,11 @@ class _WatchedTool(Tool):
     def problem_with(self, arguments: Json) -> str:
         return self.inner.problem_with(arguments)
 
-    async def invoke(self, arguments: dict[str, Json], ctx: Context) -> Any:
+    async def invoke(self, arguments: dict[str, Json], ctx: Context) -> Json:
         action: Json = {"name": self.name, "arguments": arguments}
-        action = await self.hooks.changed(ctx, "process_action", self.state, action)
-        given = action.get("arguments", arguments)
-        if problem := self.inner.problem_with(given):
+        action = await self.hooks.change(ctx, "process_action", self.state, action)
+        changed = action.get("arguments", arguments)
+        if problem := self.inner.problem_with(changed):
             raise ValueError(f"a capability changed the arguments: {problem}")
-        found = await self.inner.invoke(given, ctx)
-        return await self.hooks.changed(ctx, "process_result", self.state, found, of=["", action])
+        output = await self.inner.invoke(changed, ctx)
+        return await self.hooks.change(ctx, "process_result", self.state, output, of=["", action])

@@ -1,18 +1,18 @@
-"""The reasoning agent: it thinks over several calls in one conversation until it says that it is done.
+"""The reasoning agent: a conversation over several calls until the model states its final answer.
 
 Rules:
 
-1. The rounds are one loop of the engine and one conversation: each call sees all that was said.
-2. A reply with the marker ends it; see `markers`. The last permitted round is told that it is the
-   last; without a marker its text is returned all the same, and the report says `limit_reached`.
-3. Every call of a model counts as an interaction, failed ones and re-asks included.
-4. With one iteration, or `mode="single"`, it is one plain call: no wrapper, no marker, no notice.
+1. The iterations are one loop and one conversation: each call sees all earlier messages.
+2. A reply with the marker ends it; see `completion`. The message of the last iteration says that it is the
+   last. Without a marker its text is the output, and the report says `limit_reached`.
+3. Every call of a model counts as an interaction, also failed calls and repeated ones.
+4. With one iteration, or `mode="single"`, it is one plain call: no instructions, no marker, no notice.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
@@ -21,26 +21,25 @@ from ...engine.context import Context
 from ...engine.loop import Loop
 from ...engine.step import CompositeStep, FunctionStep, Step, digest_of
 from ...errors import ConfigurationError, StepError, nearest
+from ...models import Message
+from ...models.attempts import ModelAttempt
 from ...models.replies.own_words import is_blank
 from ...models.settings import ModelSettings
-from ...prompts.prompt import PromptSettings, Text, asking_of, filled_in, source_of
+from ...prompts.prompt import PromptSettings, Text, asking_of, filled_in, source_of, warn_of
+from ...prompts.tool_prompt import answered
 from ...records import Evaluation, Reason, Result, Status, codec
 from ...records.codec import Json
 from ...records.sanitize import sanitised
 from ...templates.variables import fill
 from ..phased.prompting import Tools
-from .call_counter import Counted
 from .completion import MARKER, completion
-from .conversation import Conversation
 
-__all__ = ["BEGUN", "MAX_PROMPT_CHARS", "NOTICE", "ReasoningAgent"]
+__all__ = ["MAX_PROMPT_CHARS", "NOTICE", "ReasoningAgent"]
 
-_BEGINNING = "note.begin/1"
+_BEGIN = "begin"  # the effect at the start of an execution: its task and settings
+_BEGIN_FINGERPRINT = "note.begin/1"
 MAX_ITERATIONS = 5
 MAX_PROMPT_CHARS = 10_000
-BEGUN = (
-    "begin"  # the effect with which an execution begins: what it was asked, and with which settings
-)
 WRAPPER = f"""\
 Work on the task step by step, thinking aloud over several messages. Each message continues your own \
 earlier ones: build on them ("Building on that…", "Therefore…"), do not start again, and do not ask \
@@ -58,26 +57,43 @@ EARLY = "IMPORTANT: This is iteration {number} of {most} maximum. Work towards y
 class ReasoningAgent(CompositeStep):
     """An agent that reasons over several calls of a model until it states its final answer.
 
-    Its input, or `prompt` filled in with it, is the task: text that is not blank, of at most
-    `max_prompt_chars` characters. The output is the final answer; `Result.agents[name]` reports
-    `interaction_count`, `last_interaction_at`, `limit_reached` and more, and `executions` lists what
-    the journal holds of it.
+    Its input, or `prompt` rendered with it, is the task: text that is not blank. The agent is a step: pass it
+    to `run`, or use it in a loop or workflow. Its output is the final answer. `Result.agents[name]` reports
+    `interaction_count`, `last_interaction_at`, `limit_reached` and more, and `executions` lists the
+    executions in a journal.
 
     Args:
-        prompt: a template of the task; default: the input itself.
-        model: `provider:model`, or several tried in order; default: that of the run.
-        role, goal, backstory: who it is, for the system message, before `system`.
-        max_iterations: rounds at most; 1 is one plain call.
-        mode: `iterate`, or `single` for one plain call whatever `max_iterations` says.
-        notice_lead: how many of the last rounds are told that the end is near; the last is told
-            that it must answer.
-        tools: what the model may call meanwhile, over `tool_rounds` replies in each round.
-        max_tool_calls_per_reply: how many calls one reply may have (default: 128); one with more is
-            refused, and asked for again.
-        settings: of the model calls; see `ModelSettings`.
+        prompt: a template of the task (default: the input itself).
+        name: the name in paths and reports, without a slash (default: `agent`).
+        model: `provider:model`, or several that are tried in order (default: the model of the run).
+        role, goal, backstory: the persona, for the system message, before `system` (default: none).
+        system: a template of the system message (default: none).
+        max_iterations: the maximum number of iterations; 1 is one plain call (default: 5).
+        mode: `iterate`, or `single` for one plain call (default: `iterate`).
+        notice_lead: how many of the last iterations say that the end is near; the last one demands the
+            answer (default: 1).
+        max_prompt_chars: the maximum length of the task in characters (default: 10,000).
+        tools: tools that the model may call (default: none).
+        tool_rounds: how many replies of one iteration may call tools (default: 8).
+        max_tool_calls_per_reply: how many calls one reply may have; one with more is refused and
+            requested again (default: 128).
+        asking: the settings of the model calls as one object, in place of `model` and `settings`.
+        settings: the settings of the model calls; see `ModelSettings`.
+
+    Returns:
+        A step.
 
     Raises:
-        ConfigurationError: for an agent that could not mean anything.
+        ConfigurationError: for invalid or contradictory settings.
+
+    Example:
+        >>> from loopwright import ReasoningAgent, run_sync
+        >>> from loopwright.models import Models, ScriptedModel
+        >>> replies = ["6 times 7 is six sevens.", "TASK_COMPLETE: 42"]
+        >>> models = Models(ScriptedModel([{"replies": replies}]))
+        >>> agent = ReasoningAgent(model="openai:gpt-4o", max_iterations=3)
+        >>> run_sync(agent, "What is 6 times 7?", resources={"models": models}).output
+        '42'
     """
 
     def __init__(
@@ -94,7 +110,7 @@ class ReasoningAgent(CompositeStep):
         mode: str = "iterate",
         notice_lead: int = 1,
         max_prompt_chars: int = MAX_PROMPT_CHARS,
-        tools: Sequence[Any] = (),
+        tools: Sequence[object] = (),
         tool_rounds: int = 8,
         max_tool_calls_per_reply: int | None = None,
         asking: PromptSettings | None = None,
@@ -104,24 +120,21 @@ class ReasoningAgent(CompositeStep):
         self.prompt = fill(prompt) if isinstance(prompt, str) and prompt else prompt
         self.role, self.goal, self.backstory = role, goal, backstory
         self.system = fill(system) if isinstance(system, str) and system else system
-        self.max_iterations = codec.whole(
-            "reasoning agent: max_iterations", max_iterations, least=1
-        )
+        self.max_iterations = _integer("max_iterations", max_iterations)
         self.mode = _mode(mode)
-        self.notice_lead = codec.whole("reasoning agent: notice_lead", notice_lead, least=1)
-        self.max_prompt_chars = codec.whole(
-            "reasoning agent: max_prompt_chars", max_prompt_chars, least=1
-        )
+        self.notice_lead = _integer("notice_lead", notice_lead)
+        self.max_prompt_chars = _integer("max_prompt_chars", max_prompt_chars)
         self.asking = asking or asking_of(model, settings)
         if max_tool_calls_per_reply is not None:
             self.asking = replace(self.asking, max_tool_calls_per_reply=max_tool_calls_per_reply)
-        self.kit = Tools(
-            tuple(tools), codec.whole("reasoning agent: tool_rounds", tool_rounds, least=1)
-        )
+        self.kit = Tools(tuple(tools), _integer("tool_rounds", tool_rounds))
         self.loop = Loop(
-            _Thought(self), _judge(self.max_iterations), until=Passed() | MaxIterations(self.max_iterations),
-            name="reasoning", keep="last",
-        )  # fmt: skip
+            _Thought(self),
+            _marker_evaluator(self.max_iterations),
+            until=Passed() | MaxIterations(self.max_iterations),
+            name="reasoning",
+            keep="last",
+        )
 
     @property
     def single(self) -> bool:
@@ -133,11 +146,11 @@ class ReasoningAgent(CompositeStep):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A digest of what it asks, and how."""
+        """A digest of its settings."""
         return digest_of("reasoning agent", codec.canonical(self.settings()))
 
     def settings(self) -> dict[str, Json]:
-        """Return its parameters: the snapshot that an execution keeps."""
+        """Return its settings, as an execution records them."""
         asking = self.asking
         return {
             "name": self.name,
@@ -156,44 +169,55 @@ class ReasoningAgent(CompositeStep):
         }
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Reason to the end, from where the journal stands."""
+        """Run the iterations that the journal does not hold yet, and return the result."""
         task = filled_in(self.prompt, value, ctx) if self.prompt else value
-        wrong = self._unfit(task)
         shown = codec.text_of(task)[: self.max_prompt_chars]
         begun = await ctx.call(
-            BEGUN, _beginning(ctx, self), {"prompt": shown, "settings": self.settings()}
+            _BEGIN, self._beginning(ctx), {"prompt": shown, "settings": self.settings()}
         )
-        counted = Counted.of(ctx)
+        counted = _CountingContext.of(ctx)
         try:
-            if wrong:
-                raise StepError(wrong, path=ctx.path, kind="bad_input", retryable=False)
+            if problem := self._problem_with(task):
+                raise StepError(problem, path=ctx.path, kind="bad_input", retryable=False)
             result = await self._reason(task, counted)
         except StepError as error:
-            self._report(
-                counted, begun, error=f"{error.path}: {error}" if error.path else str(error)
-            )
+            where = f"{error.path}: " if error.path else ""
+            self._report(counted, begun, error=f"{where}{error}")
             raise
         self._report(counted, begun, result)
         return result
 
-    def _unfit(self, task: Json) -> str:
+    def _beginning(self, ctx: Context) -> FunctionStep:
+        async def begin(value: Json) -> Json:
+            settings = dict(value["settings"])
+            settings["prompt_template"] = settings.pop("prompt")
+            return {
+                "agent": self.name,
+                "kind": "reasoning",
+                "prompt": value["prompt"],
+                "input_params": settings,
+                "started_at": ctx.run.clock.wall(),
+            }
+
+        return FunctionStep(begin, name=_BEGIN, fingerprint=_BEGIN_FINGERPRINT)
+
+    def _problem_with(self, task: Json) -> str:
         if not isinstance(task, str):
             kind = type(task).__name__
-            return f"the task is a {kind}, not text; give text, or a prompt that makes some of it"
-        if is_blank(task):  # zero-width and control characters are nothing to see either
+            return f"the task is not text but {kind}; give text, or a prompt that renders text"
+        if is_blank(task):  # also if it has only zero-width and control characters
             return "the task is blank; give text"
         if len(task) > self.max_prompt_chars:
             return (
-                f"the task has {len(task)} characters, {self.max_prompt_chars} is the most; "
+                f"the task has {len(task)} characters, and the maximum is {self.max_prompt_chars}; "
                 "shorten it, or raise max_prompt_chars"
             )
         return ""
 
-    async def _reason(self, task: str, ctx: Counted) -> Result:
+    async def _reason(self, task: str, ctx: _CountingContext) -> Result:
         if self.single:
-            text = await Conversation(self.asking, self.kit).plain(
-                self._system(task, ctx), task, ctx
-            )
+            messages = [*_system_message(self._persona(task, ctx)), Message("user", task)]
+            text = (await self._ask(messages, ctx))[-1].content
             return Result(
                 Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", text, name=self.name
             )
@@ -213,7 +237,22 @@ class ReasoningAgent(CompositeStep):
             also=result.also,
         )
 
-    def _system(self, value: Json, ctx: Context) -> str:
+    async def _ask(self, messages: Sequence[Message], ctx: Context) -> list[Message]:
+        """Return the messages with the reply at the end.
+
+        Raises:
+            ModelError: if no model and no attempt is left.
+        """
+        if not self.kit.tools:
+            reply = await self.asking.ask(messages, ctx)
+            return [*messages, reply.message()]
+        reply, conversation = await answered(
+            self.asking, messages, self.kit.tools, self.kit.max_rounds, ctx
+        )
+        warn_of(reply, ctx)
+        return conversation
+
+    def _persona(self, value: Json, ctx: Context) -> str:
         parts = [
             f"You are {self.role}." if self.role else "",
             f"Your goal: {self.goal}" if self.goal else "",
@@ -222,33 +261,44 @@ class ReasoningAgent(CompositeStep):
         ]
         return "\n\n".join(part for part in parts if part)
 
-    def opening(self, value: Json, ctx: Context) -> str:
-        """Return the system message of the conversation."""
-        own = self._system(value, ctx)
-        return f"{own}\n\n{WRAPPER}" if own else WRAPPER
+    async def continue_conversation(self, task: str, ctx: Context) -> tuple[str, list[Json]]:
+        """Return the reply of one iteration, and the messages that it added to the conversation.
 
-    def said(self, task: str, number: int, most: int) -> str:
-        """Return what the user's message of a round says, of at most so many."""
+        Raises:
+            ModelError: if no model and no attempt is left.
+        """
+        number, most = ctx.iteration, _max_iterations(ctx, self.max_iterations)
         text = task if number == 1 else ONWARD
         if number > most - self.notice_lead:
             notice = NOTICE if number == most else EARLY
             text += "\n\n" + notice.format(number=number, most=most)
-        return text
+        persona = self._persona(task, ctx)
+        # The earlier messages are in the records of the iterations, so that a resumed run has them too.
+        before = [
+            Message.from_json(message)
+            for item in ctx.history
+            for message in (item.steps or {}).get("messages") or ()
+        ]
+        system = f"{persona}\n\n{WRAPPER}" if persona else WRAPPER
+        messages = [*_system_message(system), *before, Message("user", text)]
+        conversation = await self._ask(messages, ctx)
+        added = conversation[len(messages) - 1 :]
+        return conversation[-1].content, [message.to_json() for message in added]
 
     def _report(
-        self, ctx: Counted, begun: Json, result: Result | None = None, *, error: str = ""
+        self, ctx: _CountingContext, begun: Json, result: Result | None = None, *, error: str = ""
     ) -> None:
-        rounds = [item.steps or {} for item in result.history] if result is not None else []
+        records = [item.steps or {} for item in result.history] if result is not None else []
         if result is not None and result.status is Status.FAILED:
             error = result.detail
-        tally = ctx.tally
-        last = max([tally.at, *(found.get("at", 0.0) for found in rounds)])
+        calls = ctx.counter.calls
+        last = max([ctx.counter.at, *(record.get("at", 0.0) for record in records)])
         report: dict[str, Json] = {
             "kind": "reasoning",
             "status": "failed" if error else "completed",
-            "interaction_count": tally.calls + sum(r.get("interactions", 0) for r in rounds),
+            "interaction_count": calls + sum(r.get("interactions", 0) for r in records),
             "last_interaction_at": last or None,
-            "iterations": max(len(rounds), int(tally.calls > 0)),
+            "iterations": max(len(records), int(calls > 0)),
             "max_iterations": self.max_iterations,
             "limit_reached": result is not None and result.reason is Reason.MAX_ITERATIONS,
             "started_at": begun["started_at"],
@@ -259,6 +309,10 @@ class ReasoningAgent(CompositeStep):
         elif result is not None:
             report["result"] = result.output
         ctx.run.report(ctx.path, self.name, report)
+
+
+def _integer(name: str, value: int) -> int:
+    return codec.whole(f"reasoning agent: {name}", value, least=1)
 
 
 def _named(name: str) -> str:
@@ -276,40 +330,29 @@ def _mode(mode: str) -> str:
     return mode
 
 
-def _beginning(ctx: Context, agent: ReasoningAgent) -> FunctionStep:
-    async def begin(given: Json) -> Json:
-        shot = {**given["settings"], "prompt_template": given["settings"]["prompt"]}
-        shot.pop("prompt")
-        return {
-            "agent": agent.name,
-            "kind": "reasoning",
-            "prompt": given["prompt"],
-            "input_params": shot,
-            "started_at": ctx.run.clock.wall(),
-        }
-
-    return FunctionStep(begin, name=BEGUN, fingerprint=_BEGINNING)
+def _system_message(text: str) -> list[Message]:
+    return [Message("system", text)] if text else []
 
 
-def _judge(most: int) -> FunctionStep:
-    async def marked(text: Json, ctx: Context) -> Evaluation:
-        last = ctx.iteration >= _permitted(ctx, most)
-        found = completion(codec.text_of(text), codec.text_of(ctx.initial), lenient=last)
-        return Evaluation(passed=found is not None)
+def _marker_evaluator(most: int) -> FunctionStep:
+    async def evaluate(text: Json, ctx: Context) -> Evaluation:
+        last = ctx.iteration >= _max_iterations(ctx, most)
+        answer = completion(codec.text_of(text), codec.text_of(ctx.initial), lenient=last)
+        return Evaluation(passed=answer is not None)
 
-    return FunctionStep(marked, name="marker", fingerprint=digest_of("marker", "2"))
+    return FunctionStep(evaluate, name="marker", fingerprint=digest_of("marker", "2"))
 
 
-def _permitted(ctx: Context, most: int) -> int:
-    """Return how many rounds there may be: a person may have raised the limit of a run that used it up."""
+def _max_iterations(ctx: Context, most: int) -> int:
+    """Return the limit of the loop, which a person may have raised."""
     replay, path = ctx.run.replay, ctx.scope.path if ctx.scope is not None else ""
-    told = replay.raised.get(path, {}) if replay is not None else {}
-    return max(most, int(told.get("max_iterations", 0)))
+    raised = replay.raised.get(path, {}) if replay is not None else {}
+    return max(most, int(raised.get("max_iterations", 0)))
 
 
 @dataclass(frozen=True)
 class _Thought(CompositeStep):
-    """One round: the next message of the conversation, and what is answered."""
+    """One iteration: the next message of the conversation, and its reply."""
 
     agent: ReasoningAgent = field(repr=False)
     name: str = "think"
@@ -319,20 +362,58 @@ class _Thought(CompositeStep):
         return self.agent.fingerprint
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Say what the round says, and note for its record how many calls it took."""
-        agent, counted = self.agent, Counted.of(ctx)
-        task = codec.text_of(value)
+        """Continue the conversation, and record its messages and the number of calls."""
+        counted = _CountingContext.of(ctx)
         messages: list[Json] = []
-        most = _permitted(ctx, agent.max_iterations)
         try:
-            text, messages = await Conversation(agent.asking, agent.kit).carried(
-                agent.opening(task, ctx), agent.said(task, ctx.iteration, most), counted
-            )
-        finally:
+            text, messages = await self.agent.continue_conversation(codec.text_of(value), counted)
+        finally:  # a failed iteration counts its calls too
             if ctx.scope is not None:
-                tally = counted.tally
-                found = {"interactions": tally.calls, "at": tally.at}
-                ctx.scope.parts = {**found, "messages": messages}
+                counter = counted.counter
+                ctx.scope.parts = {
+                    "interactions": counter.calls,
+                    "at": counter.at,
+                    "messages": messages,
+                }
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", text, name=self.name
         )
+
+
+@dataclass(slots=True)
+class _CallCounter:
+    """The number of model calls, and the time of the last one in seconds since the epoch."""
+
+    calls: int = 0
+    at: float = 0.0
+
+
+class _CountingContext(Context):
+    """A context that counts the model calls at its path and below."""
+
+    __slots__ = ("counter",)
+
+    counter: _CallCounter
+
+    @classmethod
+    def of(cls, ctx: Context, counter: _CallCounter | None = None) -> _CountingContext:
+        """Return a counting context for the same place."""
+        counting = cls(ctx.run, ctx.path, ctx.gate, ctx.account, ctx.scope)
+        counting.counter = counter or _CallCounter()
+        return counting
+
+    def child(self, path: str) -> _CountingContext:
+        """Return the context of a step inside this one."""
+        return self.of(super().child(path), self.counter)
+
+    def call(
+        self, name: str, step: Step, value: Json = None, token: str = ""
+    ) -> Coroutine[Any, Any, Json]:
+        """Run a step inside this one; see Context.call."""
+        if isinstance(step, ModelAttempt):
+            path, replay = self.below(name), self.run.replay
+            # A recorded call that began and did not finish was interrupted, and it may have been billed.
+            cut = replay.repeated.get(path, 0) + (path in replay.doubts) if replay else 0
+            self.counter.calls += 1 + cut
+            self.counter.at = self.run.clock.wall()
+        return super().call(name, step, value, token=token)

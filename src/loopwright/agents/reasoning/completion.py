@@ -1,20 +1,19 @@
-"""The marker by which a reasoning agent says that it is done: `TASK_COMPLETE: [final answer]`.
+"""The marker by which a reasoning agent completes its task: `TASK_COMPLETE: [final answer]`.
 
 Rules:
 
-1. The marker counts where a line begins with it, outside code fences, in any case. Emphasis, a
-   heading's signs, quotation marks and a bracket before it are decoration. In the middle of a line,
-   in a list or in a block quotation it is talked about, not used.
-2. The last one counts; the answer is the rest of the message after it, over any number of lines. A
-   marker with the placeholder of the instructions after it (`[final answer]`) repeats them and says
-   nothing, nor does one in a thinking block.
-3. Decoration that began before the marker ends where the answer does, and one pair of brackets (or
-   of emphasis, on a single line) around the whole answer is taken off, unless it is a list such as
-   `[1, 2, 3]`.
-4. An answer of nothing but decoration is no answer: the task is not complete.
-5. What a message quotes of its own prompt, whole, is not the message's own.
-6. On the last permitted round the marker is read leniently: in a list, after a sentence or a word such
-   as "Therefore,", and inside a fence, of which the answer is the rest.
+1. The marker counts at the beginning of a line, outside code fences, in any case. Emphasis, the signs of a
+   heading, quotation marks and a bracket before it are decoration. In the middle of a line, in a list or in
+   a block quotation it is mentioned, not used.
+2. The last one counts. The answer is the rest of the message after it, over any number of lines. A marker
+   before the placeholder of the instructions (`[final answer]`) repeats them and does not count, nor does
+   one in a thinking block.
+3. Decoration that began before the marker ends where the answer ends. One pair of brackets (or of emphasis,
+   on a single line) around the answer is removed, unless it is a list such as `[1, 2, 3]`.
+4. An answer that is only decoration is not an answer: the task is not complete.
+5. A message that quotes its complete prompt does not complete the task with the markers in that quotation.
+6. In the last iteration the marker is read leniently: in a list, after a sentence or a word such as
+   "Therefore,", and inside a fence, whose rest is the answer.
 
 Every text has exactly one reading, and none is an error.
 """
@@ -44,11 +43,11 @@ _LINE = re.compile(
 _CLOSING = {
     "[": "]", "(": ")", "\u201c": "\u201d", "\u2018": "\u2019", "«": "»", "„": "\u201c",
 }  # fmt: skip
-# What the instructions and the notice write after the marker, and no answer.
+# The text after the marker in the instructions and the notice, which is not an answer.
 _PLACEHOLDER = re.compile(
     r"[\s*_]*[\[<(](?:your |the )?(?:final )?answer[\])>][^\n]*", re.IGNORECASE
 )
-# A line before a marker that is no part of a sentence about it: a list's sign, a sentence, a word.
+# Text before a marker that uses it: the sign of a list, the end of a sentence, a word such as "so".
 _LEAD = re.compile(
     r"[\s>]*(?:[-+*•]|\d{1,3}[.)])?[\s>]*"
     r"(?:(?:.*[.!?:;,\u2013\u2014>-]|therefore|so|thus|hence|finally|and)\s*)?",
@@ -58,26 +57,32 @@ _EMPHASIS = ("***", "___", "**", "__", "~~", "*", "_", "`")
 
 
 def completion(text: str, prompt: str = "", *, lenient: bool = False) -> str | None:
-    """Return the final answer in a message, or None if it does not say that the task is complete.
+    """Return the final answer in a message, or None if the message does not complete the task.
 
-    `prompt` is what was asked: where the message repeats it whole, a marker in it does not count.
-    `lenient` is for the last permitted round.
+    Args:
+        text: the message.
+        prompt: the task; markers in a quotation of it do not count (default: none).
+        lenient: whether to read the marker as in the last iteration (default: False).
 
-    >>> completion("It is 6 times 7.\\nTASK_COMPLETE: [42]")
-    '42'
-    >>> completion("I must end with TASK_COMPLETE: and my answer.") is None
-    True
+    Returns:
+        The answer without the marker and its decoration, or None.
+
+    Example:
+        >>> completion("It is 6 times 7.\\nTASK_COMPLETE: [42]")
+        '42'
+        >>> completion("I must end with TASK_COMPLETE: and my answer.") is None
+        True
     """
     own = _without(own_words(text), prompt)
-    found = [(match, end) for match, end in _marked(own) if not _PLACEHOLDER.match(own, end)]
-    answer = _answer(found[-1][0], own[found[-1][1] :]) if found else ""
+    markers = [(match, end) for match, end in _markers(own) if not _PLACEHOLDER.match(own, end)]
+    answer = _answer(markers[-1][0], own[markers[-1][1] :]) if markers else ""
     if not answer and lenient:
         answer = _leniently(own)
     return answer or None
 
 
 def _leniently(text: str) -> str:
-    """Return the answer after the last marker anywhere that is used and not talked about, or ""."""
+    """Return the answer after the last marker in any place that uses it, or ""."""
     answer, fence, start = "", "", 0
     for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text):
         edge = _FENCE.match(line)
@@ -85,15 +90,12 @@ def _leniently(text: str) -> str:
             fence = "" if fence else edge[1]
         elif (place := line.upper().rfind("TASK")) >= 0:
             lead = line[:place].rstrip("".join(_OPENING) + "[( \t")
-            found = _LINE.match(line, len(lead)) if _LEAD.fullmatch(line, 0, len(lead)) else None
-            rest = text[start + found.end() :] if found else ""
-            if found and not _PLACEHOLDER.match(rest):
-                rest = (
-                    re.split(rf"(?m)^[ \t]*{re.escape(fence)}[`~]*[ \t]*$", rest)[0]
-                    if fence
-                    else rest
-                )
-                answer = _answer(found, rest) or answer
+            match = _LINE.match(line, len(lead)) if _LEAD.fullmatch(line, 0, len(lead)) else None
+            rest = text[start + match.end() :] if match else ""
+            if match and not _PLACEHOLDER.match(rest):
+                if fence:
+                    rest = re.split(rf"(?m)^[ \t]*{re.escape(fence)}[`~]*[ \t]*$", rest)[0]
+                answer = _answer(match, rest) or answer
         start += len(line)
     return answer
 
@@ -105,8 +107,8 @@ def _without(text: str, prompt: str) -> str:
     return text.replace(quoted, "")
 
 
-def _marked(text: str) -> Iterator[tuple[re.Match[str], int]]:
-    """Iterate over the markers that count: the match in their line, and where the answer begins."""
+def _markers(text: str) -> Iterator[tuple[re.Match[str], int]]:
+    """Iterate over the markers that count: the match in the line, and the start of the answer."""
     fence = ""
     start = 0
     for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text):
@@ -116,20 +118,20 @@ def _marked(text: str) -> Iterator[tuple[re.Match[str], int]]:
                 fence = ""
         elif edge and not (edge[1][0] == "`" and "`" in edge[2]):
             fence = edge[1]
-        elif (found := _LINE.match(line)) is not None and not _listed(found):
-            yield found, start + found.end()
+        elif (match := _LINE.match(line)) is not None and not _listed(match):
+            yield match, start + match.end()
         start += len(line)
 
 
-def _listed(found: re.Match[str]) -> bool:
-    """Return whether the line is an item of a list: a star that is no emphasis."""
-    return bool(found["gap"]) and found["before"] == "*"
+def _listed(match: re.Match[str]) -> bool:
+    """Return whether the line is an item of a list: its star is not emphasis."""
+    return bool(match["gap"]) and match["before"] == "*"
 
 
 def _answer(match: re.Match[str], rest: str) -> str:
-    """Return the answer without the decoration that belongs to the marker or encloses all of it."""
+    """Return the answer without the decoration of the marker, or around the answer."""
     answer = rest.strip().strip(_INVISIBLE).strip()
-    # What the marker opened and did not close by itself is closed at the end of the answer.
+    # Decoration that opens before the marker closes after it, or at the end of the answer.
     left, closed = match["before"], match["between"] + match["after"]
     for sign in reversed(left):
         end = _CLOSING.get(sign, sign)
@@ -137,14 +139,14 @@ def _answer(match: re.Match[str], rest: str) -> str:
             closed = closed.replace(end, "", 1)
         elif answer.endswith(end):
             answer = answer.removesuffix(end).rstrip()
-    if closed and not left:  # the answer's own, as in `TASK_COMPLETE:**42**`
+    if closed and not left:  # part of the answer, as in `TASK_COMPLETE:**42**`
         answer = match["after"] + answer
     answer = _unbracketed(_plain(answer))
     return answer if answer.strip(_OPENING + "[]() \t\r\n") else ""
 
 
 def _plain(answer: str) -> str:
-    """Return an answer of one line without the emphasis around all of it."""
+    """Return an answer of one line without the emphasis around it."""
     if "\n" in answer or "\r" in answer:
         return answer
     for sign in _EMPHASIS:
@@ -156,7 +158,7 @@ def _plain(answer: str) -> str:
 
 
 def _unbracketed(answer: str) -> str:
-    """Return an answer without the one pair of square brackets around all of it."""
+    """Return an answer without the pair of square brackets around it."""
     if not (answer.startswith("[") and answer.endswith("]")):
         return answer
     depth = 0
@@ -168,7 +170,7 @@ def _unbracketed(answer: str) -> str:
 
 
 def _is_list(answer: str) -> bool:
-    """Return whether an answer in brackets is a list, and not one word or figure in decoration."""
+    """Return whether an answer in brackets is a list, and not one decorated word or number."""
     reading = read_json(answer)
     value = reading.value
     if reading.problem:

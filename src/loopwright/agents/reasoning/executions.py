@@ -1,8 +1,7 @@
-"""Executions of reasoning agents, as the journal has them: there is no second store.
+"""Executions of reasoning agents, read from the journal: there is no second store.
 
-An execution begins with the effect `begin` at the agent's path (what it was asked, with which
-settings, when), its calls are the attempts of models below that path, and it ends with the agent's
-report, or with the run.
+An execution begins with the effect `begin` at the path of the agent (task, settings and time). Its calls
+are the attempts of models below that path. It ends with the report of the agent, or with the run.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _ATTEMPT = re.compile(r"(?:.*/)?attempt-[0-9]+")
 class Execution:
     """One execution of a reasoning agent.
 
-    `status` is pending (nothing was asked yet, or the run waits or was interrupted), running,
-    completed or failed; `error` is sanitised. Times are seconds since the epoch, and `completed_at`
-    is never before `started_at`. `input_params` is a snapshot of the agent's parameters.
+    `status` is pending (no call was made yet, or the run waits or is interrupted), running, completed or
+    failed. `error` is sanitised. Times are seconds since the epoch, and `completed_at` is never before
+    `started_at`. `input_params` are the settings of the agent.
     """
 
     run_id: str
@@ -61,7 +60,7 @@ async def executions(
 
     Raises:
         RunNotFound: if there is no run `run_id`.
-        ConfigurationError: for a status that no execution has.
+        ConfigurationError: for an unknown status.
     """
     if status and status not in STATUSES:
         hint = nearest(str(status), STATUSES)
@@ -69,17 +68,17 @@ async def executions(
             f"executions: status: {status!r} is none of {', '.join(STATUSES)}{hint}"
         )
     rows = [await journal.find(run_id)] if run_id else await journal.runs(limit=limit)
-    found: list[Execution] = []
+    every: list[Execution] = []
     for row in rows:
-        found += execution_of(row, await journal.entries(row.run_id))
-    return [one for one in found if not status or one.status == status]
+        every += execution_of(row, await journal.entries(row.run_id))
+    return [one for one in every if not status or one.status == status]
 
 
 def execution_of(info: RunInfo, entries: Sequence[Entry]) -> list[Execution]:
     """Return the executions in one run, in the order in which they began."""
-    kept = surviving(entries)
-    ended = next((e for e in kept if e.kind == "ended" and not e.path), None)
-    return [_execution(info, e, kept, ended) for e in kept if _begins(e)]
+    entries = surviving(entries)
+    ended = next((e for e in entries if e.kind == "ended" and not e.path), None)
+    return [_execution(info, e, entries, ended) for e in entries if _begins(e)]
 
 
 def _begins(entry: Entry) -> bool:
@@ -98,7 +97,7 @@ def _execution(
     path = begun.path.removesuffix("/begin")
     inside = [e for e in entries if e.path == path or e.path.startswith(f"{path}/")]
     calls = [e.at for e in inside if e.kind == "started" and _ATTEMPT.fullmatch(e.path)]
-    told = next((e.value for e in reversed(inside) if e.kind == "reported"), None)
+    report = next((e.value for e in reversed(inside) if e.kind == "reported"), None)
     value = begun.value
     started = float(value["started_at"])
     common = {
@@ -109,38 +108,45 @@ def _execution(
         "started_at": started,
         "input_params": value["input_params"],
     }
-    if told is not None:
+    if report is not None:
         names = ("interaction_count", "last_interaction_at", "iterations", "limit_reached")
         return Execution(
-            **common, **{name: told[name] for name in names}, status=told["status"],
-            result=told.get("result"), error=told.get("error", ""),
-            completed_at=told["completed_at"],
-        )  # fmt: skip
-    rounds = [e for e in inside if e.kind == "iteration"]
+            **common,
+            **{name: report[name] for name in names},
+            status=report["status"],
+            result=report.get("result"),
+            error=report.get("error", ""),
+            completed_at=report["completed_at"],
+        )
+    records = [e for e in inside if e.kind == "iteration"]
     last = started + max(0.0, max(calls, default=0.0) - begun.at) if calls else None
     status, error = _open_status(info, ended, bool(calls))
     return Execution(
-        **common, status=status, error=error, interaction_count=len(calls),
-        last_interaction_at=_latest(rounds, last), iterations=len(rounds),
+        **common,
+        status=status,
+        error=error,
+        interaction_count=len(calls),
+        last_interaction_at=_latest(records, last),
+        iterations=len(records),
         completed_at=max(started, info.updated) if ended is not None else None,
-        result=_so_far(rounds) if ended is not None else None,
-    )  # fmt: skip
+        result=_best_effort(records) if ended is not None else None,
+    )
 
 
-def _so_far(rounds: Sequence[Entry]) -> Json:
-    """Return what an execution that a limit ended had: the latest text, without a marker in it."""
-    texts = [e.value.output for e in rounds if isinstance(e.value.output, str)]
+def _best_effort(records: Sequence[Entry]) -> Json:
+    """Return the result of an execution that a limit ended: the latest text, without the marker."""
+    texts = [e.value.output for e in records if isinstance(e.value.output, str)]
     return (completion(texts[-1], lenient=True) or texts[-1].strip()) if texts else None
 
 
-def _latest(rounds: Sequence[Entry], last: float | None) -> float | None:
-    """Return the later of the last recorded round's call and the last one that was begun."""
-    known = [float((e.value.steps or {}).get("at") or 0.0) for e in rounds]
-    return max([last, *known]) if last is not None else None
+def _latest(records: Sequence[Entry], last: float | None) -> float | None:
+    """Return the time of the latest call: that of the last record, or of the last one that began."""
+    recorded = [float((e.value.steps or {}).get("at") or 0.0) for e in records]
+    return max([last, *recorded]) if last is not None else None
 
 
 def _open_status(info: RunInfo, ended: Entry | None, called: bool) -> tuple[str, str]:
-    """Return status and error of an execution that did not come to its own end."""
+    """Return status and error of an execution without a report."""
     if ended is not None:
         return "failed", sanitised(f"{info.reason}: {info.detail}")
     return ("running" if called and info.status == "running" else "pending"), ""

@@ -58,7 +58,7 @@ def scored(
     if asked == {} and execute is not None and not compilation.gaps:
         what = "re_ask asks a prompt again, and no agent of this loop is one"
         compilation.problem((*at, "score_missing"), what)
-    return LoopNodeEvaluator(scorer, lessons(node.lessons), asked=asked)
+    return LoopNodeEvaluator(scorer, lessons(node.lessons), prompts=asked)
 
 
 def _weights(compilation: Compilation, given: PresetSpec, at: Path_) -> Mapping[str, float]:

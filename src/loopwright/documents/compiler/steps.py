@@ -9,9 +9,9 @@ from ...engine.step import Step
 from ...engine.workflow import Workflow
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, StepSpec
-from ..steps.facts import RecallFacts, RememberFact
 from ..steps.for_each import FILE, ForEach, Items, inside
 from ..steps.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite
+from ..steps.memory import RecallFacts, RememberFact
 from ..steps.steps import SetValue
 from .compilation import Compilation, Path_
 from .order import given_needs

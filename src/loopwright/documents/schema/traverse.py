@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...agents.phased.agent import effective, preset
 from ...agents.phased.phase import PHASES
-from ...agents.phased.presets import effective, preset
 from ...conditions import CEILING
 from ...engine.loop import DEFAULT_LIMIT
 from ...tools.mcp.settings import VARIABLE

@@ -1,13 +1,13 @@
-"""One prompt to several models, and the answer on which enough of them agree.
+"""One prompt to several models, and the answer of the required share of them.
 
 Rules:
 
-1. All are asked at once; those that give no answer are left out, and two answers are the least.
-2. Where every answer begins with a verdict (YES, APPROVED, or a word that the prompt offers in
-   capitals), the verdicts are the votes and the output is the verdict.
-3. Else an answer that says SUCCESS and not FAIL is SUCCESS, one that says FAIL is FAIL, any other
-   is its words in upper case; the output is the first answer of those that agree.
-4. Without agreement the step has failed, and no retry can help.
+1. All models are called at once. Those without an answer are left out; at least two answers are needed.
+2. If every answer begins with a verdict (YES, APPROVED, or a word that the prompt offers in capitals), the
+   verdicts are the votes and the output is the verdict.
+3. Otherwise an answer with SUCCESS and without FAIL is SUCCESS, one with FAIL is FAIL, and any other is its
+   words in upper case. The output is the first answer with the winning vote.
+4. Without agreement the step fails, and it is not retried.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...records.codec import Json
 
 __all__ = ["VERDICTS", "Consensus", "offered_verdicts", "votes_of"]
 
-# Words that say the same; the first of a line is how the vote is called.
+# Synonyms: the first word of each line is the vote.
 _SAME = (
     "YES", "NO", "APPROVED APPROVE", "REJECTED REJECT", "ACCEPTED ACCEPT", "DENIED DENY",
     "PASS PASSED", "FAIL FAILED FAILURE", "SUCCESS SUCCEEDED", "SAFE", "UNSAFE", "VALID", "INVALID",
@@ -43,7 +43,7 @@ _MOST_VERDICTS = 3
 
 @dataclass(frozen=True)
 class Consensus(CompositeStep):
-    """Several prompts of which enough must agree; `offered` are the verdicts that they may give."""
+    """Several prompts whose answers must agree; `offered` are the verdicts in the prompt."""
 
     name: str
     voters: tuple[Prompt, ...]
@@ -56,25 +56,28 @@ class Consensus(CompositeStep):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A digest of the voters and what they must reach."""
+        """A digest of the voters and of the required share."""
         return digest_of("consensus", self.require, *(v.fingerprint for v in self.voters))
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Ask all and count."""
-        found = await run_all(
-            [functools.partial(self._ask, i, v, value, ctx) for i, v in enumerate(self.voters, 1)]
-        )
-        answers = [answer for answer in found if not isinstance(answer, StepError)]
-        self._check(answers, [answer for answer in found if isinstance(answer, StepError)], ctx)
+        """Call all models and count the votes."""
+        jobs = [
+            functools.partial(self._ask, n, v, value, ctx) for n, v in enumerate(self.voters, 1)
+        ]
+        replies = await run_all(jobs)
+        answers = [reply for reply in replies if not isinstance(reply, StepError)]
+        self._check(answers, [reply for reply in replies if isinstance(reply, StepError)], ctx)
         votes, outputs = votes_of(answers, self.offered)
-        winner, count = Counter(votes).most_common(1)[0]  # of several, the one that was given first
-        tally = ", ".join(f"{vote[:60]!r} {n}" for vote, n in Counter(votes).items())
+        counts = Counter(votes)
+        winner, count = counts.most_common(1)[0]  # of several, the one that came first
+        tally = ", ".join(f"{vote[:60]!r} {n}" for vote, n in counts.items())
         if not _reached(self.require, count, len(votes)):
-            what = f"no consensus: {self.require} is required, and the answers are {tally}"
-            raise StepError(what, path=ctx.path, kind="no_consensus", retryable=False)
+            detail = f"no consensus: {self.require} is required, and the answers are {tally}"
+            raise StepError(detail, path=ctx.path, kind="no_consensus", retryable=False)
         output = outputs[votes.index(winner)]
-        said = f"consensus: {tally}"
-        return Result(Status.SATISFIED, Reason.COMPLETED, said, output, name=self.name)
+        return Result(
+            Status.SATISFIED, Reason.COMPLETED, f"consensus: {tally}", output, name=self.name
+        )
 
     async def _ask(self, number: int, voter: Prompt, value: Json, ctx: Context) -> str | StepError:
         inner = ctx.child(ctx.below(f"voter-{number}"))
@@ -85,14 +88,14 @@ class Consensus(CompositeStep):
 
     def _check(self, answers: Sequence[str], failed: Sequence[StepError], ctx: Context) -> None:
         if failed and (not self.allow_failures or len(answers) < 2):
-            what = f"{len(failed)} of {len(self.voters)} voters gave no answer: {failed[0]}"
-            raise StepError(what, path=ctx.path, kind="no_consensus", retryable=False)
+            detail = f"{len(failed)} of {len(self.voters)} voters gave no answer: {failed[0]}"
+            raise StepError(detail, path=ctx.path, kind="no_consensus", retryable=False)
         for error in failed:
             ctx.warn(f"a voter gave no answer and is left out: {error}")
 
 
 def votes_of(answers: Sequence[str], offered: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """Return the vote of each answer, and what the output is if that vote wins.
+    """Return the vote of each answer, and the output if that vote wins.
 
     >>> votes_of(["Approved, because it is short", "**APPROVE**"])
     (['APPROVED', 'APPROVED'], ['APPROVED', 'APPROVE'])
@@ -100,7 +103,7 @@ def votes_of(answers: Sequence[str], offered: Collection[str] = ()) -> tuple[lis
     (['IT IS PARIS', 'IT IS PARIS'], ['It is Paris', ' it is  paris'])
     """
     leading = [_LEADING.match(normalise_reply(answer)) for answer in answers]
-    words = [found[1].upper() if found else "" for found in leading]
+    words = [match[1].upper() if match else "" for match in leading]
     votes = [VERDICTS.get(word, word) for word in words]
     if all(w in VERDICTS or w in offered for w in words) and len(set(votes)) <= _MOST_VERDICTS:
         return votes, words
@@ -121,5 +124,5 @@ def _reached(require: str, count: int, total: int) -> bool:
 
 
 def offered_verdicts(prompt: str) -> frozenset[str]:
-    """Return the words in capitals of a prompt: the verdicts that it offers."""
+    """Return the words in capitals of a prompt, which are the verdicts that it offers."""
     return frozenset(_CAPITALS.findall(prompt))

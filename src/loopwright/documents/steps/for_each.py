@@ -1,15 +1,14 @@
-"""The same action on each item of a list, in order or several at once.
+"""The same step on each item of a list, in order or several at once.
 
 Rules:
 
-1. The list is an effect: a resumed run goes over the same items.
-2. One record per item, failed or not, numbered from 1 and committed in the order of the items.
-3. Items are alone: what one does, another at the same time does not see.
-4. Outputs stand at the places of their items, null where there is none.
-5. The share of satisfied items decides: an exhausted loop is an item with an output that is not
-   satisfied. Running out of time is a result: it has the outputs of the items that were done.
-
-The items that a step goes over: a list, or its text.
+1. The list is an effect: a resumed run continues with the same items.
+2. There is one record per item, failed or not, numbered from 1. Records are committed in the order of
+   the items.
+3. Items are independent: an item does not see the results of another that runs at the same time.
+4. Outputs have the positions of their items, null where there is no output.
+5. The share of satisfied items decides. An exhausted loop is an item with an output that is not
+   satisfied. Running out of time is a result: it has the outputs of the items that ended.
 """
 
 from __future__ import annotations
@@ -18,33 +17,35 @@ import asyncio
 import functools
 import math
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from ...conditions import Condition
 from ...engine.budget import Account
 from ...engine.composites import attempt
 from ...engine.concurrency import run_all
 from ...engine.context import Context
 from ...engine.deadlines import DeadlineScope
+from ...engine.loop_run import Attempt, LoopRun
 from ...engine.scope import Scope
 from ...engine.step import CompositeStep, Leaf, Step, digest_of
 from ...errors import StepError, Stopped, Suspended
 from ...evaluators.parsing.text import clean_text, read_json, strip_fence
-from ...journal import Entry
+from ...journal.replay import RecordedRun
 from ...records import (
     NOTHING,
     Evaluation,
-    Failure,
     History,
     Iteration,
     Reason,
     Result,
     Status,
     Stop,
+    Usage,
     codec,
-    failure_of,
     item_outcomes,
     item_stop,
 )
@@ -56,15 +57,15 @@ __all__ = ["FILE", "MOST_ITEMS", "ForEach", "Items", "inside", "items_of"]
 
 FILE = "file://"
 MAX_BYTES = 5_000_000
-MOST_ITEMS = 1000  # of a list that names no `max_items`
+MOST_ITEMS = 1000  # of a list without `max_items`
 
 
 class Items(Leaf):
-    """A leaf whose output is the list of items; what a file held is on record with it.
+    """A leaf step whose output is the list of items, so that the content of a file is recorded too.
 
-    Items beyond `most` are left out with a warning; without it more than MOST_ITEMS are an error.
-    `folder` is where relative paths begin and `root` what they do not leave. Only a template that
-    itself begins with `file://` names a file: a value never chooses one.
+    Items beyond `most` are left out with a warning; without `most`, more than MOST_ITEMS are an error.
+    Relative paths start in `folder` and stay inside `root`. Only a template that itself begins with
+    `file://` names a file: a value never chooses one.
     """
 
     fingerprint: str
@@ -78,16 +79,16 @@ class Items(Leaf):
         self.most = most
         self.folder = folder
         self.root = root
-        written = source.source
-        self.from_file = isinstance(written, str) and written.lstrip().startswith(FILE)
-        self.fingerprint = digest_of("items", codec.canonical(written))
+        text = source.source
+        self.from_file = isinstance(text, str) and text.lstrip().startswith(FILE)
+        self.fingerprint = digest_of("items", codec.canonical(text))
 
     async def act(self, value: Json, ctx: Context) -> Json:
         """Return the items."""
-        found = rendered(self.source, ctx, value)
+        source = rendered(self.source, ctx, value)
         if self.from_file:
-            found = self._read(codec.text_of(found).strip().removeprefix(FILE), ctx)
-        return self._bounded(items_of(found, ctx.path), ctx)
+            source = self._read(codec.text_of(source).strip().removeprefix(FILE), ctx)
+        return self._bounded(items_of(source, ctx.path), ctx)
 
     def _bounded(self, items: list[Json], ctx: Context) -> list[Json]:
         if self.most is None and len(items) > MOST_ITEMS:
@@ -99,7 +100,7 @@ class Items(Leaf):
             return items
         owner = ctx.path.rpartition("/")[0]
         ctx.run.warn(
-            f"{owner}: only the first {self.most} of {len(items)} items are done: that is its limit"
+            f"{owner}: only the first {self.most} of {len(items)} items are done, because the limit is {self.most}"
         )
         return items[: self.most]
 
@@ -119,16 +120,16 @@ class Items(Leaf):
 
 
 def inside(folder: Path, name: str, root: Path) -> Path | None:
-    """Return the file that a name means from a folder, if it lies inside the root."""
-    found = Path(os.path.realpath(folder / name))
-    return found if found.is_relative_to(os.path.realpath(root)) else None
+    """Return the file of this name in a folder, or None if it lies outside the root."""
+    path = Path(os.path.realpath(folder / name))
+    return path if path.is_relative_to(os.path.realpath(root)) else None
 
 
-def items_of(value: Any, path: str = "") -> list[Json]:
-    """Return the items that a value holds.
+def items_of(value: Json, path: str = "") -> list[Json]:
+    """Return the items of a value.
 
-    A list is itself. A text is a JSON array, in a code fence or not; else lines of JSON objects or
-    arrays; else its lines of text, trimmed, without the empty ones.
+    A list is used as it is. A text is a JSON array, in a code fence or not; else lines of JSON objects
+    or arrays; else its lines of text, trimmed, without the empty ones.
 
     Raises:
         StepError: of kind `items`, for any other value.
@@ -136,18 +137,18 @@ def items_of(value: Any, path: str = "") -> list[Json]:
     if isinstance(value, list):
         return value
     if not isinstance(value, str):
-        shown = type(value).__name__
-        raise _refused(f"items: a {shown} is no list; give a list, a JSON array or lines", path)
+        kind = type(value).__name__
+        raise _refused(f"items: expected a list, a JSON array or lines of text, not {kind}", path)
     text = strip_fence(value)
     if text.startswith("["):
-        whole = read_json(text)
-        if whole.problem is None and isinstance(whole.value, list):
-            return whole.value
+        reading = read_json(text)
+        if reading.problem is None and isinstance(reading.value, list):
+            return reading.value
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and all(line[0] in "{[" for line in lines):
-        read = [read_json(line) for line in lines]
-        if all(reading.problem is None for reading in read):
-            return [reading.value for reading in read]
+        readings = [read_json(line) for line in lines]
+        if all(reading.problem is None for reading in readings):
+            return [reading.value for reading in readings]
     return list(lines)
 
 
@@ -157,10 +158,12 @@ def _refused(message: str, path: str) -> StepError:
 
 @dataclass(frozen=True)
 class ForEach(CompositeStep):
-    """The same step on each item; `seconds` for all, `keep` says whether its output is a list.
+    """The same step on each item: a loop whose input is the next item and whose limit is the length.
 
-    `unmet` says what an unreached share of satisfied items means: `by_items` that it failed if an
-    item failed and else is exhausted, `failed` that it failed.
+    `seconds` is the time for all items. `keep` is `all` for the list of outputs or `last` for the last
+    one. `halts` ends the list at the first failed item. `unmet` decides the result if the share of
+    satisfied items is below `min_success_rate`: `by_items` fails if an item failed and is exhausted
+    otherwise, `failed` always fails.
     """
 
     name: str
@@ -174,216 +177,255 @@ class ForEach(CompositeStep):
     keep: str = "all"
     over_list: ClassVar[bool] = True
 
+    # The rest of a loop's declaration: a list has no evaluator, no conditions and no hooks.
+    evaluate = adapt = budget = on_iteration = on_terminate = None
+    approve = ()
+    rejudge = limit = 0
+    unbound = ""
+    plain = False
+    wall = math.inf
+    members: ClassVar[tuple[Condition, ...]] = ()
+    watched: ClassVar[tuple[Condition, ...]] = ()
+
     def parts(self) -> Iterable[Step]:
         return [self.execute]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A digest of what is done to which items."""
+        """A digest of the items, the step and the limits."""
         limits = f"{self.items.most} {self.min_success_rate} {self.halts} {self.keep} {self.unmet}"
         return digest_of(
             "each", self.name, self.items.fingerprint, self.execute.fingerprint, limits
         )
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Go over the items, from where the journal stands."""
-        return await _Walk(self, value, ctx).run()
+        """Execute the items that the journal does not hold yet, and return the result."""
+        return await ListRun(self, value, ctx).run()
 
+    def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
+        """Return why the list ends early: at a failed item, where one halts it."""
+        failed = next((item for item in history if item.error is not None), None)
+        if failed is None or not self.halts:
+            return None
+        return Stop(Reason.ERROR, f"item {failed.number}: {failed.feedback}")
 
-class _Walk:
-    """One list while it is gone over."""
+    def ending(self, stop: Stop, history: History) -> Stop:
+        """Return the stop to report, which is the stop itself."""
+        return stop
 
-    def __init__(self, each: ForEach, value: Json, ctx: Context) -> None:
-        self.each, self.value, self.ctx = each, value, ctx
-        self.state = state = ctx.run
-        own = ctx.path.rsplit("/", 1)[-1] == each.name
-        self.path = path = ctx.path if own else ctx.below(each.name)
-        self.history = History()
-        self.items: list[Json] = []
-        self.start = state.now()
-        self.cut: Stopped | None = None
-        self.spent = NOTHING
-        if state.replay is not None:
-            self._restore()
-        self.account = Account(path, ctx.account, None, self.spent)
-        stop = Stop(Reason.TIMEOUT, f"{each.name} took longer than its {each.seconds:g} s")
-        self.gate = ctx.gate
-        if each.seconds < math.inf:
-            self.gate = DeadlineScope(path, ctx.gate, deadline=self.start + each.seconds, stop=stop)
+    def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
+        """Iterate over the remarks: a list has no condition that could not hold."""
+        return iter(())
 
-    def _restore(self) -> None:
-        """Take up the items that the journal holds."""
-        replay = self.state.replay
-        assert replay is not None
-        began = replay.began(self.path)
-        self.start = self.start if began is None else began
-        self.spent = replay.spent(self.path)
-        usage = NOTHING
-        self.items = replay.items(self.path)
-        for entry in replay.rounds.get(self.path, ()):
-            usage += entry.value.usage
-            self.history = self.history.appended(entry.value, entry.seconds, usage)
-
-    async def run(self) -> Result:
-        replay = self.state.replay
-        known = replay.ended.get(self.path) if replay is not None else None
-        if known is not None:
-            return self._show(Stop.from_json(known["stop"]), known["output"])
-        try:
-            inner = Context(self.state, self.path, self.gate, self.account, self.ctx.scope)
-            self.items = items = await inner.call("items", self.each.items, self.value)
-            self.state.loops.lists.add(self.path)
-            await (self._in_turn(items) if self.each.at_once == 1 else self._together(items))
-            if self.cut is not None:
-                raise self.cut
-        except StepError as error:  # what to go over cannot be read
-            return self._end(Stop(Reason.ERROR, f"its items cannot be read: {error}"))
-        except (Stopped, asyncio.CancelledError) as error:
-            cut = self.state.stopped_by(error)
-            if cut.owner != self.path:
-                self._show(cut.stop, self._output())
-                raise cut from None
-            return self._end(cut.stop)
-        return self._end(self._verdict(len(items)))
-
-    def _over(self) -> bool:
-        failed = any(item.error is not None for item in self.history)
-        return self.cut is not None or (self.each.halts and failed)
-
-    def _left(self, items: list[Json]) -> list[tuple[int, Json]]:
-        done = {item.number for item in self.history}
-        return [pair for pair in enumerate(items, start=1) if pair[0] not in done]
-
-    async def _in_turn(self, items: list[Json]) -> None:
-        for number, item in self._left(items):
-            if self._over():
-                return
-            self._commit(await self._one(number, item, len(items), self.history))
-
-    async def _together(self, items: list[Json]) -> None:
-        """Work on several items at once; what is done first waits for those before it."""
-        left = self._left(items)
-        total, numbers = len(items), [number for number, _ in left]
-        done: dict[int, Iteration] = {}
-
-        def keep(place: int, record: Iteration) -> None:
-            done[left[place][0]] = record
-            while numbers and numbers[0] in done:
-                self._commit(done.pop(numbers.pop(0)))
-
-        jobs = [functools.partial(self._one, *pair, total, History()) for pair in left]
-        try:
-            await run_all(jobs, self.each.at_once, done=keep, over=self._over)
-        except Suspended:
-            if self.cut is None:
-                raise
-        finally:
-            for number in sorted(done):
-                self._commit(done[number])
-
-    async def _one(self, number: int, item: Json, total: int, seen: History) -> Iteration:
-        """Do one item and return its record; its error is part of it."""
-        path = f"{self.path}/{number}"
-        scope = Scope(self.each.name, self.value, self.ctx.scope, self.path)
-        scope.number, scope.total, scope.current, scope.history = number, total, item, seen
-        replay = self.state.replay
-        account = Account(path, self.account, None, replay.spent(path) if replay else NOTHING)
-        ctx = Context(self.state, path, self.gate, account, scope)
-        self._admit(account)
-        began = self.state.now()
-        output: Json = None
-        failure = evaluation = None
-        try:
-            result = await attempt(ctx, "execute", self.each.execute, item)
-            output, evaluation = result.output, _ended(result)
-        except StepError as error:
-            failure = self.state.clean(Failure.of("execute", error, redact=self.state.redact))
-        except (Stopped, asyncio.CancelledError) as error:
-            self.cut = self.state.stopped_by(error)
-            failure = Failure("execute", "interrupted", self.cut.stop.detail, path)
-        seconds = self.state.now() - began
-        interrupted = failure is not None and failure.kind == "interrupted"
-        return Iteration(
-            number, item, output, evaluation, failure, account.settled, seconds, interrupted,
-            steps=scope.parts,
-        )  # fmt: skip
-
-    def _admit(self, account: Account) -> None:
-        """Ask whether an item may begin. Raises Stopped."""
-        if self.state.cancelled is not None:
-            raise Stopped("", self.state.cancelled)
-        if self.gate is not None:
-            self.gate.ask(self.state)
-        account.admit()
-
-    def _commit(self, record: Iteration) -> None:
-        now = self.state.now()
-        if not self.state.silent:
-            entry = Entry("iteration", self.path, now, value=record, seconds=now - self.start)
-            self.state.append(entry)
-        self.state.note(record)
-        self.history = self.history.appended(record, now - self.start, self.account.settled)
-
-    def _verdict(self, total: int) -> Stop:
+    def verdict(self, history: History, total: int) -> Stop:
+        """Return how a list of which all items ended does: by the share of satisfied items."""
         if not total:
             return Stop(Reason.COMPLETED, "there were no items")
-        errors = [item for item in self.history if item.error is not None]
-        if errors and self.each.halts:
-            return Stop(Reason.ERROR, f"item {errors[0].number}: {errors[0].feedback}")
+        by_items = self.unmet != "failed"
+        errors = [item for item in history if item.error is not None]
         if len(errors) == total:
-            said = f"all {total} items failed, the last with: {errors[-1].feedback}"
-            return Stop(Reason.ITEMS_FAILED if self._strict else Reason.ALL_FAILED, said)
-        ends = [(item.number, item_stop(item)) for item in self.history]
-        done = sum(stop.satisfied for _, stop in ends)
-        said = f"{done} of {total} items succeeded"
-        least = math.ceil(total * self.each.min_success_rate - 1e-9)
-        if done >= least:
-            return Stop(Reason.COMPLETED, said)
+            detail = f"all {total} items failed, the last with: {errors[-1].feedback}"
+            strict = by_items and self.min_success_rate > 0
+            return Stop(Reason.ITEMS_FAILED if strict else Reason.ALL_FAILED, detail)
+        ends = [(item.number, item_stop(item)) for item in history]
         short = [(number, stop) for number, stop in ends if not stop.satisfied]
-        failed = [one for one in short if one[1].reason.status is Status.FAILED]
+        satisfied = len(ends) - len(short)
+        detail = f"{satisfied} of {total} items succeeded"
+        needed = math.ceil(total * self.min_success_rate - 1e-9)  # 0.1 * 30 is above 3 in floats
+        if satisfied >= needed:
+            return Stop(Reason.COMPLETED, detail)
+        failed = [(n, stop) for n, stop in short if stop.reason.status is Status.FAILED]
         number, stop = (failed or short)[0]
-        told = f"{said}, and at least {least} must; item {number}: {stop.detail}"
-        if self.each.unmet == "failed":
-            return Stop(Reason.SUCCESS_RATE, told)
-        return Stop(Reason.ITEMS_FAILED if failed else Reason.ITEMS_EXHAUSTED, told)
-
-    @property
-    def _strict(self) -> bool:
-        """Whether some item has to be satisfied."""
-        return self.each.min_success_rate > 0 and self.each.unmet != "failed"
-
-    def _output(self) -> Json:
-        done = {item.number: item.output for item in self.history if item.error is None}
-        if self.each.keep == "all":
-            return [done.get(number) for number in range(1, len(self.items) + 1)]
-        return done[max(done)] if done else None
-
-    def _end(self, stop: Stop) -> Result:
-        """Record how it ended and return it."""
-        stop, output = self.state.cleaned_stop(stop), self._output()
-        ended = {"name": self.each.name, "stop": stop.to_json(), "output": output}
-        self.state.append(Entry("ended", self.path, self.state.now(), value=ended))
-        return self._show(stop, output)
-
-    def _show(self, stop: Stop, output: Json) -> Result:
-        name = self.each.name
-        result = Result(
-            stop.reason.status, stop.reason, stop.detail, output, self.history,
-            self.account.settled, run_id=self.state.run_id, name=name, also=stop.also,
-            seconds=self.history.elapsed, items=item_outcomes(self.items, self.history),
-            error=failure_of(stop, self.history),
-        )  # fmt: skip
-        self.state.loops.lists.add(self.path)
-        self.state.loops.keep(self.path, result)
-        if self.ctx.scope is not None:
-            self.ctx.scope.keep_loop(name, result)
-        return result
+        detail = f"{detail}, and at least {needed} must; item {number}: {stop.detail}"
+        if not by_items:
+            return Stop(Reason.SUCCESS_RATE, detail)
+        return Stop(Reason.ITEMS_FAILED if failed else Reason.ITEMS_EXHAUSTED, detail)
 
 
-def _ended(result: Result) -> Evaluation | None:
-    """Return what the record of an item says of how a loop in it ended; None if none did."""
+class ListRun(LoopRun):
+    """The run of one list: `LoopRun` with the items as inputs.
+
+    Each item has a scope and an account of its own, because several may run at once. `attempts` are
+    the items that are begun and not committed, `left` the numbers that are not begun.
+    """
+
+    loop: ForEach
+
+    def __init__(self, each: ForEach, value: Json, ctx: Context) -> None:
+        self.items: list[Json] = []
+        self.attempts: dict[int, Attempt] = {}
+        self.left: deque[int] = deque()
+        super().__init__(each, value, ctx)
+
+    async def run(self) -> Result:
+        """Read the items, then execute each; `at_once` of them at a time."""
+        if self.ended is None and (stop := await self._read_items()) is not None:
+            return await self.finish(stop)
+        return await (super().run() if self.loop.at_once == 1 else self._run_at_once())
+
+    async def _read_items(self) -> Stop | None:
+        """Read the items; return why the list ends if they cannot be read."""
+        around = Context(self.run_state, self.path, self.ctx.gate, self.account, self.scope.parent)
+        try:
+            self.items = await around.call("items", self.loop.items, self.scope.initial)
+        except StepError as error:
+            return Stop(Reason.ERROR, f"its items cannot be read: {error}")
+        except (Stopped, asyncio.CancelledError) as error:
+            self.cut = self.run_state.stopped_by(error)
+            return self.cut.stop
+        # Before an item begins: a loop inside is filed under the number of its item.
+        self.run_state.loops.lists.add(self.path)
+        recorded = {item.number for item in self.history}
+        self.left.extend(n for n in range(1, len(self.items) + 1) if n not in recorded)
+        return None
+
+    async def _run_at_once(self) -> Result:
+        """Execute several items at once; an item that ends early waits for those before it."""
+        stop = self.recorded_stop()
+        try:
+            if stop is None:
+                await self._execute_all()
+                stop = self.decide()
+        except (Stopped, asyncio.CancelledError) as error:
+            self.cut = self.run_state.stopped_by(error)
+            stop = self.cut.stop
+        assert stop is not None
+        return await self.finish(stop)
+
+    async def _execute_all(self) -> None:
+        numbers = list(self.left)
+        ended: dict[int, Iteration] = {}
+
+        def keep(place: int, iteration: Iteration) -> None:
+            ended[numbers[place]] = iteration
+            self.cut = self.cut or self.attempts[numbers[place]].cut
+            while self.left and self.left[0] in ended:
+                self.commit(ended.pop(self.left[0]))
+
+        jobs = [functools.partial(self._execute, number) for number in numbers]
+        try:
+            await run_all(
+                jobs, self.loop.at_once, done=keep, over=lambda: self._early_stop() is not None
+            )
+        except Suspended:
+            if self.cut is None:  # a guard that ended the list outranks the question of an item
+                raise
+        finally:
+            for number in sorted(ended):
+                self.commit(ended[number])
+
+    async def _execute(self, number: int) -> Iteration:
+        self.admit(number)
+        return await self.iterate()
+
+    def _restore(self, replay: RecordedRun) -> None:
+        self.items = replay.items(self.path)
+        super()._restore(replay)
+
+    def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
+        seconds = self.loop.seconds
+        if seconds == math.inf:
+            return outer
+        stop = Stop(Reason.TIMEOUT, f"{self.loop.name} took longer than its {seconds:g} s")
+        return DeadlineScope(self.path, outer, deadline=self.start + seconds, stop=stop)
+
+    def recorded_stop(self) -> Stop | None:
+        """Return why the list ends without another item, or None."""
+        return super().recorded_stop() if self.ended is not None else self.decide()
+
+    def decide(self) -> Stop | None:
+        """Return why the list ends after its latest item, or None if another follows."""
+        if (stop := self._early_stop()) is not None:
+            return stop
+        return None if self.left else self.loop.verdict(self.history, len(self.items))
+
+    def _early_stop(self) -> Stop | None:
+        return self.cut.stop if self.cut is not None else self.loop.decide(self.history)
+
+    def next_number(self) -> int:
+        """Return the first number that is not recorded: after a crash there can be gaps."""
+        return self.left[0]
+
+    def _place(self, number: int, path: str) -> None:
+        run = self.run_state
+        spent = NOTHING if run.replay is None else run.replay.spent(path)
+        scope = Scope(self.loop.name, self.scope.initial, self.scope.parent, self.path)
+        scope.number, scope.total = number, len(self.items)
+        scope.history = self.history if self.loop.at_once == 1 else History()
+        account = Account(path, self.account, None, spent)
+        account.round = spent
+        self.ctx = Context(run, path, self.ctx.gate, account, scope)
+
+    def attempt(self) -> Attempt:
+        """Return the item that was begun."""
+        assert self.ctx.scope is not None
+        number = self.ctx.scope.number
+        item = _ItemAttempt(self.ctx, self.loop.execute, self.items[number - 1], self.began)
+        self.attempts[number] = item
+        return item
+
+    def commit(self, iteration: Iteration) -> None:
+        """Commit an item once those before it are committed, so it ends no earlier than they do."""
+        self.attempted = self.attempts.pop(iteration.number)
+        self.attempted.ended = self.run_state.now()
+        self.left.remove(iteration.number)
+        super().commit(iteration)
+
+    async def finish(self, stop: Stop) -> Result:
+        """Record how the list ended, unless an outer guard interrupted it.
+
+        Raises:
+            Stopped: if a guard of an outer loop or a cancellation ended it. That is not recorded: with
+                a raised limit, the run continues with the next item.
+        """
+        if self.ended is None and self.cut is not None and self.cut.owner != self.path:
+            self._register(self._result(stop, self._output(stop), self.account.settled))
+            raise self.cut
+        return await super().finish(stop)
+
+    def suspend(self, stop: Stop) -> None:
+        """Do nothing: a suspended list has no result yet."""
+
+    def _output(self, stop: Stop) -> Json:
+        outputs = {item.number: item.output for item in self.history if item.error is None}
+        if self.loop.keep == "all":
+            return [outputs.get(number) for number in range(1, len(self.items) + 1)]
+        return outputs[max(outputs)] if outputs else None
+
+    def _result(
+        self, stop: Stop, output: Json, usage: Usage, reported: float | None = None
+    ) -> Result:
+        result = super()._result(stop, output, usage, reported)
+        return replace(result, items=item_outcomes(self.items, self.history))
+
+
+class _ItemAttempt(Attempt):
+    """One item while it runs: its evaluation is how the loop inside it ended."""
+
+    __slots__ = ()
+
+    def __init__(self, ctx: Context, execute: Step, item: Json, began: float) -> None:
+        super().__init__(ctx, execute, item, began=began, adapts=False, call=self._execute)
+
+    async def _execute(self, name: str, step: Step, value: Json) -> Json:
+        result = await attempt(self.ctx, name, step, value)
+        self.evaluation = _evaluation_of(result)
+        return result.output
+
+    def _refuse_no_output(self) -> None:
+        """Accept it: the record of an item says how its loop ended, also without an output."""
+
+    def _rescued(self, cut: Stopped) -> Json:
+        """Return None: an interrupted item has no output, so that the list holds finished work only."""
+
+
+def _evaluation_of(result: Result) -> Evaluation | None:
+    """Return how the loop in an item ended as an evaluation; None if the item is not a loop."""
     if result.reason is Reason.COMPLETED:
         return None
     stop = Stop(result.reason, result.detail, result.also)
-    feedback = "" if result.satisfied else result.detail
-    return Evaluation(None, result.satisfied, feedback, votes=({"ended": stop.to_json()},))
+    return Evaluation(
+        passed=result.satisfied,
+        feedback="" if result.satisfied else result.detail,
+        votes=({"ended": stop.to_json()},),
+    )

@@ -1,9 +1,9 @@
-"""Steps that only documents need: inputs with templates, conditions, tolerance, calls of other documents."""
+"""Steps that only documents need: templates as inputs, conditions, defaults, calls of other documents."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class WithInput(Leaf):
-    """A leaf whose input is filled in from the variables around it."""
+    """A leaf whose input is rendered from the variables around it."""
 
     fingerprint: str
     idempotent: bool
@@ -56,16 +56,16 @@ class WithInput(Leaf):
         self.fingerprint = digest_of(inner.fingerprint, codec.canonical(given.source))
         self.reports = reports(inner)
 
-    def act(self, value: Json, ctx: Context) -> Any:
-        """Act on the filled-in input."""
+    def act(self, value: Json, ctx: Context) -> Awaitable[Json]:
+        """Act on the rendered input."""
         return self.inner.act(own(rendered(self.given, ctx, value)), ctx)
 
 
 async def in_place(ctx: Context, name: str, inner: Step, value: Json) -> Result:
-    """Run a step where another stands: a leaf as the part `name`, a step made of steps at its very path.
+    """Run a step in place of its wrapper: a leaf at the path `name` below, a composite step at the same path.
 
     Raises:
-        StepError: if it failed and nobody goes on after it.
+        StepError: if it failed and does not continue on errors.
     """
     if not isinstance(inner, CompositeStep):
         return await attempt(ctx, name, inner, value)
@@ -75,8 +75,15 @@ async def in_place(ctx: Context, name: str, inner: Step, value: Json) -> Result:
     return result
 
 
-class PreparedWhole(Wrapper):
-    """A step made of steps whose input is filled in from the variables around it."""
+class _InPlace(Wrapper):
+    """A wrapper that runs its step in its own place."""
+
+    async def run(self, value: Json, ctx: Context) -> Result:
+        return await in_place(ctx, "do", self.inner, value)
+
+
+class CompositeWithInput(Wrapper):
+    """A composite step whose input is rendered from the variables around it."""
 
     fingerprint: str
 
@@ -89,21 +96,21 @@ class PreparedWhole(Wrapper):
         self.fingerprint = digest_of(inner.fingerprint, codec.canonical(given.source))
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Run the inner step on the filled-in input."""
+        """Run the inner step on the rendered input."""
         given = codec.normalise(rendered(self.given, ctx, value), what="input")
         return await self.inner.run(given, ctx)
 
 
 def prepared(inner: Step, given: TemplatedValue) -> Step:
-    """Return `inner` with its input filled in from templates."""
+    """Return `inner` with its input rendered from templates."""
     if isinstance(inner, CompositeStep):
-        return PreparedWhole(inner, given)
+        return CompositeWithInput(inner, given)
     assert isinstance(inner, Leaf)
     return WithInput(inner, given)
 
 
 class SetValue(Leaf):
-    """A value with templates filled in: it acts on nothing, and is on record like any step."""
+    """A rendered value: it has no effect on the world, and is recorded like any step."""
 
     fingerprint: str
 
@@ -145,10 +152,10 @@ class Conditional(Wrapper):
 
 @dataclass(frozen=True)
 class ContinueOnError(Wrapper):
-    """A step whose failure is a warning; its output is the best that a failed loop has, else null.
+    """A step whose failure is a warning; its output is the best one of a failed loop, else null.
 
-    A loop (`counts`), and what is made of loops, keeps the status of its failure, which counts for
-    the workflow; of another step the warning is all.
+    A loop, or a composite of loops (`counts`), keeps its failed status, which counts for the workflow.
+    Of another step only the warning remains.
     """
 
     name: str
@@ -167,31 +174,31 @@ class ContinueOnError(Wrapper):
         except StepError as error:
             return self._after(error, ctx)
         if result.status is Status.FAILED and not result.gone_on:
-            return self._gone_on(ctx.path, result, ctx)
+            return self._continued(ctx.path, result, ctx)
         return result
 
     def _after(self, error: StepError, ctx: Context) -> Result:
-        """Return how the step ended, by an error that it raised."""
-        path, found = error.path or ctx.path, error.result
-        if found is not None:
-            return self._gone_on(path, replace(found, name=self.name), ctx)
-        kept = ctx.scope.loops.get(self.name) if ctx.scope is not None else None
-        output = kept.output if kept is not None else None
-        if self.counts or kept is not None:
+        """Return the result of the step after an error that it raised."""
+        path, result = error.path or ctx.path, error.result
+        if result is not None:
+            return self._continued(path, replace(result, name=self.name), ctx)
+        ended = ctx.scope.loops.get(self.name) if ctx.scope is not None else None
+        if self.counts or ended is not None:
+            output = ended.output if ended is not None else None
             failed = Result(Status.FAILED, Reason.ERROR, str(error), output, name=self.name)
-            return self._gone_on(path, failed, ctx)
+            return self._continued(path, failed, ctx)
         ctx.run.warn(f"{path}: {error}; the workflow goes on without it")
         return Result(Status.SATISFIED, Reason.COMPLETED, str(error), name=self.name)
 
-    def _gone_on(self, path: str, result: Result, ctx: Context) -> Result:
-        what = "without it" if result.output is None else "with the best that it has"
-        ctx.run.warn(f"{path}: {result.detail}; the workflow goes on {what}")
+    def _continued(self, path: str, result: Result, ctx: Context) -> Result:
+        rest = "without it" if result.output is None else "with the best that it has"
+        ctx.run.warn(f"{path}: {result.detail}; the workflow goes on {rest}")
         return replace(result, gone_on=True)
 
 
 @dataclass(frozen=True)
-class DefaultOutput(Wrapper):
-    """A step with an output for where it has none: skipped, failed and tolerated, or nothing kept."""
+class DefaultOutput(_InPlace):
+    """A step with a default for a missing output: it is skipped, its failure is accepted, or it has none."""
 
     name: str
     inner: Step
@@ -202,13 +209,13 @@ class DefaultOutput(Wrapper):
         return digest_of("otherwise", codec.canonical(self.output), self.inner.fingerprint)
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        result = await in_place(ctx, "do", self.inner, value)
+        result = await super().run(value, ctx)
         return replace(result, output=self.output) if result.output is None else result
 
 
 @dataclass(frozen=True)
-class Accepting(Wrapper):
-    """A step whose status does not count for its workflow where it is one of `statuses`."""
+class Accepting(_InPlace):
+    """A step of which the `statuses` do not count for its workflow."""
 
     name: str
     inner: Step
@@ -222,13 +229,10 @@ class Accepting(Wrapper):
     def fingerprint(self) -> str:
         return digest_of("accepting", " ".join(self.statuses), self.inner.fingerprint)
 
-    async def run(self, value: Json, ctx: Context) -> Result:
-        return await in_place(ctx, "do", self.inner, value)
-
 
 @dataclass(frozen=True)
-class Required(Wrapper):
-    """A step without which its workflow does not go on: not satisfied, it ends it with its status."""
+class Required(_InPlace):
+    """A step that ends its workflow, with its own status, unless it is satisfied."""
 
     name: str
     inner: Step
@@ -238,12 +242,9 @@ class Required(Wrapper):
     def fingerprint(self) -> str:
         return digest_of("required", self.inner.fingerprint)
 
-    async def run(self, value: Json, ctx: Context) -> Result:
-        return await in_place(ctx, "do", self.inner, value)
-
 
 class DocumentWorkflow(Workflow):
-    """The workflow of a document: a frame of variables of its own, which nothing outside reaches into."""
+    """The workflow of a document, with its own variables; steps outside cannot change them."""
 
     def __init__(
         self, name: str, steps: Mapping[str, StepLike], *, env: Mapping[str, str], **options: Any
@@ -269,7 +270,7 @@ class DocumentWorkflow(Workflow):
         expose: Sequence[str] = (),
         constants: Mapping[str, str] = MappingProxyType({}),
     ) -> Result:
-        """Run it for a caller that gives it variables, whose loop keeps the outputs of the steps in `expose`."""
+        """Run it with variables of a caller; the caller's loop records the outputs of the steps in `expose`."""
         scope = self._scope(value, ctx.scope)
         env = {name: constants.get(name, value) for name, value in self.env.items()}
         scope.variables = {**given, "env": env}
@@ -317,10 +318,10 @@ class RootWorkflow(CompositeStep):
         return [self.workflow]
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Run the workflow with its variables; one of the name of a constant stands in its place."""
+        """Run the workflow with its variables; a variable replaces the constant of the same name."""
         return await self.workflow.called(value, self.given, ctx, constants=self.given)
 
 
 def lines(given: Mapping[str, Json]) -> str:
-    """Return variables as `key: value` lines in written order: the input of a child that is given no `input`."""
+    """Return variables as `key: value` lines: the input of a called document without an `input`."""
     return "\n".join(f"{key}: {codec.text_of(value)}" for key, value in given.items())

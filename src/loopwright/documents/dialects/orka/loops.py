@@ -9,8 +9,8 @@ from typing import Any
 from ....errors import DocumentError, listed, nearest
 from ....evaluators.presets import context_of
 from ...schema.validate import validated
-from ...steps.loop_node.scope import CATEGORIES
 from ...steps.loop_node.scoring import BUILT_IN
+from ...steps.loop_node.template_view import CATEGORIES
 from ...yaml.reader import Path
 from .agents import Agents, Definition, Native, notes_on, placed
 from .order import definitions, in_queue

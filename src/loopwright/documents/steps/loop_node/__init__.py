@@ -1,13 +1,13 @@
-"""Loop nodes: a loop that is scored by what its agents write and learns from its past rounds.
+"""Loop nodes: a loop that is scored by the replies of its agents and learns from its past iterations.
 
-The engine's part of the loop-node dialect; `documents.loop_nodes` reads its files.
+The steps of the loop-node dialect; `documents.dialects.orka` reads its files.
 """
 
 from ....evaluators.parsing.answers import Answer, answer
+from ..memory import MemoryRead, MemoryWrite
 from .agent_groups import AgentGroup, AgentsAtOnce, ungrouped
 from .lessons import LoopNodeLessons, extract
 from .loop_node import LoopNode, LoopNodeEvaluator
-from .memory import MemoryRead, MemoryWrite
 from .scoring import Scorer, Strategy
 from .templates import node_expression, node_fill
 

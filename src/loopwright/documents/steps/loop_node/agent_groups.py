@@ -1,4 +1,4 @@
-"""Groups of agents: what they give is the outputs of all of them, in the order in which they ran."""
+"""Groups of agents: their output is that of all their agents, in the order in which they ran."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["AgentGroup", "AgentsAtOnce", "ungrouped"]
 
 
 class AgentGroup(Workflow):
-    """Agents one after the other; the output maps each that was not skipped to its own.
+    """Agents one after the other; the output maps each agent that was not skipped to its output.
 
-    `marked` puts the map under one key, by which groups around it and templates know it for a group;
-    `last` makes the output of the agent that ran last the one that counts outside of its workflow.
+    `marked` puts the map under one key, which marks it as a group for outer groups and templates. `last`
+    makes the output of the last agent the output outside of the workflow.
     """
 
     def __init__(
@@ -40,24 +40,22 @@ class AgentGroup(Workflow):
     async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
         """Run the agents with their variables in `scope`."""
         result = await super().inside(scope, value, ctx)
-        found = agents_in({k: output for k, output in scope.outputs.items() if output is not None})
+        agents = agents_in({k: output for k, output in scope.outputs.items() if output is not None})
         if not self.marked:
-            return replace(result, output=self._last(found, value, ctx) if self.last else found)
-        output: Json = {AGENTS: found}
-        if self.last:
-            output[LAST] = self._last(found, value, ctx)
-        return replace(result, output=output)
+            return replace(result, output=self._last(agents, value, ctx) if self.last else agents)
+        last = {LAST: self._last(agents, value, ctx)} if self.last else {}
+        return replace(result, output={AGENTS: agents, **last})
 
-    def _last(self, found: Mapping[str, Json], value: Json, ctx: Context) -> Json:
-        """Return the output of the agent that ran last; where none ran, what came before stands."""
+    def _last(self, agents: Mapping[str, Json], value: Json, ctx: Context) -> Json:
+        """Return the output of the last agent, or of the last one before the group if none ran."""
         before = agents_in(ctx.scope.outputs) if ctx.scope is not None else {}
-        said = [each for each in (found or before).values() if each is not None]
-        return said[-1] if said else value
+        outputs = [output for output in (agents or before).values() if output is not None]
+        return outputs[-1] if outputs else value
 
 
 @dataclass(frozen=True)
 class AgentsAtOnce(Wrapper):
-    """Branches of agents at once; the output maps the agents of all of them to their own."""
+    """Branches of agents at once; the output maps the agents of all branches to their outputs."""
 
     name: str
     inner: CompositeStep
@@ -73,7 +71,7 @@ class AgentsAtOnce(Wrapper):
 
 
 def ungrouped(output: Json) -> Json:
-    """Return an output for those outside: of a group, the plain map of its agents, or its last one's."""
+    """Return an output for steps outside: that of a group is the map of its agents, or its last output."""
     if isinstance(output, Mapping) and AGENTS in output:
         return ungrouped(output[LAST]) if LAST in output else agents_in(output[AGENTS])
     return output

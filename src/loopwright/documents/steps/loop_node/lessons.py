@@ -1,4 +1,4 @@
-"""What a round teaches the next: patterns over what its agents wrote, and the entry that is kept of it."""
+"""The lessons of an iteration for the next ones: patterns over the replies, and the entry that is recorded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 from ...._regex import Pattern, PatternTimeout, compile_pattern
 from ....engine.context import Context
@@ -14,8 +13,7 @@ from ....engine.step import Leaf, digest_of
 from ....evaluators.parsing.replies import agents_in, reply_text
 from ....records.codec import Json, text_of
 from ....templates import Template, TemplateError
-from .scope import CATEGORIES, MOST
-from .template_view import LoopNodeView
+from .template_view import CATEGORIES, MAX_ENTRIES, LoopNodeView
 from .templates import node_template, written
 
 __all__ = ["DEFAULT_METADATA", "LoopNodeLessons", "RecordLessons", "extract"]
@@ -24,29 +22,30 @@ DEFAULT_METADATA: Mapping[str, Json] = MappingProxyType(
     {name: f"{{{{ {name} }}}}" for name in ("loop_number", "score", "timestamp", *CATEGORIES)}
 )
 _LEAST, _MOST = 10, 200  # characters of one lesson
-_SHORT = 20  # a reply shorter than this teaches nothing
+_SHORT = 20  # characters; a shorter reply has no lesson
 
 
 @dataclass(frozen=True)
 class LoopNodeLessons:
-    """What is kept of each round.
+    """The settings of the entry of each iteration.
 
     `patterns` are regular expressions by category (insights, improvements, mistakes) whose first group is the
-    lesson, `metadata` the templates of an entry, `longest` the characters of a category, `most` how many entries
-    are shown, `persist` the id under which they outlive the run, "" for not at all.
+    lesson. `metadata` holds the templates of an entry, `max_chars` is the limit of a category in characters,
+    `max_entries` the number of entries in a template, and `persist` the ID under which entries outlive the run
+    ("": they do not).
     """
 
     patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     metadata: Mapping[str, Json] = field(default_factory=lambda: DEFAULT_METADATA)
-    longest: int = 300
-    most: int = MOST
+    max_chars: int = 300
+    max_entries: int = MAX_ENTRIES
     persist: str = ""
 
     def compiled(self) -> tuple[dict[str, list[Pattern]], dict[str, Template]]:
         """Return the patterns and templates, compiled.
 
         Raises:
-            ConfigurationError: for a pattern or a template that cannot be read.
+            ConfigurationError: for an invalid pattern or template.
         """
         patterns = {
             category: [compile_pattern(f"(?s){text}", ignore_case=True) for text in texts]
@@ -57,16 +56,17 @@ class LoopNodeLessons:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what is kept."""
-        kept = (dict(self.patterns), dict(self.metadata), self.longest, self.most, self.persist)
-        return digest_of("lessons", repr(kept))
+        """A digest of the settings."""
+        patterns, metadata = dict(self.patterns), dict(self.metadata)
+        settings = (patterns, metadata, self.max_chars, self.max_entries, self.persist)
+        return digest_of("lessons", repr(settings))
 
 
 def extract(
-    patterns: Mapping[str, list[Pattern]], outputs: Mapping[str, Json], longest: int
+    patterns: Mapping[str, list[Pattern]], outputs: Mapping[str, Json], max_chars: int
 ) -> dict[str, str]:
-    """Return the lessons of a round by category: found in the order of the agents, each once."""
-    found = dict.fromkeys(CATEGORIES, "")
+    """Return the lessons of an iteration by category, in the order of the agents, each once."""
+    by_category = dict.fromkeys(CATEGORIES, "")
     texts = [reply_text(output) for output in agents_in(outputs).values()]
     texts = [text for text in texts if len(text) >= _SHORT]
     for category, compiled in patterns.items():
@@ -76,8 +76,8 @@ def extract(
                 for lesson in _lessons(pattern, text):
                     lessons.setdefault(lesson.lower(), lesson)
         joined = " | ".join(lessons.values())
-        found[category] = joined if len(joined) <= longest else joined[:longest] + "..."
-    return found
+        by_category[category] = joined if len(joined) <= max_chars else joined[:max_chars] + "..."
+    return by_category
 
 
 def _lessons(pattern: Pattern, text: str) -> list[str]:
@@ -90,7 +90,7 @@ def _lessons(pattern: Pattern, text: str) -> list[str]:
 
 
 class RecordLessons(Leaf):
-    """The leaf that makes the entry of a round: on record, so that the next rounds see the same."""
+    """The step that makes the entry of an iteration, recorded so that later iterations see the same."""
 
     fingerprint: str
 
@@ -101,12 +101,12 @@ class RecordLessons(Leaf):
         self.fingerprint = lessons.fingerprint
         self.patterns, self.templates = lessons.compiled()
 
-    async def act(self, value: Mapping[str, Any], ctx: Context) -> dict[str, Json]:
-        """Return the entry of a round: its metadata as text, and number and score as they are."""
+    async def act(self, value: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
+        """Return the entry: its metadata as text, and number and score unchanged."""
         outputs, score = value["outputs"], value["score"]
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ctx.run.clock.wall()))
-        lessons = extract(self.patterns, outputs, self.lessons.longest)
-        if not lessons["mistakes"]:  # what no pattern finds, a validator may have named
+        lessons = extract(self.patterns, outputs, self.lessons.max_chars)
+        if not lessons["mistakes"]:  # without a match, the criteria that a validator names
             lessons["mistakes"] = ", ".join(text_of(name) for name in value.get("failed", ()))
         own: dict[str, Json] = {
             "loop_number": value["number"],
@@ -121,7 +121,7 @@ class RecordLessons(Leaf):
 
     def _entry(self, view: LoopNodeView, own: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
         agents = view.agents
-        seen = {
+        values = {
             **view.values,
             "reasoning_quality": reply_text(agents.get("REASONING_QUALITY", 0.0)),
             "convergence_trend": reply_text(agents.get("CONVERGENCE_TREND", "STABLE")),
@@ -132,7 +132,7 @@ class RecordLessons(Leaf):
             entry[name] = text
             if name in self.templates:
                 try:
-                    entry[name] = written(self.templates[name], view, seen, ctx)
+                    entry[name] = written(self.templates[name], view, values, ctx)
                 except TemplateError as error:
                     ctx.warn(f"past_loops_metadata.{name}: {error}")
                     entry[name] = ""

@@ -1,4 +1,4 @@
-"""A loop node: a scored loop over agents, with lessons from round to round and, if asked, from run to run."""
+"""A loop node: a scored loop over agents, with lessons for later iterations and, on request, for later runs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ....evaluators.parsing.replies import agents_in, reply_text
 from ....prompts.prompt import Prompt, Reask
 from ....records import Evaluation, Iteration, Reason, Result, Status
 from ....records.codec import Json, text_of
+from ..memory import ReadMemory, WriteMemory
 from .lessons import LoopNodeLessons, RecordLessons
-from .memory import ReadMemory, WriteMemory
-from .scope import NodeScope, notes_of, past_loops
 from .scoring import Scorer, looks_like_scorer
+from .template_view import NodeScope, notes_of, past_loops
 
 __all__ = ["LoopNode", "LoopNodeEvaluator"]
 
@@ -27,102 +27,95 @@ _JUDGES = re.compile(r"evaluat|critic|judge|validat|review|check|assess", re.IGN
 
 @dataclass(frozen=True)
 class LoopNodeEvaluator(CompositeStep):
-    """The evaluator of a loop node: the score, and the entry that later rounds see."""
+    """The evaluator of a loop node: the score, and the entry for later iterations.
+
+    `prompts` are those of the agents that are asked again if their reply has no score.
+    """
 
     scorer: Scorer
     lessons: LoopNodeLessons
     name: str = "evaluate"
-    asked: Mapping[str, Prompt] | None = None  # by agent, where who gives no score is asked again
+    prompts: Mapping[str, Prompt] | None = None
 
     @functools.cached_property
-    def learn(self) -> RecordLessons:
-        """The leaf that makes the entry."""
+    def record(self) -> RecordLessons:
+        """The step that makes the entry."""
         return RecordLessons(self.lessons)
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A digest of how rounds are scored and what is kept of them."""
-        again = [] if self.asked is None else [f"again {' '.join(self.asked)}"]
+        """A digest of the scorer and of the entry."""
+        again = [] if self.prompts is None else [f"again {' '.join(self.prompts)}"]
         return digest_of("score_round", repr(self.scorer), self.lessons.fingerprint, *again)
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Score the outputs of a round and keep what it teaches."""
+        """Score the outputs of an iteration and record its lessons."""
         outputs = value if isinstance(value, Mapping) else {"output": value}
-        found = self.scorer.evaluate(outputs)
-        if found.undecided and self.asked:
-            found, outputs = await self._again(self.asked, found, outputs, ctx)
-        if found.undecided:
-            ctx.warn(f"no score in round {ctx.iteration}: {found.feedback}")
-        given = {
+        evaluation = self.scorer.evaluate(outputs)
+        if evaluation.undecided and self.prompts:
+            evaluation, outputs = await self._reask(self.prompts, evaluation, outputs, ctx)
+        if evaluation.undecided:
+            ctx.warn(f"no score in round {ctx.iteration}: {evaluation.feedback}")
+        facts = {
             "outputs": outputs,
-            "score": found.score,
+            "score": evaluation.score,
             "number": ctx.iteration,
-            "failed": _failed(found, outputs),
+            "failed": _failed(evaluation, outputs),
         }
-        learned = await ctx.call("lessons", self.learn, given)
+        recorded = await ctx.call("lessons", self.record, facts)
+        entry, lessons = recorded["entry"], recorded["lessons"]
         if self.lessons.persist:
-            remember = WriteMemory(self.lessons.persist)
-            await ctx.call("remember", remember, learned["entry"])
-        feedback = found.feedback or learned["lessons"]["improvements"]
-        votes = (*found.votes, {"past_loop": learned["entry"], "lessons": learned["lessons"]})
-        evaluation = Evaluation(
-            found.score,
-            None,
-            feedback,
-            found.improvements,
-            (),
-            votes,
-            found.undecided,
-            found.details,
+            await ctx.call("remember", WriteMemory(self.lessons.persist), entry)
+        evaluation = replace(
+            evaluation,
+            feedback=evaluation.feedback or lessons["improvements"],
+            votes=(*evaluation.votes, {"past_loop": entry, "lessons": lessons}),
         )
         return Result(Status.SATISFIED, Reason.COMPLETED, "scored", evaluation, name=self.name)
 
-    async def _again(
+    async def _reask(
         self,
-        asked: Mapping[str, Prompt],
-        found: Evaluation,
+        prompts: Mapping[str, Prompt],
+        evaluation: Evaluation,
         outputs: Mapping[str, Json],
         ctx: Context,
     ) -> tuple[Evaluation, Mapping[str, Json]]:
-        """Ask the agent that should have given a score once more; return what then is the evaluation."""
+        """Ask the scoring agent once more; return the evaluation and the outputs with its new reply."""
         agents = agents_in(outputs)
-        agent = next((name for name in self.scorer.candidates(outputs) if name in asked), None)
+        agent = next((name for name in self.scorer.candidates(outputs) if name in prompts), None)
         if agent is None:
-            return found, outputs
-        before = {name: output for name, output in agents.items() if name != agent}
+            return evaluation, outputs
         scope = Scope(agent, ctx.scope.current if ctx.scope else None, ctx.scope)
-        scope.outputs = before
+        scope.outputs = {name: output for name, output in agents.items() if name != agent}
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
-        wanted = self.scorer.wanted()
-        said = f"No score could be read in that reply. Reply once more, and state your score as {wanted}."
-        given = {"reply": reply_text(agents[agent]), "complaint": said}
-        reply = await inner.call("re_ask", Reask(asked[agent], agent), given)
+        complaint = (
+            "No score could be read in that reply. Reply once more, and state your score as "
+            f"{self.scorer.wanted()}."
+        )
+        request = {"reply": reply_text(agents[agent]), "complaint": complaint}
+        reply = await inner.call("re_ask", Reask(prompts[agent], agent), request)
         outputs = {**agents, agent: reply}
-        found = self.scorer.evaluate(outputs)
-        return replace(found, votes=(*found.votes, {"asked_again": agent})), outputs
+        evaluation = self.scorer.evaluate(outputs)
+        return replace(evaluation, votes=(*evaluation.votes, {"asked_again": agent})), outputs
 
 
-def _failed(found: Evaluation, outputs: Mapping[str, Json]) -> list[Json]:
-    """Return the criteria that did not hold: those of the score, else those that validators name."""
-    own = [
-        name for vote in found.votes if isinstance(vote, Mapping) for name in vote.get("failed", ())
-    ]
-    named = [
-        name
-        for output in agents_in(outputs).values()
-        if isinstance(output, Mapping) and isinstance(output.get("failed_criteria"), list)
-        for name in output["failed_criteria"]
-    ]
-    return list(dict.fromkeys(own or named))
+def _failed(evaluation: Evaluation, outputs: Mapping[str, Json]) -> list[Json]:
+    """Return the failed criteria: those of the score, else those that validators name."""
+    votes = (vote for vote in evaluation.votes if isinstance(vote, Mapping))
+    scored = [name for vote in votes for name in vote.get("failed", ())]
+    replies = (out for out in agents_in(outputs).values() if isinstance(out, Mapping))
+    lists = (reply.get("failed_criteria") for reply in replies)
+    named = [name for names in lists if isinstance(names, list) for name in names]
+    return list(dict.fromkeys(scored or named))
 
 
 @dataclass(frozen=True)
 class LoopNode(CompositeStep):
-    """A loop node as a step: runs its loop and gives the documented output object.
+    """A loop node as a step: it runs its loop and returns the output object of the dialect.
 
-    `response` is the text of the last agent of the chosen round that works on the answer (not one that
-    scores or judges it), `result` the outputs by agent. `timeout_score` stands in for the score of a loop
-    that ran out of time before any round was scored.
+    `response` is the text of the last agent of the chosen iteration that works on the answer and does not
+    score or judge it. `result` has the outputs by agent. `timeout_score` is the score of a loop that ran out
+    of time before any iteration was scored.
     """
 
     loop: Loop
@@ -133,7 +126,7 @@ class LoopNode(CompositeStep):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The node's id."""
+        """The ID of the node."""
         return self.loop.name
 
     @property
@@ -143,12 +136,12 @@ class LoopNode(CompositeStep):
 
     @property
     def depth(self) -> int:
-        """How many loops nest in it."""
+        """The number of nested loops."""
         return self.loop.depth
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A digest of the loop and of what it keeps."""
+        """A digest of the loop and of its entries."""
         scores = f"{self.threshold} {self.timeout_score}"
         return digest_of("loop_node", self.loop.fingerprint, scores, self.lessons.fingerprint)
 
@@ -156,12 +149,12 @@ class LoopNode(CompositeStep):
         return [self.loop]
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Run the loop and tell what came of it."""
+        """Run the loop and return its output object."""
         scope = NodeScope(self.name, value, ctx.scope, ctx.path)
-        scope.threshold, scope.most = self.threshold, self.lessons.most
+        scope.threshold, scope.max_entries = self.threshold, self.lessons.max_entries
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
         if self.lessons.persist:
-            recall = ReadMemory(self.lessons.persist, self.lessons.most)
+            recall = ReadMemory(self.lessons.persist, self.lessons.max_entries)
             scope.recalled = await inner.call("recall", recall, self.lessons.persist)
         result = await self.loop.run(value, inner)
         if ctx.scope is not None:
@@ -186,7 +179,7 @@ class LoopNode(CompositeStep):
             "loops_completed": sum(not item.interrupted for item in result.history),
             "final_score": final,
             "threshold_met": result.satisfied,
-            "past_loops": past_loops(history, recalled, self.lessons.most),
+            "past_loops": past_loops(history, recalled, self.lessons.max_entries),
             "rounds": [{"iteration": item.number, "score": item.score} for item in history],
             "last_score": last.score if last is not None else None,
             "input": value if isinstance(value, str) else text_of(value),
@@ -194,12 +187,12 @@ class LoopNode(CompositeStep):
 
 
 def _result(output: Json) -> Json:
-    """Return what an agent gave: data as it is, so that its fields can be read, else text."""
+    """Return the output of an agent: an object unchanged, so that its fields can be read, else text."""
     return dict(output) if isinstance(output, Mapping) else reply_text(output)
 
 
 def _response(agents: Mapping[str, Json], chosen: Iteration | None) -> str:
-    """Return the text of the last agent that neither gave the score nor judges: there is one, or any."""
+    """Return the text of the last agent that does not score or judge, or of the last agent if all do."""
     if not agents:
         return ""
     notes = notes_of(chosen) if chosen is not None else iter(())

@@ -1,4 +1,4 @@
-"""The score of a round, out of what its agents wrote."""
+"""The score of an iteration, read from the outputs of its agents."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _OWN = ("weighted_score", "validation_score")  # of validators, whose output is 
 
 
 def looks_like_scorer(agent: str) -> bool:
-    """Tell if an agent's id is that of one whose work is to give a score."""
+    """Return whether the ID of an agent is that of a scorer."""
     return _LOOKS_LIKE.search(agent) is not None
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to find a score: by patterns in text, or in a field `key` of what agents gave as data.
+    """One way to find a score: by patterns in text, or in the field `key` of the output.
 
-    `agents` are the only ones that are looked at, in that order; default: all that may give a score.
+    Only the outputs of `agents` are read, in that order (default: those of all agents that may score).
     """
 
     patterns: tuple[str, ...] = ()
@@ -49,13 +49,13 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Scorer:
-    """How the score is found: by a preset's booleans, then by strategies, in the agents that may give it.
+    """The rules for the score: the booleans of a preset, then strategies over the outputs of agents.
 
-    Of the agents those in `first` count before all, then those whose id looks like a scorer's, which
-    then are the only ones; else the last agent comes first. Of several matches the last one counts.
-    `earliest` looks at all agents in the order in which they ran instead, and the first match counts.
-    A score that nobody gives is how far two or more agents agree if `agree` says so, or `fallback`, or
-    undecided. `scale` is that of a bare number.
+    Only the agents in `first` are read if there are any, else only those with the ID of a scorer, else all
+    of them from the last to the first. The last of several matches counts. With `earliest`, all agents are
+    read in the order in which they ran, and the first match counts. Without a match the score is the
+    agreement of two or more agents if `agree` is set, else `fallback`, else undecided. `scale` is the scale
+    of a number without one.
     """
 
     strategies: tuple[Strategy, ...] = (Strategy(BUILT_IN),)
@@ -67,10 +67,10 @@ class Scorer:
     agree: bool = False
 
     def evaluate(self, outputs: Mapping[str, Json]) -> Evaluation:
-        """Return the evaluation of a round's outputs by agent; undecided if nothing gives a score."""
+        """Return the evaluation of the outputs by agent; undecided if there is no score."""
         agents = agents_in(outputs)
-        if self.weights and (found := self._booleans(agents)) is not None:
-            return found
+        if self.weights and (evaluation := self._booleans(agents)) is not None:
+            return evaluation
         problem = "no agent gave a score"
         for agent, reading in self._readings(agents):
             if reading.score is not None:
@@ -80,22 +80,20 @@ class Scorer:
                 return Evaluation(reading.score, votes=(note,))
             if reading.problem != "missing":
                 problem = f"{agent}: {reading.detail}"
-        if (found := self._validators(agents)) is not None:
-            return found
-        if (found := self._agreed(agents)) is not None:
-            return found
+        if (evaluation := self._validators(agents) or self._agreed(agents)) is not None:
+            return evaluation
         if self.fallback is not None:
             return Evaluation(self.fallback, feedback=f"{problem}; the fallback score stands")
         return Evaluation(undecided=True, feedback=problem)
 
     def candidates(self, outputs: Mapping[str, Json]) -> list[str]:
-        """Return the agents of a round that should have given a score, the likeliest first."""
+        """Return the agents that are expected to score, the most likely first."""
         agents = agents_in(outputs)
-        own = next((s.agents for s in self.strategies if s.agents), ())
-        return [a for a in own if a in agents] or self._order(agents)
+        named = next((s.agents for s in self.strategies if s.agents), ())
+        return [agent for agent in named if agent in agents] or self._order(agents)
 
     def wanted(self) -> str:
-        """Return in words what a score must look like to be found."""
+        """Return the expected form of a score in words."""
         low, high = self.scale
         number = f"a number from {low:g} to {high:g}"
         pattern = next((text for s in self.strategies for text in s.patterns), BUILT_IN[0])
@@ -108,21 +106,17 @@ class Scorer:
             return [*named, *(agent for agent in agents if agent not in named)]
         if named:
             return named
-        alike = [agent for agent in reversed(list(agents)) if looks_like_scorer(agent)]
-        return alike or list(reversed(list(agents)))
+        latest = list(reversed(list(agents)))
+        return [agent for agent in latest if looks_like_scorer(agent)] or latest
 
     def _readings(self, agents: Mapping[str, Json]) -> Iterator[tuple[str, ScoreReading]]:
         for strategy in self._one_by_one() if self.earliest else self.strategies:
-            order = (
-                [a for a in strategy.agents if a in agents]
-                if strategy.agents
-                else self._order(agents)
-            )
-            for agent in order:
+            named = [agent for agent in strategy.agents if agent in agents]
+            for agent in named if strategy.agents else self._order(agents):
                 yield agent, self._by(strategy, agents[agent])
 
     def _one_by_one(self) -> Iterator[Strategy]:
-        """Iterate over the strategies, one for each pattern: all agents are searched for one before the next."""
+        """Iterate over the strategies, one for each pattern: all agents are read by one before the next."""
         for strategy in self.strategies:
             yield from (replace(strategy, patterns=(text,)) for text in strategy.patterns)
             if not strategy.patterns:
@@ -139,7 +133,7 @@ class Scorer:
         return read_score("", label="score")
 
     def _field(self, value: Json) -> ScoreReading:
-        """Read a field: a number, or text that holds one where a pattern looks for it."""
+        """Read a field: a number, or a text in which a pattern finds one."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             return read_score("", label="score")
         alone = read_score(str(value), label=None, scale=self.scale)
@@ -149,7 +143,7 @@ class Scorer:
         return _read(value, patterns or BUILT_IN, self.scale, self.earliest)
 
     def _agreed(self, agents: Mapping[str, Json]) -> Evaluation | None:
-        """Return how far the agents agree, if that is asked for and none was to give a score."""
+        """Return the agreement of the agents, if it is allowed and no agent was expected to score."""
         texts = [text for text in map(reply_text, agents.values()) if text.strip()]
         if not self.agree or len(texts) < 2 or any(agent in agents for agent in self.first):
             return None
@@ -158,22 +152,24 @@ class Scorer:
     def _booleans(self, agents: Mapping[str, Json]) -> Evaluation | None:
         for agent, output in agents.items():
             for data in objects_in(output):
-                found = weighted(data.get("boolean_evaluations", data), self.weights)
-                if found is not None:
-                    return _evaluated(agent, *found)
+                result = weighted(data.get("boolean_evaluations", data), self.weights)
+                if result is not None:
+                    return _evaluated(agent, *result)
         return None
 
     def _validators(self, agents: Mapping[str, Json]) -> Evaluation | None:
-        """Return the score of a validator among the agents, the last of several."""
-        for agent in reversed(list(agents)):
-            for data in objects_in(agents[agent]):
-                for key in _OWN if "boolean_evaluations" in data else ():
-                    reading = read_score(str(data.get(key, "")), label=None)
-                    if reading.score is not None:
-                        failed = data.get("failed_criteria")
-                        return _evaluated(
-                            agent, reading.score, list(failed) if isinstance(failed, list) else []
-                        )
+        """Return the score of the last validator among the agents."""
+        fields = (
+            (agent, data, key)
+            for agent in reversed(list(agents))
+            for data in objects_in(agents[agent])
+            for key in (_OWN if "boolean_evaluations" in data else ())
+        )
+        for agent, data, key in fields:
+            score = read_score(str(data.get(key, "")), label=None).score
+            if score is not None:
+                failed = data.get("failed_criteria")
+                return _evaluated(agent, score, list(failed) if isinstance(failed, list) else [])
         return None
 
 
@@ -185,14 +181,13 @@ def _evaluated(agent: str, score: float, failed: list[str]) -> Evaluation:
 def _read(
     text: str, patterns: tuple[str, ...], scale: tuple[float, float], earliest: bool
 ) -> ScoreReading:
-    """Return the score that a pattern finds last, or first, in text without emphasis or as it is written."""
-    shown = normalise_reply(text)
+    """Return the last score of a pattern, or the first, in text with or without its emphasis."""
     nearest = read_score("", label="score")
     for pattern in patterns:
-        for searched in dict.fromkeys((shown, clean_text(text))):
+        for searched in dict.fromkeys((normalise_reply(text), clean_text(text))):
             try:
-                found = finder(pattern)(searched)
-                reading = read_score_by_pattern(searched, found, scale, first=earliest)
+                matches = finder(pattern)(searched)
+                reading = read_score_by_pattern(searched, matches, scale, first=earliest)
             except PatternTimeout:
                 continue
             if reading.score is not None:

@@ -1,416 +1,354 @@
-"""Helpers of templates that tell what agents said and remembered, by the names of the loop-node dialect.
+"""The functions that templates of loop-node documents call, by the names of that dialect.
 
-Roles such as `get_realist_response` are names and no more.
-
-The functions that templates of loop-node documents call, by the names of that dialect.
-
-Where its own documents say what a function gives, that is what it gives; texts for what is not there
-are those of its implementation.
-
-The arguments of helpers as data: what templates pass on has text and fields.
-
-Helpers of templates that tell of the rounds before, by the names of the loop-node dialect.
+The documents of the dialect define the results; the texts for a missing value are those of its
+implementation. Names of roles such as `get_realist_response` are part of the dialect.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from ....errors import StepError
 from ....evaluators.parsing.answers import read_binary, read_classification, same_decision
 from ....evaluators.parsing.replies import agents_in, reply_text
-from ....records.codec import text_of
+from ....records.codec import Json, text_of
 from ....templates import TemplateValue
 from .template_view import LoopNodeView
 
-__all__ = ["HELPERS", "OF_AGENTS", "OF_ROUNDS", "fields", "helpers", "plain", "said"]
+__all__ = ["HELPERS", "helpers"]
+
+_NO_RESPONSE = "No response available"
+_UNKNOWN = "Unknown"
+_ROLES = {
+    "progressive": ("progressive_refinement", "radical_progressive"),
+    "conservative": ("conservative_refinement", "traditional_conservative"),
+    "realist": ("realist_refinement", "pragmatic_realist"),
+    "purist": ("purist_refinement", "ethical_purist"),
+}
 
 
-def plain(value: Any) -> Any:
-    """Return a value of a template as plain data: what has fields as its text."""
+def helpers(view: LoopNodeView) -> dict[str, Callable[..., Json]]:
+    """Return the functions that a template may call at this place."""
+    functions = _Functions(view)
+    return {name: getattr(functions, name) for name in HELPERS}
+
+
+def _plain(value: object) -> Json:
+    """Return a value of a template as plain data: the text of a value with fields."""
     return value.text if isinstance(value, TemplateValue) else value
 
 
-def said(value: Any) -> str:
-    """Return a value as text, nothing as empty text."""
-    value = plain(value)
+def _text(value: object) -> str:
+    """Return a value as text, None as empty text."""
+    value = _plain(value)
     return "" if value is None else reply_text(value)
 
 
-def fields(value: Any) -> Mapping[str, Any]:
-    """Return the fields of a value, none of one that has none."""
+def _fields(value: object) -> Mapping[str, Json]:
+    """Return the fields of a value; none if it has no fields."""
     if isinstance(value, TemplateValue):
         return value.fields
     return value if isinstance(value, Mapping) else {}
 
 
-_NO_RESPONSE = "No response available"
-
-
-def get_agent_response(view: LoopNodeView, agent: Any = "") -> TemplateValue:
-    """Return what an agent said: a text, with the fields of its output such as `response`."""
-    name = said(agent)
-    if name in view.previous and name != "past_loops":
-        found: TemplateValue = view.previous[name]
-        return found
-    missing = f"No response found for {name}"
-    return TemplateValue(missing, {"response": missing})
-
-
-def safe_get_response(
-    view: LoopNodeView, agent: Any = "", default: Any = _NO_RESPONSE, previous: Any = None
-) -> Any:
-    """Return what an agent said, or a text for when it said nothing."""
-    among = view.previous if previous is None else fields(previous)
-    return said(among.get(said(agent))) or default
-
-
-def _role(*names: str) -> Callable[[LoopNodeView], str]:
-    def get(view: LoopNodeView) -> str:
-        """Return what the agent of a role said."""
-        texts = (said(view.previous.get(name)) for name in names)
-        return next((text for text in texts if text), _NO_RESPONSE)
-
-    return get
-
-
-ROLES = {
-    "progressive": _role("progressive_refinement", "radical_progressive"),
-    "conservative": _role("conservative_refinement", "traditional_conservative"),
-    "realist": _role("realist_refinement", "pragmatic_realist"),
-    "purist": _role("purist_refinement", "ethical_purist"),
-}
-
-
-def get_collaborative_responses(view: LoopNodeView) -> str:
-    """Return what the agents of all roles said."""
-    texts = [(role, get(view)) for role, get in ROLES.items()]
-    told = [f"{role.title()}: {text}" for role, text in texts if text != _NO_RESPONSE]
-    return "\n\n".join(told) or "No collaborative responses available"
-
-
-def get_fork_responses(view: LoopNodeView, group: Any = None) -> Any:
-    """Return what the agents of a fork said, by agent; without a name, of all forks by fork."""
-    found = {
-        name: {agent: reply_text(out) for agent, out in agents_in({name: output}).items()}
-        for name, output in view.groups.items()
-    }
-    return found if group is None else found.get(said(group), {})
-
-
-def joined_results(view: LoopNodeView) -> Any:
-    """Return what the agents of the latest fork said, as a list."""
-    last = next(reversed(view.groups.items()), None)
-    agents = agents_in({last[0]: last[1]}) if last is not None else {}
-    return [{"agent_id": agent, "response": reply_text(output)} for agent, output in agents.items()]
-
-
-def has_context(view: LoopNodeView, agent: Any = "") -> bool:
-    """Tell whether an agent said something."""
-    return bool(said(view.previous.get(said(agent))))
-
-
-def routed(view: LoopNodeView, agent: Any = "", *keys: Any) -> bool:
-    """Tell whether an agent decided for one of some keys; true, yes and 1 are the same."""
-    output = view.agents.get(said(agent))
-    return output is not None and any(same_decision(output, said(key)) for key in keys)
-
-
-def says_yes(_: LoopNodeView, value: Any = "") -> bool:
-    """Tell whether a text says yes, by its first word that is a yes or a no."""
-    try:
-        return read_binary(said(value))
-    except StepError:
-        return False
-
-
-def classified(_: LoopNodeView, value: Any = "", options: Any = ()) -> str:
-    """Return the only one of some options that a text names."""
-    return read_classification(said(value), [said(option) for option in options])
-
-
-# Memory.
-
-
-def format_memory_query(view: LoopNodeView, perspective: Any = "", topic: Any = None) -> str:
-    """Return a question to a memory."""
-    return f"{said(perspective).title()} perspective on: {said(view.input if topic is None else topic)}"
-
-
-def get_my_past_memory(view: LoopNodeView, kind: Any = "") -> str:
-    """Return what memories of an agent's type were read."""
-    found = [m for o in view.agents.values() for m in fields(o).get("memories") or ()]
-    if not found:
-        return "No past memory available"
-    mine = [
-        said(m["content"])
-        for m in found
-        if fields(m.get("metadata")).get("agent_type") == said(kind)
-    ]
-    return "\n".join(mine[-3:]) or "No past memory for this agent type"
-
-
-def get_my_past_decisions(view: LoopNodeView, agent: Any = "") -> str:
-    """Return what entries of past rounds say under an agent's name, or what it said in them."""
-    name = said(agent)
-    told = [
-        f"Loop {said(fields(e).get('round', fields(e).get('loop_number', '?')))}: {said(fields(e)[name])}"
-        for e in view.past
-        if name in fields(e)
-    ] or [f"Loop {number}: {text}" for number, text in _said_before(view, name)]
-    if not view.past:
-        return "No past decisions available"
-    return "\n".join(told[-2:]) or f"No past decisions for {name}"
-
-
-def _said_before(view: LoopNodeView, agent: str) -> Iterator[tuple[int, str]]:
-    for item in view.round.history if view.round is not None else ():
-        outputs = item.output if isinstance(item.output, Mapping) else {}
-        if agent in (found := agents_in(outputs)):
-            yield item.number, reply_text(found[agent])
-
-
-def get_agent_memory_context(view: LoopNodeView, kind: Any = "", agent: Any = "") -> str:
-    """Return memories and decisions of an agent."""
-    memory, decisions = get_my_past_memory(view, kind), get_my_past_decisions(view, agent)
-    told = [f"PAST MEMORY:\n{memory}"] if not memory.startswith("No past ") else []
-    told += [f"PAST DECISIONS:\n{decisions}"] if not decisions.startswith("No past ") else []
-    return "\n\n".join(told) or "No past context available"
-
-
-OF_AGENTS: Mapping[str, Callable[..., Any]] = {
-    **{
-        function.__name__: function
-        for function in (
-            get_agent_response, safe_get_response, get_collaborative_responses, get_fork_responses, joined_results,
-            has_context, routed, says_yes, classified, format_memory_query, get_my_past_memory, get_my_past_decisions,
-            get_agent_memory_context,
-        )
-    },
-    **{f"get_{role}_response": get for role, get in ROLES.items()},
-}  # fmt: skip
-
-_NOTHING = "Unknown"
-
-
-def get_loop_number(view: LoopNodeView) -> int:
-    """Return the number of the round."""
-    return view.number
-
-
-def has_past_loops(view: LoopNodeView) -> bool:
-    """Tell whether a round came before."""
-    return bool(view.past)
-
-
-def get_past_loops(view: LoopNodeView) -> Any:
-    """Return the entries of past rounds."""
-    return view.past
-
-
-def get_past_loops_metadata(view: LoopNodeView) -> Any:
-    """Return the latest entry, with the latest lessons."""
-    return view.metadata
-
-
-def get_past_insights(view: LoopNodeView) -> Any:
-    """Return what the round before found."""
-    found = view.lessons[0].get("insights") if view.lessons else None
-    return found or _last(view).get("synthesis_insights") or "No synthesis insights found"
-
-
-def get_past_loop_data(view: LoopNodeView, key: Any = None) -> Any:
-    """Return a field of the latest entry, or all of it as text."""
-    last = _last(view)
-    if not last:
-        return "No past loops found"
-    if key is None:
-        return "\n".join(f"{name}: {said(value)}" for name, value in last.items())
-    return last.get(said(key), f"No {said(key)} found")
-
-
-def get_round_info(view: LoopNodeView) -> str:
-    """Return the round as the latest entry calls it, or its number."""
-    return said(_last(view).get("round", str(view.number)))
-
-
-def get_score_threshold(view: LoopNodeView) -> Any:
-    """Return the score that the loop wants."""
-    return view.node.threshold if view.node is not None else 0.8
-
-
-def get_loop_rounds(view: LoopNodeView) -> Any:
-    """Return how many rounds are over."""
-    if view.round is not None:
-        return len(view.round.history)
-    return next((o["loops_completed"] for o in _loops(view)), _NOTHING)
-
-
-def get_final_score(view: LoopNodeView) -> Any:
-    """Return the latest score."""
-    if view.round is not None:
-        return view.score if view.score != "" else _NOTHING
-    found = next((o.get("final_score") for o in _loops(view)), None)
-    return _NOTHING if found is None else found
-
-
-def get_loop_status(view: LoopNodeView) -> str:
-    """Return how far the loop is."""
-    if view.round is not None:
-        return "running"
-    met = next((o.get("threshold_met") for o in _loops(view)), None)
-    return "completed" if met is not False else "exhausted"
-
-
-def get_loop_output(view: LoopNodeView, agent: Any = None, previous: Any = None) -> Any:
-    """Return all that a loop gave."""
-    if previous is not None:
-        return fields(fields(previous).get(said(agent)))
-    output = view.agents.get(said(agent))
-    return output if isinstance(output, Mapping) else {}
-
-
-def get_debate_evolution(view: LoopNodeView, *_: Any) -> str:
-    """Return the scores of past rounds as a sentence."""
-    history = view.round.history if view.round is not None else ()
-    told = [
-        f"Round {i.number}: Agreement {_NOTHING if i.score is None else f'{i.score:g}'}"
-        for i in history
-    ]
-    return " -> ".join(told) or "First round of debate"
-
-
-def format_loop_metadata(view: LoopNodeView, entries: Any = None, most: Any = 5) -> str:
-    """Return entries as lines."""
-    found = entries if isinstance(entries, list) else view.past
-    count = most if isinstance(most, int) and most > 0 else 5
-    lines = [
-        f"Loop {number}: score={said(fields(entry).get('score')) or 'N/A'}, "
-        f"status={said(fields(entry).get('status')) or 'completed'}"
-        for number, entry in enumerate(found[-count:], 1)
-    ]
-    return "\n".join(lines) or "No previous loops"
-
-
-def _last(view: LoopNodeView) -> Mapping[str, Any]:
-    return fields(view.past[-1]) if view.past else {}
-
-
-def _loops(view: LoopNodeView) -> Iterator[Mapping[str, Any]]:
-    """Iterate over what loops before gave, the latest first."""
-    for output in reversed(view.agents.values()):
-        if isinstance(output, Mapping) and "loops_completed" in output:
-            yield output
-
-
-OF_ROUNDS: Mapping[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        get_loop_number, has_past_loops, get_past_loops, get_past_loops_metadata, get_past_insights, get_past_loop_data,
-        get_round_info, get_score_threshold, get_loop_rounds, get_final_score, get_loop_status, get_loop_output,
-        get_debate_evolution, format_loop_metadata,
-    )
-}  # fmt: skip
-
-
-# Inputs.
-
-
-def get_input(view: LoopNodeView) -> Any:
-    """Return the input, which prints as its text."""
-    return view.input
-
-
-def get_input_field(view: LoopNodeView, *args: Any) -> Any:
-    """Return a field: of the input, or of a first argument that is no name."""
-    found = list(args)
-    owner = view.input if not found or isinstance(found[0], str) else found.pop(0)
-    name = said(found[0]) if found else ""
-    return fields(owner).get(name, found[1] if len(found) > 1 else "")
-
-
-# Values.
-
-
-def safe_get(_: LoopNodeView, owner: Any = None, key: Any = "", default: Any = "") -> Any:
-    """Return a field, or a default."""
-    found = fields(owner).get(said(key))
-    return default if found is None else found
-
-
-def safe_str(_: LoopNodeView, value: Any = None) -> str:
-    """Return a value as text, nothing as empty text."""
-    return said(value)
-
-
-def truncate(_: LoopNodeView, value: Any = "", length: Any = 100, suffix: Any = "...") -> str:
-    """Return a text of at most some characters."""
-    text, end = said(value), said(suffix)
-    most = max(length, 0) if isinstance(length, int) else 100
-    return text if len(text) <= most else text[: max(most - len(end), 0)] + end
-
-
-def get_execution_artifacts(view: LoopNodeView, *_: Any) -> Any:
-    """Return what all agents said, by agent."""
-    return {agent: reply_text(output) for agent, output in view.agents.items()}
-
-
-def to_json_string(_: LoopNodeView, value: Any = None, indent: Any = None) -> str:
-    """Return a value as JSON."""
-    space = indent if isinstance(indent, int) and 0 <= indent <= 8 else None
-    return json.dumps(_deep(value), ensure_ascii=False, indent=space)
-
-
-def _deep(value: Any) -> Any:
-    value = plain(value)
+def _deep(value: object) -> Json:
+    value = _plain(value)
     if isinstance(value, Mapping):
         return {key: _deep(item) for key, item in value.items()}
     return [_deep(item) for item in value] if isinstance(value, list) else value
 
 
-def to_validate(view: LoopNodeView, target: Any = "") -> str:
-    """Return what a validator is to judge: an agent's reply, or all replies as JSON."""
-    name = said(target)
-    if name:
-        return said(OF_AGENTS["get_agent_response"](view, name))
-    return text_of({agent: reply_text(output) for agent, output in view.agents.items()})
+class _Functions:
+    """The functions at one place of a document; each public method is one of them."""
+
+    def __init__(self, view: LoopNodeView) -> None:
+        self._view = view
+
+    # The responses of agents.
+
+    def get_agent_response(self, agent: object = "") -> TemplateValue:
+        """Return the response of an agent: a text, with the fields of its output such as `response`."""
+        name = _text(agent)
+        if name in self._view.previous and name != "past_loops":
+            response: TemplateValue = self._view.previous[name]
+            return response
+        missing = f"No response found for {name}"
+        return TemplateValue(missing, {"response": missing})
+
+    def safe_get_response(
+        self, agent: object = "", default: object = _NO_RESPONSE, previous: object = None
+    ) -> Json:
+        """Return the response of an agent as text, or a default if there is none."""
+        among = self._view.previous if previous is None else _fields(previous)
+        return _text(among.get(_text(agent))) or default
+
+    def _role(self, role: str) -> str:
+        texts = (_text(self._view.previous.get(name)) for name in _ROLES[role])
+        return next((text for text in texts if text), _NO_RESPONSE)
+
+    def get_progressive_response(self) -> str:
+        """Return the response of the progressive agent."""
+        return self._role("progressive")
+
+    def get_conservative_response(self) -> str:
+        """Return the response of the conservative agent."""
+        return self._role("conservative")
+
+    def get_realist_response(self) -> str:
+        """Return the response of the realist agent."""
+        return self._role("realist")
+
+    def get_purist_response(self) -> str:
+        """Return the response of the purist agent."""
+        return self._role("purist")
+
+    def get_collaborative_responses(self) -> str:
+        """Return the responses of the agents of all roles."""
+        texts = ((role, self._role(role)) for role in _ROLES)
+        lines = [f"{role.title()}: {text}" for role, text in texts if text != _NO_RESPONSE]
+        return "\n\n".join(lines) or "No collaborative responses available"
+
+    def get_fork_responses(self, group: object = None) -> Json:
+        """Return the responses of a fork by agent; without a name, those of all forks by fork."""
+        groups = {
+            name: {agent: reply_text(out) for agent, out in agents_in({name: output}).items()}
+            for name, output in self._view.groups.items()
+        }
+        return groups if group is None else groups.get(_text(group), {})
+
+    def joined_results(self) -> Json:
+        """Return the responses of the latest fork as a list."""
+        last = next(reversed(self._view.groups.items()), None)
+        agents = agents_in({last[0]: last[1]}) if last is not None else {}
+        return [{"agent_id": name, "response": reply_text(out)} for name, out in agents.items()]
+
+    def get_execution_artifacts(self, *_: object) -> Json:
+        """Return the responses of all agents, by agent."""
+        return {agent: reply_text(output) for agent, output in self._view.agents.items()}
+
+    def has_context(self, agent: object = "") -> bool:
+        """Return whether an agent has a response."""
+        return bool(_text(self._view.previous.get(_text(agent))))
+
+    def routed(self, agent: object = "", *keys: object) -> bool:
+        """Return whether an agent decided for one of some keys; true, yes and 1 are the same."""
+        output = self._view.agents.get(_text(agent))
+        return output is not None and any(same_decision(output, _text(key)) for key in keys)
+
+    def says_yes(self, value: object = "") -> bool:
+        """Return whether a text says yes, by its first word that is a yes or a no."""
+        try:
+            return read_binary(_text(value))
+        except StepError:
+            return False
+
+    def classified(self, value: object = "", options: object = ()) -> str:
+        """Return the only one of some options that a text names."""
+        names = options if isinstance(options, list | tuple) else [*_fields(options)]
+        return read_classification(_text(value), [_text(option) for option in names])
+
+    def to_validate(self, target: object = "") -> str:
+        """Return the input of a validator: the response of an agent, or all responses as JSON."""
+        if _text(target):
+            return _text(self.get_agent_response(target))
+        return text_of(self.get_execution_artifacts())
+
+    def round_before(self, target: object = "") -> str:
+        """Return the response of an agent in the last iteration, and its score; "" in the first one."""
+        view = self._view
+        if view.latest is None:
+            return ""
+        agents = agents_in(view.latest.output if isinstance(view.latest.output, Mapping) else {})
+        name = _text(target)
+        texts = [f"{agent}: {reply_text(output)}" for agent, output in agents.items()]
+        if name in agents:
+            texts = [reply_text(agents[name])]
+        return "\n".join([*texts, *([f"Its score: {view.score:g}"] if view.score != "" else [])])
+
+    # Memory.
+
+    def format_memory_query(self, perspective: object = "", topic: object = None) -> str:
+        """Return a query for a memory."""
+        about = _text(self._view.input if topic is None else topic)
+        return f"{_text(perspective).title()} perspective on: {about}"
+
+    def get_my_past_memory(self, kind: object = "") -> str:
+        """Return the memories of an agent's type that were read."""
+        outputs = self._view.agents.values()
+        memories = [m for output in outputs for m in _fields(output).get("memories") or ()]
+        if not memories:
+            return "No past memory available"
+        mine = [
+            _text(memory["content"])
+            for memory in memories
+            if _fields(memory.get("metadata")).get("agent_type") == _text(kind)
+        ]
+        return "\n".join(mine[-3:]) or "No past memory for this agent type"
+
+    def get_my_past_decisions(self, agent: object = "") -> str:
+        """Return the entries of past iterations under an agent's name, or its responses in them."""
+        view, name = self._view, _text(agent)
+        if not view.past:
+            return "No past decisions available"
+        entries = [entry for entry in map(_fields, view.past) if name in entry]
+        lines = [
+            f"Loop {_text(entry.get('round', entry.get('loop_number', '?')))}: {_text(entry[name])}"
+            for entry in entries
+        ] or [f"Loop {number}: {text}" for number, text in self._past_responses(name)]
+        return "\n".join(lines[-2:]) or f"No past decisions for {name}"
+
+    def _past_responses(self, agent: str) -> Iterator[tuple[int, str]]:
+        loop = self._view.loop
+        for item in loop.history if loop is not None else ():
+            agents = agents_in(item.output if isinstance(item.output, Mapping) else {})
+            if agent in agents:
+                yield item.number, reply_text(agents[agent])
+
+    def get_agent_memory_context(self, kind: object = "", agent: object = "") -> str:
+        """Return the memories and decisions of an agent."""
+        parts = {
+            "PAST MEMORY": self.get_my_past_memory(kind),
+            "PAST DECISIONS": self.get_my_past_decisions(agent),
+        }
+        texts = [f"{head}:\n{text}" for head, text in parts.items() if text[:8] != "No past "]
+        return "\n\n".join(texts) or "No past context available"
+
+    # Iterations, which the dialect calls loops or rounds.
+
+    def get_loop_number(self) -> int:
+        """Return the number of the iteration."""
+        return self._view.number
+
+    def has_past_loops(self) -> bool:
+        """Return whether there are past iterations."""
+        return bool(self._view.past)
+
+    def get_past_loops(self) -> Json:
+        """Return the entries of past iterations."""
+        return self._view.past
+
+    def get_past_loops_metadata(self) -> Json:
+        """Return the latest entry, with the latest lessons."""
+        return self._view.metadata
+
+    def get_past_insights(self) -> Json:
+        """Return the insights of the last iteration."""
+        lessons = self._view.lessons
+        insights = lessons[0].get("insights") if lessons else None
+        latest = self._latest_entry().get("synthesis_insights")
+        return insights or latest or "No synthesis insights found"
+
+    def get_past_loop_data(self, key: object = None) -> Json:
+        """Return a field of the latest entry, or the entry as text."""
+        entry = self._latest_entry()
+        if not entry:
+            return "No past loops found"
+        if key is None:
+            return "\n".join(f"{name}: {_text(value)}" for name, value in entry.items())
+        return entry.get(_text(key), f"No {_text(key)} found")
+
+    def get_round_info(self) -> str:
+        """Return the `round` of the latest entry, or the number of the iteration."""
+        return _text(self._latest_entry().get("round", str(self._view.number)))
+
+    def get_score_threshold(self) -> Json:
+        """Return the score that satisfies the loop."""
+        return self._view.node.threshold if self._view.node is not None else 0.8
+
+    def get_loop_rounds(self) -> Json:
+        """Return the number of past iterations."""
+        if self._view.loop is not None:
+            return len(self._view.loop.history)
+        return self._ended_loop().get("loops_completed", _UNKNOWN)
+
+    def get_final_score(self) -> Json:
+        """Return the latest score."""
+        if self._view.loop is not None:
+            return self._view.score if self._view.score != "" else _UNKNOWN
+        score = self._ended_loop().get("final_score")
+        return _UNKNOWN if score is None else score
+
+    def get_loop_status(self) -> str:
+        """Return the status of the loop."""
+        if self._view.loop is not None:
+            return "running"
+        return "exhausted" if self._ended_loop().get("threshold_met") is False else "completed"
+
+    def get_loop_output(self, agent: object = None, previous: object = None) -> Json:
+        """Return the output of a loop."""
+        if previous is not None:
+            return _fields(_fields(previous).get(_text(agent)))
+        output = self._view.agents.get(_text(agent))
+        return output if isinstance(output, Mapping) else {}
+
+    def get_debate_evolution(self, *_: object) -> str:
+        """Return the scores of past iterations as a sentence."""
+        loop = self._view.loop
+        scores = [
+            f"Round {item.number}: Agreement {_UNKNOWN if item.score is None else f'{item.score:g}'}"
+            for item in (loop.history if loop is not None else ())
+        ]
+        return " -> ".join(scores) or "First round of debate"
+
+    def format_loop_metadata(self, entries: object = None, most: object = 5) -> str:
+        """Return entries as lines."""
+        every = entries if isinstance(entries, list) else self._view.past
+        count = most if isinstance(most, int) and most > 0 else 5
+        lines = [
+            f"Loop {number}: score={_text(entry.get('score')) or 'N/A'}, "
+            f"status={_text(entry.get('status')) or 'completed'}"
+            for number, entry in enumerate(map(_fields, every[-count:]), 1)
+        ]
+        return "\n".join(lines) or "No previous loops"
+
+    def _latest_entry(self) -> Mapping[str, Json]:
+        return _fields(self._view.past[-1]) if self._view.past else {}
+
+    def _ended_loop(self) -> Mapping[str, Json]:
+        """Return the output of the latest loop before this place, or nothing."""
+        outputs = (o for o in reversed(self._view.agents.values()) if isinstance(o, Mapping))
+        return next((output for output in outputs if "loops_completed" in output), {})
+
+    # Inputs and values.
+
+    def get_input(self) -> Json:
+        """Return the input, which renders as its text."""
+        return self._view.input
+
+    def get_input_field(self, *args: object) -> Json:
+        """Return a field: of the input, or of a first argument that is not a name."""
+        names = list(args)
+        owner: object = self._view.input
+        if names and not isinstance(names[0], str):
+            owner = names.pop(0)
+        name = _text(names[0]) if names else ""
+        return _fields(owner).get(name, names[1] if len(names) > 1 else "")
+
+    def safe_get(self, owner: object = None, key: object = "", default: object = "") -> Json:
+        """Return a field, or a default."""
+        value = _fields(owner).get(_text(key))
+        return default if value is None else value
+
+    def safe_str(self, value: object = None) -> str:
+        """Return a value as text, None as empty text."""
+        return _text(value)
+
+    def truncate(self, value: object = "", length: object = 100, suffix: object = "...") -> str:
+        """Return a text of at most `length` characters, the suffix included."""
+        text, end = _text(value), _text(suffix)
+        most = max(length, 0) if isinstance(length, int) else 100
+        return text if len(text) <= most else text[: max(most - len(end), 0)] + end
+
+    def to_json_string(self, value: object = None, indent: object = None) -> str:
+        """Return a value as JSON."""
+        space = indent if isinstance(indent, int) and 0 <= indent <= 8 else None
+        return json.dumps(_deep(value), ensure_ascii=False, indent=space)
+
+    # Other names of the dialect.
+    get_current_topic = get_input
+    truncate_text = truncate
+    tojson = to_json_string
 
 
-def round_before(view: LoopNodeView, target: Any = "") -> str:
-    """Return what an agent said in the round before, and its score; "" in the first round."""
-    if view.latest is None:
-        return ""
-    outputs = view.latest.output if isinstance(view.latest.output, Mapping) else {}
-    agents = agents_in(outputs)
-    name = said(target)
-    texts = (
-        [reply_text(agents[name])]
-        if name in agents
-        else [f"{k}: {reply_text(o)}" for k, o in agents.items()]
-    )
-    return "\n".join([*texts, *([f"Its score: {view.score:g}"] if view.score != "" else [])])
-
-
-_TABLE: Mapping[str, Callable[..., Any]] = {
-    **OF_ROUNDS,
-    **OF_AGENTS,
-    **{
-        function.__name__: function
-        for function in (
-            get_input, get_input_field, safe_get, safe_str, truncate, get_execution_artifacts, to_json_string,
-            to_validate, round_before,
-        )
-    },
-    "get_current_topic": get_input,
-    "truncate_text": truncate,
-    "tojson": to_json_string,
-}  # fmt: skip
-HELPERS = frozenset(_TABLE)
-
-
-def helpers(view: LoopNodeView) -> dict[str, Callable[..., Any]]:
-    """Return the functions that a template at a place may call."""
-    return {name: functools.partial(function, view) for name, function in _TABLE.items()}
+HELPERS = frozenset(name for name in vars(_Functions) if not name.startswith("_"))

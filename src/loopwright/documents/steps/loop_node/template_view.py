@@ -1,29 +1,55 @@
-"""What a template of a loop-node document sees: its input, the agents before it, the rounds so far."""
+"""The variables of a loop-node document: its input, the agents before a place, the iterations so far."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ....engine.context import Context
 from ....engine.scope import Scope
 from ....evaluators.parsing.replies import AGENTS, agents_in, objects_in, shown
-from ....records import Iteration
+from ....records import History, Iteration
 from ....records.codec import Json, text_of
 from ....templates import TemplateValue
 from ....templates.variables import variables
-from .scope import CATEGORIES, MOST, NodeScope, notes_of, past_loops
 
-__all__ = ["LoopNodeView"]
+__all__ = ["CATEGORIES", "MAX_ENTRIES", "LoopNodeView", "NodeScope", "notes_of", "past_loops"]
 
-_LATEST = 5  # lessons of a category that `past_loops_metadata` shows
+CATEGORIES = ("insights", "improvements", "mistakes")
+MAX_ENTRIES = 20  # entries of past iterations in a template, by default
+_LATEST = 5  # lessons of a category in `past_loops_metadata`
+
+
+class NodeScope(Scope):
+    """The variables around a loop node: the entries of earlier runs, and the score that satisfies it."""
+
+    __slots__ = ("max_entries", "recalled", "threshold")
+
+    def __init__(self, name: str, initial: Json, parent: Scope | None, path: str) -> None:
+        super().__init__(name, initial, parent, path)
+        self.recalled: list[Json] = []
+        self.threshold = 0.0
+        self.max_entries = MAX_ENTRIES
+
+
+def notes_of(item: Iteration) -> Iterator[Mapping[str, Json]]:
+    """Iterate over the notes of the evaluator of a loop node on an iteration."""
+    if item.evaluation is not None:
+        yield from (vote for vote in item.evaluation.votes if isinstance(vote, Mapping))
+
+
+def past_loops(history: History, recalled: list[Json], max_entries: int) -> list[Json]:
+    """Return the latest `max_entries` entries: those of earlier runs, then those of the iterations so far."""
+    entries = [
+        note["past_loop"] for item in history for note in notes_of(item) if "past_loop" in note
+    ]
+    return [*recalled, *entries][-max_entries:]
 
 
 class LoopNodeView:
-    """The place of one template: `values` are its names, and helpers ask for the rest.
+    """The variables at one place: `values` are the names, and helpers read the rest.
 
-    `outputs` are those of a round that is over, for the templates of its entry.
+    `outputs` are those of a completed iteration, for the templates of its entry.
     """
 
     def __init__(
@@ -31,17 +57,16 @@ class LoopNodeView:
     ) -> None:
         self.ctx = ctx
         self.value = value
-        self.given = outputs
+        self.completed = outputs or {}
         self.scopes = tuple(_scopes(ctx.scope))
-        self.round = next((scope for scope in self.scopes if scope.number), None)
-        node = next((scope for scope in self.scopes if isinstance(scope, NodeScope)), None)
-        self.node: NodeScope | None = node
+        self.loop = next((scope for scope in self.scopes if scope.number), None)
+        self.node = next((scope for scope in self.scopes if isinstance(scope, NodeScope)), None)
 
     @functools.cached_property
-    def values(self) -> dict[str, Any]:
-        """The names that a template may use, beside the helpers."""
+    def values(self) -> dict[str, Json]:
+        """The names in a template, besides the helpers."""
         native = variables(self.ctx, self.value)
-        native.pop("loop", None)  # `loop` belongs to {% for %}
+        native.pop("loop", None)  # {% for %} defines `loop`
         return {
             "orchestrator": {"id": self.ctx.path.partition("/")[0]},
             **{name: shown(output) for name, output in self.agents.items()},
@@ -55,11 +80,11 @@ class LoopNodeView:
 
     @functools.cached_property
     def outputs(self) -> dict[str, Json]:
-        """The outputs by step, groups included, those of outer workflows under those of inner ones."""
-        found: dict[str, Json] = {}
+        """The outputs by step, groups included; those of inner workflows replace those of outer ones."""
+        outputs: dict[str, Json] = {}
         for scope in reversed(self.scopes):
-            found |= {name: output for name, output in scope.outputs.items() if output is not None}
-        return {**found, **(self.given or {})}
+            outputs |= {name: out for name, out in scope.outputs.items() if out is not None}
+        return {**outputs, **self.completed}
 
     @functools.cached_property
     def agents(self) -> dict[str, Json]:
@@ -69,77 +94,74 @@ class LoopNodeView:
     @functools.cached_property
     def groups(self) -> dict[str, Json]:
         """The outputs of groups: forks, joins, routers."""
-        found = self.outputs.items()
-        return {name: out for name, out in found if isinstance(out, Mapping) and AGENTS in out}
+        outputs = self.outputs.items()
+        return {name: out for name, out in outputs if isinstance(out, Mapping) and AGENTS in out}
 
     @functools.cached_property
-    def previous(self) -> dict[str, Any]:
-        """What templates see as `previous_outputs`."""
-        found: dict[str, Any] = {"past_loops": self.past}
-        found |= {name: shown(output) for name, output in self.groups.items()}
-        return {**found, **{name: shown(output) for name, output in self.agents.items()}}
+    def previous(self) -> dict[str, Json]:
+        """The variable `previous_outputs`."""
+        outputs = {**self.groups, **self.agents}
+        return {"past_loops": self.past, **{name: shown(out) for name, out in outputs.items()}}
 
     @functools.cached_property
     def input(self) -> TemplateValue:
-        """The input: it prints as its text and has the fields of its data."""
-        scope = self.round or (self.scopes[-1] if self.scopes else None)
+        """The input, which renders as its text and has the fields of its data."""
+        scope = self.loop or (self.scopes[-1] if self.scopes else None)
         return _input(self.value if scope is None else scope.initial, self.number, self.previous)
 
     @property
     def number(self) -> int:
-        """The number of the present round; 1 outside of loops."""
-        return self.round.number if self.round is not None else 1
+        """The number of the present iteration; 1 outside of loops."""
+        return self.loop.number if self.loop is not None else 1
 
     @functools.cached_property
     def latest(self) -> Iteration | None:
-        """The round before the present one, if it was scored or not."""
-        return self.round.history.last if self.round is not None else None
+        """The last iteration, scored or not."""
+        return self.loop.history.last if self.loop is not None else None
 
     @property
-    def score(self) -> Any:
-        """The score of the round before, "" if there is none."""
+    def score(self) -> Json:
+        """The score of the last iteration, or ""."""
         score = self.latest.score if self.latest is not None else None
         return "" if score is None else score
 
     @functools.cached_property
     def past(self) -> list[Json]:
-        """The entries of past rounds; outside of loops, those of a loop that ended before."""
-        if self.round is None:
+        """The entries of past iterations; outside of loops, those of the latest loop that ended."""
+        if self.loop is None:
             ended = [out for out in self.agents.values() if isinstance(out, Mapping)]
             return next(
                 (list(out["past_loops"]) for out in reversed(ended) if "past_loops" in out), []
             )
-        recalled, most = (self.node.recalled, self.node.most) if self.node else ([], MOST)
-        return past_loops(self.round.history, recalled, most)
+        recalled, max_entries = (
+            (self.node.recalled, self.node.max_entries) if self.node else ([], MAX_ENTRIES)
+        )
+        return past_loops(self.loop.history, recalled, max_entries)
 
     @functools.cached_property
     def lessons(self) -> list[Mapping[str, str]]:
-        """The lessons of past rounds by category, the newest first."""
-        history = self.round.history if self.round is not None else ()
-        found = [
-            note["lessons"] for item in history for note in notes_of(item) if "lessons" in note
-        ]
-        recalled = (
-            [entry for entry in self.node.recalled if isinstance(entry, Mapping)]
-            if self.node
-            else []
-        )
-        return [*reversed(found), *reversed(recalled)]
+        """The lessons of past iterations by category, the newest first."""
+        history = self.loop.history if self.loop is not None else ()
+        notes = [note for item in history for note in notes_of(item)]
+        lessons = [note["lessons"] for note in notes if "lessons" in note]
+        recalled = self.node.recalled if self.node is not None else []
+        earlier = [entry for entry in recalled if isinstance(entry, Mapping)]
+        return [*reversed(lessons), *reversed(earlier)]
 
     @functools.cached_property
-    def metadata(self) -> dict[str, Any]:
-        """The latest entry, with the lessons of the latest rounds by category."""
+    def metadata(self) -> dict[str, Json]:
+        """The latest entry, with the lessons of the latest iterations by category."""
         last = self.past[-1] if self.past else {}
-        found: dict[str, Any] = dict(last) if isinstance(last, Mapping) else {}
+        entry: dict[str, Json] = dict(last) if isinstance(last, Mapping) else {}
         for category in CATEGORIES:
             texts = [lessons.get(category) for lessons in self.lessons[:_LATEST]]
             joined = " | ".join(text for text in texts if text)
-            found[category] = joined or f"No {category} available"
-        return {"loop_number": self.number, "score": self.score, **found}
+            entry[category] = joined or f"No {category} available"
+        return {"loop_number": self.number, "score": self.score, **entry}
 
 
 def _scopes(scope: Scope | None) -> Iterator[Scope]:
-    """Iterate over the scopes that a template sees, inside out: to the document's own."""
+    """Iterate over the scopes of a template, from the innermost to that of the document."""
     while scope is not None:
         yield scope
         if scope.variables is not None:
@@ -147,7 +169,7 @@ def _scopes(scope: Scope | None) -> Iterator[Scope]:
         scope = scope.parent
 
 
-def _input(value: Json, number: int, previous: Mapping[str, Any]) -> TemplateValue:
+def _input(value: Json, number: int, previous: Mapping[str, Json]) -> TemplateValue:
     if isinstance(value, Mapping) and "input" in value:
         text = text_of(value["input"])
     else:

@@ -1,9 +1,8 @@
-"""Templates of loop-node documents: lenient, with that dialect's names and functions."""
+"""Templates of loop-node documents: lenient, with the names and functions of that dialect."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ....engine.context import Context
 from ....records.codec import Json
@@ -14,45 +13,48 @@ from .template_view import LoopNodeView
 
 __all__ = ["node_expression", "node_fill", "node_template", "plain", "written"]
 
-_NONE: frozenset[str] = frozenset()
+_NO_NAMES: frozenset[str] = frozenset()
+_Fill = Callable[[LoopNodeView], Json]
 
 
 def node_template(source: str) -> Template:
-    """Compile a template; what is undefined in it makes its expression empty, with a warning.
+    """Compile a template; an expression with an undefined name is empty, with a warning.
 
     Raises:
-        TemplateError: for a template that cannot be read, with its place inside the text.
+        TemplateError: for an invalid template, with the position in the text.
     """
     return compile_template(source, strict=False, helpers=HELPERS)
 
 
 def node_fill(source: Json) -> TemplatedValue:
-    """Compile the templates inside a value: text that is one expression gives its value.
+    """Compile the templates inside a value; a text that is one expression has the value of that expression.
 
     Raises:
         TemplateError: as `node_template`.
     """
-    return TemplatedValue(source, _part(source), _NONE, LoopNodeView)
+    return TemplatedValue(source, _part(source), _NO_NAMES, LoopNodeView)
 
 
 def node_expression(source: str) -> TemplatedValue:
     """Compile an expression, such as that of an `if`.
 
     Raises:
-        TemplateError: for an expression that cannot be read.
+        TemplateError: for an invalid expression.
     """
-    return TemplatedValue(source, _evaluated(source), _NONE, LoopNodeView)
+    return TemplatedValue(source, _evaluated(source), _NO_NAMES, LoopNodeView)
 
 
-def written(template: Template, view: LoopNodeView, values: Mapping[str, Any], ctx: Context) -> str:
-    """Render a template where it runs; what was undefined in it is a warning."""
+def written(
+    template: Template, view: LoopNodeView, values: Mapping[str, Json], ctx: Context
+) -> str:
+    """Render a template at its place; an undefined name is a warning."""
     done = template.render_noting(values, helpers(view))
     for warning in done.warnings:
         ctx.warn(f"template: {warning}; it is left empty")
     return done.text
 
 
-def plain(value: Any) -> Json:
+def plain(value: object) -> Json:
     """Return a value of a template as plain data."""
     if isinstance(value, TemplateValue):
         return value.text
@@ -61,7 +63,7 @@ def plain(value: Any) -> Json:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _part(source: Json) -> Callable[[Any], Json]:
+def _part(source: Json) -> _Fill:
     if isinstance(source, str):
         return _text(source)
     if isinstance(source, Mapping):
@@ -73,7 +75,7 @@ def _part(source: Json) -> Callable[[Any], Json]:
     return lambda _: source
 
 
-def _text(source: str) -> Callable[[Any], Json]:
+def _text(source: str) -> _Fill:
     bare = source.strip()
     if "{" not in bare:
         return lambda _: source
@@ -84,6 +86,6 @@ def _text(source: str) -> Callable[[Any], Json]:
     return lambda view: written(template, view, view.values, view.ctx)
 
 
-def _evaluated(source: str) -> Callable[[Any], Json]:
+def _evaluated(source: str) -> _Fill:
     expression = compile_expression(source, strict=False, helpers=HELPERS)
     return lambda view: plain(expression.evaluate(view.values, helpers(view)))
