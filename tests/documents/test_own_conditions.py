@@ -73,7 +73,7 @@ def test_one_that_raises_fails_the_run_with_its_traceback(tmp_path: Path) -> Non
     """Rule: its failure is the run's, with the frames of the author's file."""
     result = run_sync(loaded(tmp_path, '      until: [{python: "own:Never"}]\n').step)
     assert result.status.value == "failed"
-    assert "refine: the condition Never failed: ValueError: not today" in result.detail
+    assert result.detail == "x/refine: the condition Never failed: ValueError: not today"
     error = result.loops["refine"].error
     assert error is not None and "own.py" in error.traceback and error.exception == "ValueError"
 
@@ -86,7 +86,7 @@ def test_one_that_raises_fails_the_run_with_its_traceback(tmp_path: Path) -> Non
         ('{python: "own:Words", lest: 3}', "unknown field 'lest'; did you mean 'least'?"),
         ('{python: "own:Words"}', "own:Words: needs least"),
         ('{python: "own:Never", least: 3}', "it cannot be made with least: TypeError"),
-        ("{python: 3}", "3 names no class; write package.module:Class"),
+        ("{python: 3}", "3 is not a class reference; write package.module:Class"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_place(tmp_path: Path, condition: str, message: str) -> None:

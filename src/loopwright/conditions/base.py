@@ -145,12 +145,10 @@ def _short(value: Any) -> str:
 
 
 def named(stop: Stop, loop: str) -> Stop:
-    """Return the stop of a condition that failed with the loop that asked it."""
+    """Return the stop of a condition that failed, with the loop as the path of its failure."""
     if stop.failure is None:
         return stop
-    detail = f"{loop}: {stop.detail}"
-    failure = dataclasses.replace(stop.failure, message=detail, path=loop)
-    return dataclasses.replace(stop, detail=detail, failure=failure)
+    return dataclasses.replace(stop, failure=dataclasses.replace(stop.failure, path=loop))
 
 
 @functools.cache

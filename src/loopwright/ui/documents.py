@@ -9,7 +9,7 @@ from typing import Any
 
 from ..documents import Loaded, Settings, load
 from ..documents.compiler.models import models_alone
-from ..documents.recorded import Recorded
+from ..documents.project import Recorded
 from ..models.endpoints import PROVIDER_NAMES
 from .sources import Given
 

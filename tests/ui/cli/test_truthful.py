@@ -94,7 +94,9 @@ def test_unknown_set_names_are_refused(folder: Project) -> None:
     """A variable that nothing uses is refused with the nearest name; constants can be set too."""
     answer = folder.call("run", "native.yaml", "--yes", "--set", "topc=a")
     assert answer.code == 2
-    assert "--set: nothing in the document uses 'topc'; did you mean 'topic'?" in answer.err
+    assert (
+        "--set: the document does not use the variable 'topc'; did you mean 'topic'?" in answer.err
+    )
     answer = folder.call("check", "native.yaml", "--set", "topic=a", "--set", "ton=b")
     assert answer.code == 2
     assert "did you mean 'tone'?" in answer.err
