@@ -82,10 +82,10 @@ def test_one_that_raises_fails_the_run_with_its_traceback(tmp_path: Path) -> Non
     ("condition", "message"),
     [
         ('{python: "own:Wrods", least: 3}', "own.py has no 'Wrods'; did you mean 'Words'?"),
-        ('{python: "own:no_class"}', "it is not a class of conditions"),
+        ('{python: "own:no_class"}', "it is not a condition class"),
         ('{python: "own:Words", lest: 3}', "unknown field 'lest'; did you mean 'least'?"),
         ('{python: "own:Words"}', "own:Words: needs least"),
-        ('{python: "own:Never", least: 3}', "it cannot be made with least: TypeError"),
+        ('{python: "own:Never", least: 3}', "it cannot be created with least: TypeError"),
         ("{python: 3}", "3 is not a class reference; write package.module:Class"),
     ],
 )
@@ -127,6 +127,6 @@ def test_a_condition_of_a_users_goes_to_json_and_back() -> None:
     both = AllOf((Least(3), MaxIterations(5)))
     assert from_json(both.to_json()) == both
     with pytest.raises(
-        ConfigurationError, match="no condition 'away:Least' among the imported modules"
+        ConfigurationError, match="no imported module has the condition .away:Least."
     ):
         from_json({"python": "away:Least"})

@@ -90,7 +90,7 @@ LOOPS: Wrong = {
     "limit above ceiling": (
         LOOP + "      until: [passed, {max_iterations: 1001}]\n",
         [
-            "7:24: steps[0].loop.until[1].max_iterations: max_iterations: 1001 is above the ceiling of 1000; give at most 1000",
+            "7:24: steps[0].loop.until[1].max_iterations: max_iterations: 1001 is above the ceiling of 1000; use at most 1000",
         ],
     ),
     "limit zero": (
@@ -103,7 +103,7 @@ LOOPS: Wrong = {
     "limit a float": (
         LOOP + "      until: {max_iterations: 2.5}\n",
         [
-            "7:15: steps[0].loop.until.max_iterations: max_iterations: limit: 2.5 is not a whole number",
+            "7:15: steps[0].loop.until.max_iterations: max_iterations: limit: 2.5 is not an integer",
         ],
     ),
     "max_iterations above ceiling": (
@@ -133,7 +133,7 @@ LOOPS: Wrong = {
     "until a number": (
         LOOP + "      until: 3\n",
         [
-            "7:14: steps[0].loop.until: 3 is not a condition; write one tag with its value",
+            "7:14: steps[0].loop.until: 3 is not a condition; use one tag with its value",
         ],
     ),
     "bad regex": (

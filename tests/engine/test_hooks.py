@@ -163,7 +163,7 @@ def test_a_condition_may_be_a_plain_class() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("my_reason", "'my_reason' is not a Reason; give one, such as Reason.CONDITION_MET"),
+        ("my_reason", "'my_reason' is not a Reason; use Reason.CONDITION_MET"),
         ("condition_meet", "did you mean 'condition_met'?"),
         (True, "True is not a Reason"),
         (None, "None is not a Reason"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..conditions import Budget
+from ..conditions import Budget, RunLimits
 from ..engine.step import Step
 from ..errors import DocumentError, Problem
 from ..prompts.prompt import PromptSettings
@@ -66,7 +66,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RunLimits):
     """The decisions of the caller of a document.
 
     Attributes:
@@ -103,10 +103,6 @@ class Settings:
     model_url: str | None = None
     replies: str | None = None
     transcript: str | None = None
-    max_usd: float | None = None
-    max_calls: int | None = None
-    max_total_tokens: int | None = None
-    max_effects: int | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     allowed_hosts: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()

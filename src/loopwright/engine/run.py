@@ -326,7 +326,7 @@ class _Request:
         try:
             self._check_same(fresh, log)
         except ReplayMismatch:
-            await log.close(log.info.altered(status=status_of(log.recorded)))
+            await log.close(replace(log.info, status=status_of(log.recorded)))
             raise
         if log.recorded:
             await take_up(self.store, log)
@@ -445,7 +445,8 @@ async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
         return
     if not isinstance(error, JournalError | OwnershipLost):
         state.append(Entry("interrupted", "", state.now()))
-    row = info.altered(
+    row = replace(
+        info,
         status="interrupted",
         active=state.now(),
         updated=state.clock.wall(),

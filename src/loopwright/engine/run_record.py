@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..conditions import Budget
 from ..errors import ConfigurationError, StepError
@@ -76,7 +77,7 @@ def described(
     """Return a row with what only a journal needs: the step's fingerprint, and its bounds."""
     bounds = _bounds_of(step, budget)
     kept = {**source, "bounds": bounds} if bounds else dict(source)
-    return fresh.altered(fingerprint=step.fingerprint, source=kept)
+    return replace(fresh, fingerprint=step.fingerprint, source=kept)
 
 
 def bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
@@ -84,7 +85,7 @@ def bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
     bounds = fresh.source.get("bounds")
     if bounds is None or info.source.get("bounds") == bounds:
         return info
-    return info.altered(source={**info.source, "bounds": bounds})
+    return replace(info, source={**info.source, "bounds": bounds})
 
 
 def ended_entry(result: Result) -> Json:
@@ -181,7 +182,8 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     """Return the row of a run that ended, after so many active seconds."""
     best = result.best or next((r.best for r in result.loops.values() if r.best), None)
-    return info.altered(
+    return replace(
+        info,
         status=result.status.value,
         reason=result.reason.value,
         detail=result.detail,
