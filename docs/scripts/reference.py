@@ -50,6 +50,7 @@ MODULES = {
     "loopwright.engine.loop_memory": "Loops with a memory",
     "loopwright.documents": "Documents",
     "loopwright.telemetry": "Telemetry",
+    "loopwright.progress": "Progress",
     "loopwright.testing": "Testing",
     "loopwright.testing.fixtures": "Fixtures for pytest",
     "loopwright.errors": "Errors",

@@ -6,7 +6,7 @@
         ConfigurationError      an invalid value in Python, YAML or on the command line
         DocumentError           an invalid document
         StepError               a step failed
-            BudgetExceeded      a budget does not allow the step to continue
+            BudgetExceeded      a required loop used up its budget
             StepTimeout         a step exceeded its own time limit
             ModelError          a model call failed
             EvaluationError     an evaluator failed, so the output has no verdict
@@ -307,9 +307,7 @@ class StepError(LoopwrightError):
     @classmethod
     def of(cls, result: Result, path: str) -> StepError:
         """Return the error for an inner result that failed, with the exception that caused it."""
-        kind = result.reason.value
-        budget = BudgetExceeded if kind == "budget" and cls is StepError else cls
-        error = budget(result.detail, path=path, kind=kind)
+        error = cls(result.detail, path=path, kind=result.reason.value)
         error.result = result
         error.caused_by(result)
         return error
@@ -322,36 +320,11 @@ class StepError(LoopwrightError):
 
 
 class BudgetExceeded(StepError):
-    """A budget does not allow a step to continue; its kind is `budget`.
+    """A required loop used up its own budget; its kind is `budget`.
 
-    A budget of the run or of an enclosing loop ends that loop and raises nothing in the step. This error
-    is the failure of a step whose own loop used up its budget, where the step is required.
-
-    Example:
-        >>> BudgetExceeded("3 of 3 calls spent", path="refine").kind
-        'budget'
+    A budget of the run or of an enclosing loop ends that loop as a condition does, and raises nothing in
+    the step.
     """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        path: str = "",
-        kind: str = "budget",
-        retryable: bool = False,
-        retry_after: float | None = None,
-        exception: str = "",
-        traceback: str = "",
-    ) -> None:
-        super().__init__(
-            message,
-            path=path,
-            kind=kind,
-            retryable=retryable,
-            retry_after=retry_after,
-            exception=exception,
-            traceback=traceback,
-        )
 
 
 class StepTimeout(StepError):
