@@ -20,10 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
-from ..recorded.encoding import Content
-from ..recorded.rows import Value
-from ..recorded.run_log import WIDTH, Batch, DurableLog
-from ..recorded.writer import Operation
+from ..recorded.encoding import Content, Value
+from ..recorded.writer import WIDTH, Batch, DurableLog, Operation
 from .errors import journal_error
 from .files import FILE, SideLock, create_private, file_number, write_content
 from .leases import LEASE, Clocks, Owner, register, renew

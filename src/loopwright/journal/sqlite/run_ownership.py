@@ -14,9 +14,20 @@ from ...records import codec
 from ...records.codec import Json
 from ..entries import Entry
 from ..protocol import Posted, RunInfo, missing_run
-from ..recorded.encoding import Content, Contents, entry_text, utf8
-from ..recorded.rows import RunRow, Value, chain_start, chained, read_row, seal, sealed_values
-from ..recorded.run_log import DurableLog
+from ..recorded.encoding import (
+    Content,
+    Contents,
+    RunRow,
+    Value,
+    chain_start,
+    chained,
+    entry_text,
+    read_row,
+    seal,
+    sealed_values,
+    utf8,
+)
+from ..recorded.writer import DurableLog
 from .database import Database
 from .leases import LEASE, Owner, locked, read_owners
 
