@@ -55,13 +55,6 @@ class Batch:
         self.waiters: list[tuple[asyncio.Future[None], DurableLog | None]] = []
         self.done = False
 
-    def sound_values(self) -> list[Value]:
-        """Return the values of the rows whose runs may still write."""
-        if all(log.failure is None for log in self.logs):
-            return self.values
-        starts = [i * WIDTH for i, log in enumerate(self.owners) if log.failure is None]
-        return [value for i in starts for value in self.values[i : i + WIDTH]]
-
     def refuse(self, error: JournalError) -> None:
         """Let every run of the batch fail with an error."""
         for log in self.logs:

@@ -205,7 +205,7 @@ class Database:
         values: list[Value] = []
         contents: list[Content] = []
         for batch in batches:
-            values += batch.sound_values()
+            values += _sound_values(batch)
             for log, rows in batch.contents:
                 if log.failure is None:
                     contents += rows
@@ -253,6 +253,14 @@ class Database:
                 renew(db, self._owner, 0.0, self.seconds)
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.close()
+
+
+def _sound_values(batch: Batch) -> list[Value]:
+    """Return the values of the rows whose runs may still write."""
+    if all(log.failure is None for log in batch.logs):
+        return batch.values
+    starts = [i * WIDTH for i, log in enumerate(batch.owners) if log.failure is None]
+    return [value for i in starts for value in batch.values[i : i + WIDTH]]
 
 
 def insert_many(db: sqlite3.Connection, head: str, width: int, values: Sequence[Value]) -> None:

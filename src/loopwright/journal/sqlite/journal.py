@@ -127,11 +127,11 @@ class SqliteJournal:
             close = partial(_give_back, writer, database)
             return opened, DurableLog(opened.row, queue, contents, close)
 
-        def leave(opened: OpenedRun, log: DurableLog) -> Transaction[sqlite3.Connection, None]:
+        def leave(
+            opened: OpenedRun, log: DurableLog
+        ) -> Transaction[sqlite3.Connection, DurableLog]:
             status = opened.before or "interrupted"
-            return Transaction(
-                lambda db: leave_run(db, log, status), lambda _: database.release(log)
-            )
+            return Transaction(partial(leave_run, log, status), database.release)
 
         opened, log = await writer.perform(
             Transaction(work, lambda done: database.hold(done[1])),
@@ -306,9 +306,7 @@ class SqliteJournal:
 async def _give_back(
     writer: Writer[sqlite3.Connection], database: Database, log: DurableLog, info: RunInfo
 ) -> None:
-    await writer.perform(
-        Transaction(lambda db: give_back(database, db, log, info), lambda _: database.release(log))
-    )
+    await writer.perform(Transaction(partial(give_back, database, log, info), database.release))
 
 
 def _release(writer: Writer[sqlite3.Connection], readers: list[Pages]) -> None:
