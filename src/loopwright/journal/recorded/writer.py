@@ -263,7 +263,7 @@ class DurableLog:
         return self.failure() if self.failure is not None else None
 
 
-class Operation(Protocol[Connection_contra]):
+class CommitOperation(Protocol[Connection_contra]):
     """Work inside a transaction."""
 
     loop: asyncio.AbstractEventLoop | None
@@ -291,7 +291,7 @@ class Store(Protocol[Connection_co]):
         """The open runs, whose leases `beat` renews."""
 
     def commit(
-        self, batches: Sequence[Batch], operations: Sequence[Operation[Connection_co]]
+        self, batches: Sequence[Batch], operations: Sequence[CommitOperation[Connection_co]]
     ) -> None:
         """Write batches and perform operations in one durable transaction, or raise."""
 
@@ -330,23 +330,23 @@ class Transaction(Generic[Connection, Outcome]):
         return self.future
 
     def run(self, db: Connection) -> None:
-        """Do the work; see Operation."""
+        """Do the work; see CommitOperation."""
         try:
             self._result = [self.work(db)]
         except JournalError as error:
             self.error = error
 
     def committed(self) -> None:
-        """Act on the commit; see Operation."""
+        """Act on the commit; see CommitOperation."""
         if self.after is not None and self.error is None:
             self.after(self._result[0])
 
     def refuse(self, error: JournalError) -> None:
-        """Let the caller fail with an error; see Operation."""
+        """Let the caller fail with an error; see CommitOperation."""
         self.error = type(error)(str(error))
 
     def resolve(self) -> None:
-        """Resolve the caller's future; see Operation."""
+        """Resolve the caller's future; see CommitOperation."""
         if self.future is None or self.future.done():
             return
         if self.error is not None:
@@ -363,7 +363,7 @@ class _Stop(Transaction[Connection, None]):
         self._result = [None]
 
 
-Job = Batch | Operation[Connection]
+Job = Batch | CommitOperation[Connection]
 
 
 class Writer(Generic[Connection]):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 from ..recorded.encoding import Content, Value
-from ..recorded.writer import WIDTH, Batch, DurableLog, Operation
+from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
 from .errors import journal_error
 from .files import FILE, SideLock, create_private, file_number, write_content
 from .leases import LEASE, Clocks, Owner, register, renew
@@ -121,7 +121,7 @@ class Database:
                 raise
 
     def commit(
-        self, batches: Sequence[Batch], operations: Sequence[Operation[sqlite3.Connection]]
+        self, batches: Sequence[Batch], operations: Sequence[CommitOperation[sqlite3.Connection]]
     ) -> None:
         """Write batches and perform operations in one durable transaction.
 
