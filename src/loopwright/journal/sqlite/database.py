@@ -22,10 +22,9 @@ from pathlib import Path
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 from ..recorded.encoding import Content, Value
 from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
-from .errors import journal_error
 from .files import FILE, SideLock, create_private, file_number, write_content
 from .leases import LEASE, Clocks, Owner, register, renew
-from .schema import connect_writer
+from .schema import connect_writer, journal_error
 
 OnPoint = Callable[[str, int], None]
 _CHUNKS = (1024, 128, 16, 1)

@@ -21,7 +21,6 @@ from ..protocol import Posted, Rewind, RunInfo, missing_run
 from ..recorded.encoding import Contents, as_damage
 from ..recorded.writer import CommitQueue, DurableLog, Transaction, Writer
 from .database import Database, OnPoint
-from .errors import journal_error
 from .leases import Clocks
 from .memory import AppendQueue, SqliteMemory
 from .reader import Reader
@@ -37,7 +36,7 @@ from .run_ownership import (
     running,
     take,
 )
-from .schema import VERSION, connect_reader, expect_journal
+from .schema import VERSION, connect_reader, expect_journal, journal_error
 from .views import Pages, Watch
 
 T = TypeVar("T")
