@@ -23,8 +23,8 @@ from typing import Any
 
 from loopwright import Loop, MaxIterations, Usage, run
 from loopwright.journal import Entry, RunInfo
+from loopwright.journal.recorded.run_log import DurableLog
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.sqlite.run_log import SqliteLog
 
 from .measuring import Row
 
@@ -92,7 +92,7 @@ async def one_run(folder: Path, synchronous: str, effects: int) -> tuple[float, 
 async def many_runs(folder: Path, runs: int, effects: int) -> float:
     """Return the effects a second that many runs at once make durable."""
 
-    async def one(log: SqliteLog) -> None:
+    async def one(log: DurableLog) -> None:
         for number in range(effects):
             for entry in effect(number):
                 log.append(entry)

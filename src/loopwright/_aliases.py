@@ -1,6 +1,6 @@
-"""Import paths and names of version 0.1, kept for one release.
+"""Import paths of version 0.1, valid for one more release.
 
-`import loopwright.adapters` finds `loopwright.engine.adapters`, and so on for every path in `MODULES`.
+`import loopwright.adapters` imports `loopwright.engine.adapters`, and so on for every path in `MODULES`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-
-__all__ = ["MODULES", "install"]
 
 MODULES = {
     "adapters": "engine.adapters",
@@ -55,13 +53,13 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its own spec back: it is loaded, under its new path."""
+        """Restore the spec of the module, which is already loaded under its new path."""
         if module.__spec__ is not None:
             module.__spec__ = module.__spec__.loader_state
 
 
 def install() -> None:
-    """Make the former paths importable; once, when the package is imported."""
-    for name in ("run", "step"):  # also functions of the package, which an import must not replace
+    """Make the former paths importable; called once, when the package is imported."""
+    for name in ("run", "step"):  # also functions of the package: an import must not replace them
         sys.modules[f"{__package__}.{name}"] = sys.modules[f"{__package__}.{MODULES[name]}"]
     sys.meta_path.append(_Alias())

@@ -1,28 +1,24 @@
-"""Regular expressions from users and models: a bad one is refused, a slow one is given up in time.
+"""Regular expressions from users and models: invalid ones are refused, slow ones are stopped in time.
 
 Rules:
 
-1. A pattern is compiled only after its text has been measured. The library unrolls nested `+` and
-   `{n}`: 50 characters can ask for gigabytes, and compiling cannot be interrupted.
-2. The library looks at its own clock only now and then, and not at all while one repeat runs along
-   the text, so its `timeout` alone may come seconds late. A search therefore runs in a thread, with
-   the interpreter lock released, and the caller gives it up once it has worked for the timeout: by
-   the processor time of that thread, so that a busy machine does not decide what matches, and at
-   the latest after PATIENCE times the timeout. The library's own clock counts the whole process:
-   it gets SPARE times the timeout, and a search that it ends before its thread has worked for the
-   timeout starts again. A thread that was given up ends by that clock; rule 1 bounds how late, and
-   until then it stands back behind the searches that come after it.
-3. A time-out is its own outcome, `PatternTimeout`: not a match, and not the absence of one.
+1. The size of a pattern is checked before it is compiled. The library unrolls nested `+` and `{n}`, so
+   that 50 characters can require gigabytes, and compilation cannot be interrupted.
+2. The library checks its own clock rarely, and never during one repeat, so its `timeout` alone may be
+   seconds late. A search therefore runs in a thread with the interpreter lock released. The caller
+   stops waiting when the thread has used the timeout in processor time, so that a busy machine does not
+   change results, and at the latest after PATIENCE times the timeout. The library's clock counts the
+   process: it is set to SPARE times the timeout, and a search that it ends before its thread has used
+   the timeout starts again. An abandoned thread ends by that clock; rule 1 limits how late. Until then
+   it has a lower priority than later searches.
+3. A timeout is an outcome of its own, `PatternTimeout`: neither a match nor the absence of one.
 
-A text of up to 200,000 characters is searched whole. Of a longer one only the first and the last
-100,000 characters are searched, in this order, each as a text of its own; a match that touches the
-cut is dropped, because it may be one half of something longer.
+Of a text above 200,000 characters only the first and the last 100,000 are searched, in this order, each
+as a separate text. A match that touches the cut is dropped, because it may be incomplete.
 
 The syntax is that of the `regex` library in its `re`-compatible version 0, without calls of groups
-(recursion), and of the inline flags only with `a`, `i`, `m`, `s` and `u`: the rest changes how a
-pattern is read, or what a match may cost.
-
-How large a regular expression would be once compiled, read off its text: too large is refused.
+(recursion) and with the inline flags `a`, `i`, `m`, `s` and `u` only: others change how a pattern is
+read or what a match may cost.
 """
 
 from __future__ import annotations
@@ -45,9 +41,6 @@ from .errors import ConfigurationError, EvaluationError
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["Match", "Pattern", "PatternError", "PatternTimeout", "check_size", "compile_pattern"]
-
-
 PATTERN_CHARS = 2_000
 GROUP_DEPTH = 50
 UNROLLED_ITEMS = 20_000
@@ -62,7 +55,7 @@ Quantifier = tuple[int, int]
 
 
 class PatternError(ConfigurationError):
-    """A pattern is not a usable regular expression; `position` counts characters from 0."""
+    """A pattern is not a valid regular expression; `position` counts characters from 0."""
 
     def __init__(self, pattern: str, reason: str, position: int) -> None:
         shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
@@ -73,20 +66,19 @@ class PatternError(ConfigurationError):
 
 
 def check_size(text: str) -> None:
-    """Bound what compiling a pattern costs.
+    """Refuse a pattern that is too expensive to compile.
 
     Raises:
-        PatternError: if it is too long, nests too deep, repeats too much, or uses what is not read here.
+        PatternError: if it is too long, nests too deeply, repeats too much, or uses a refused feature.
     """
     _Measure(text).check()
 
 
 class _Measure:
-    """Reads the structure of a pattern without compiling it.
+    """Computes the weight of a pattern without compiling it.
 
-    A repeat that must match at least once is unrolled by the library: n copies of its body for
-    `{n}`, and one more when it may go on. So a body of weight w weighs w * (n + 1). Mistakes of
-    syntax are not judged here; the library reports them better.
+    The library unrolls a repeat with at least one match: n copies of its body for `{n}`, and one more if
+    it may continue. So a body of weight w weighs w * (n + 1). The library reports errors of syntax.
     """
 
     def __init__(self, text: str) -> None:
@@ -97,7 +89,9 @@ class _Measure:
         if len(self.text) > PATTERN_CHARS:
             reason = f"longer than {PATTERN_CHARS:,} characters (it has {len(self.text):,})"
             raise PatternError(self.text, reason, PATTERN_CHARS)
-        groups: list[list[int]] = [[0, 0]]  # of each open group: its weight, that of its last item
+        groups: list[list[int]] = [
+            [0, 0]
+        ]  # of each open group: its weight and that of its last item
         while self.at < len(self.text):
             self._item(groups)
             if groups[-1][0] > UNROLLED_ITEMS:
@@ -126,7 +120,7 @@ class _Measure:
             groups[-1][1] = weight
 
     def _repeat(self, start: int) -> int | None:
-        """Return how many further copies a quantifier at `start` makes; None if it is none."""
+        """Return the number of copies that a quantifier at `start` adds; None for other characters."""
         character = self.text[start]
         if character in "*?":
             copies = 0
@@ -158,7 +152,7 @@ class _Measure:
             self._skip_comment()
             return
         if GROUP_CALL.match(self.text, self.at):
-            self._refuse("a call of a group is not accepted: write its pattern out", self.at)
+            self._refuse("a call of a group is not supported: repeat its pattern", self.at)
         if self.text.startswith("?", self.at):
             self._check_flags()
         groups.append([0, 0])
@@ -179,7 +173,7 @@ class _Measure:
         unknown = set(letters) - INLINE_FLAGS - {"-"}
         if unknown and self.text[end : end + 1] in (")", ":"):
             self._refuse(
-                f"inline flags {letters!r} are not accepted, only those of 'aimsu'", self.at
+                f"inline flags {letters!r} are not supported, only those of 'aimsu'", self.at
             )
 
     def _set(self, start: int) -> int:
@@ -212,16 +206,16 @@ class _Measure:
         raise PatternError(self.text, reason, self.at if position is None else position)
 
 
-DEFAULT_TIMEOUT = 0.05
+DEFAULT_TIMEOUT = 0.05  # seconds of processor time
 PATIENCE = 40
 SPARE = 4
 TEXT_CHARS = 200_000
 
-Found = TypeVar("Found")
+Matched = TypeVar("Matched")
 
 
 class PatternTimeout(EvaluationError):
-    """A search was given up; whether the text matches is not known."""
+    """A search was stopped; whether the text matches is unknown."""
 
     def __init__(self, pattern: str, seconds: float) -> None:
         shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
@@ -237,9 +231,9 @@ class PatternTimeout(EvaluationError):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One occurrence: `text[start:end]` of what was searched, and its groups (None: took no part).
+    """One match: `text[start:end]` of the searched text, and its groups (None: not part of the match).
 
-    `groups` holds group 1 and up; `names` maps the named ones.
+    `groups` has the groups from 1, `names` the named groups.
     """
 
     text: str
@@ -251,7 +245,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern; get one from `compile_pattern`. `timeout` is in seconds of work, per search."""
+    """A compiled pattern from `compile_pattern`; `timeout` is in seconds of processor time per search."""
 
     text: str
     ignore_case: bool
@@ -275,12 +269,12 @@ class Pattern:
         return self._within_time(lambda deadline: list(self._matches(text, deadline)))
 
     def finditer(self, text: str) -> Iterator[Match]:
-        """Iterate over what `findall` returns; all of them are found before the first is given."""
+        """Iterate over the matches of `findall`, which runs first."""
         return iter(self.findall(text))
 
-    def _within_time(self, find: Callable[[float], Found]) -> Found:
-        """Run a search in a thread and wait for it until it has had its time."""
-        outcome: queue.SimpleQueue[tuple[Found | None, Exception | None]] = queue.SimpleQueue()
+    def _within_time(self, find: Callable[[float], Matched]) -> Matched:
+        """Run a search in a thread and wait until it ends or has used its time."""
+        outcome: queue.SimpleQueue[tuple[Matched | None, Exception | None]] = queue.SimpleQueue()
         clocks: list[int] = []
 
         def run() -> None:
@@ -302,23 +296,23 @@ class Pattern:
         thread.start()
         while left > 0:
             try:
-                found, error = outcome.get(timeout=left)
+                result, error = outcome.get(timeout=left)
             except queue.Empty:
                 left = min(self.timeout - _worked(clocks), latest - time.monotonic())
                 continue
             if error is None:
-                return cast("Found", found)
-            # Out of time, out of memory, or an error of the library's own: the text is unjudged.
+                return cast("Matched", result)
+            # A timeout, a lack of memory, or an error of the library: the result is unknown.
             raise PatternTimeout(self.text, self.timeout) from error
         _hold_back(thread)
         raise PatternTimeout(self.text, self.timeout)
 
     def _matches(self, text: str, deadline: float) -> Iterator[Match]:
         for first, last in _windows(len(text)):
-            found = self._compiled.finditer(
+            matches = self._compiled.finditer(
                 text, first, last, concurrent=True, timeout=self.timeout * SPARE
             )
-            for match in found:
+            for match in matches:
                 if time.thread_time() > deadline:
                     raise TimeoutError
                 begins_at_cut = first > 0 and match.start() == first
@@ -330,18 +324,18 @@ class Pattern:
 
 
 def _own_clock() -> int:
-    """Return the clock of the calling thread's processor time; -1 where there is none.
+    """Return the clock of the calling thread's processor time; -1 on systems without one.
 
-    A thread asks for its own: with the identity of one that has ended the call is undefined.
+    Each thread reads its own clock id, because the call is undefined for a thread that has ended.
     """
     ask = getattr(time, "pthread_getcpuclockid", None)
     return ask(threading.get_ident()) if ask is not None else -1
 
 
 def _hold_back(thread: threading.Thread) -> None:
-    """Let a thread that was given up work only where nothing else wants to: its end may take a while.
+    """Give an abandoned thread the lowest priority, because its end may take a while.
 
-    On Linux alone a thread has a priority of its own.
+    Only Linux has priorities of threads.
     """
     if sys.platform == "linux" and thread.is_alive() and thread.native_id:
         with contextlib.suppress(OSError):
@@ -349,8 +343,8 @@ def _hold_back(thread: threading.Thread) -> None:
 
 
 def _worked(clocks: list[int]) -> float:
-    """Return the seconds that a thread has worked; infinity where nobody can tell."""
-    if not clocks:  # it has not even begun
+    """Return the processor time of a thread in seconds; infinity on systems without such a clock."""
+    if not clocks:  # it has not started yet
         return 0.0
     try:
         return time.clock_gettime(clocks[0]) if clocks[0] != -1 else math.inf
@@ -365,17 +359,23 @@ def compile_pattern(
     multiline: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Pattern:
-    """Compile a regular expression; `timeout` bounds the work of each search, in seconds.
+    """Compile a regular expression.
 
-    With `multiline`, `^` and `$` match at each line.
+    Args:
+        text: the pattern.
+        ignore_case: ignore upper and lower case (default: False).
+        multiline: `^` and `$` match at each line (default: False).
+        timeout: seconds of processor time for each search (default: 0.05).
 
     Raises:
-        PatternError: the text is not a regular expression, or one too large to compile safely.
+        PatternError: if the text is not a regular expression, or too large to compile safely.
     """
     if not timeout > 0:
-        raise ConfigurationError(f"pattern timeout must be above 0 seconds, got {timeout!r}")
+        raise ConfigurationError(
+            f"pattern timeout: {timeout!r} is out of range; use a number above 0"
+        )
     check_size(text)
-    import regex  # it takes longer to load than all of this package, and few runs search
+    import regex  # its import takes longer than that of this package, and few runs need it
 
     flags = regex.VERSION0 | (regex.IGNORECASE if ignore_case else 0)
     flags |= regex.MULTILINE if multiline else 0

@@ -1,28 +1,53 @@
-"""The error tree: every exception that this package raises on purpose.
+"""The exceptions that Loopwright raises on purpose.
 
 ::
 
     LoopwrightError
-      ConfigurationError     a value given in Python or YAML cannot mean anything
-      DocumentError          a document is wrong; carries every problem with its place
-      StepError              a step failed; carries its path, the attempt and the cause
-        StepTimeout          a step ran over its own time limit
-        ModelError           a model call failed; its kind says whether a retry can help
-        EvaluationError      an evaluator could not do its work
-      JournalError           the durable record refuses
-        RunNotFound          no run of that id
-        RunLocked            another live process owns the run
-        ReplayMismatch       code, input or document changed since the run was recorded
-        JournalDamaged       a record does not match its checksum
-        JournalUnavailable   the store cannot be read or written (disk full, no permission)
-      NotSatisfied           only from Result.unwrap(); carries the Result
+        ConfigurationError      an invalid value in Python, YAML or on the command line
+        DocumentError           an invalid document
+        StepError               a step failed
+            StepTimeout         a step exceeded its own time limit
+            ModelError          a model call failed
+            EvaluationError     an evaluator failed, so the output has no verdict
+        JournalError            the journal refuses
+            RunNotFound         no run has this id
+            RunLocked           another live process owns the run
+            ReplayMismatch      code, input or document changed since the run was recorded
+            JournalDamaged      a record does not match its checksum
+            JournalUnavailable  the store cannot be read or written
+        NotSatisfied            raised by `Result.unwrap()` only
+    LoopwrightWarning           a warning: a likely mistake
+    Interruption                control leaves the step; not an error, and not an `Exception`
+        Stopped                 a condition of an enclosing loop ended the step
+        Suspended               the run waits for a person or a quota
+        OwnershipLost           another owner took the run over
 
-    LoopwrightWarning        a warning, not an error: likely not meant; its code names the kind
+Kinds, and what to do:
 
-    Interruption             not an error: control leaves the step, no `except Exception` sees it
-      Stopped                a guard of an enclosing loop ended it
-      Suspended              the run waits for a person or a quota
-      OwnershipLost          another owner took the run over: write nothing more
+- `ConfigurationError`: has no kind. Change the value; the message names it and the nearest valid one.
+- `DocumentError`: has no kind. Correct each of its `problems`; `loopwright check FILE` lists them.
+- `StepError`: `error` (a function raised), `not_json` (a value that JSON cannot hold; return other
+  types), `bad_input`, `bad_step`, `bad_adapt` (a step received or returned an invalid value; correct
+  the step), `template` (correct the template), `exit_status`, `cannot_start`, `output_too_large`,
+  `bad_argument` (a command; correct it or its input), `tool_error`, `invalid_arguments`,
+  `tool_rounds`, `server_died`, `server_gone`, `server_timeout`, `server_error` (a tool or MCP server;
+  retry or repair it), `no_memory`, `memory_unavailable` (check the journal), `all_failed`,
+  `no_consensus`, `items` (every alternative failed; see their own errors), or the reason of an inner
+  loop. Handle it with `retry`, `fallback` or the loop's `on_error`; `retryable` says whether a retry
+  can help.
+- `StepTimeout`: `timeout`. Raise the limit of the step, or retry.
+- `ModelError`: one of MODEL_ERROR_KINDS. `transient`, `throttled` and `unknown_outcome` are retried by
+  the retry policy. For `quota`, add credit; for `permanent`, change the request; for `truncated`, raise
+  `max_tokens`; for `refused`, `malformed` and `empty_output`, change the prompt or the model.
+- `EvaluationError`: `bad_score`, `bad_evaluation` (return a valid evaluation), `check_error`,
+  `pattern_timeout` (correct the check or its pattern), `no_verdict`, `undecided` (change the prompt of
+  the judge), `evaluator_broken` (correct the evaluator; the loop ends at once).
+- `RunNotFound`: list the runs with `loopwright runs`. `RunLocked`: wait, or `loopwright cancel RUN`.
+  `ReplayMismatch`: undo the change, or accept it with `--accept-changes`. `JournalDamaged`: restore the
+  journal from a backup. `JournalUnavailable`: free disk space, or correct the path or permissions; then
+  resume.
+- `NotSatisfied`: read `result.reason`; raise a limit and resume, or change the loop.
+- `Interruption`: do not catch it; clean up in `finally`.
 """
 
 from __future__ import annotations
@@ -33,7 +58,7 @@ import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from .records import Result, Stop, Usage
@@ -77,23 +102,24 @@ _PART = re.compile(r"^(\S{1,300})\n  (\S.*)$", re.MULTILINE)
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" for the closest candidate, or an empty string."""
-    found = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    """Return "; did you mean 'x'?" for the closest candidate, or an empty string.
+
+    >>> nearest("sqlit", ["memory", "sqlite"])
+    "; did you mean 'sqlite'?"
+    """
+    matches = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-BROKEN_EVALUATOR = "evaluator_broken"
-_LINE = (
-    60  # characters of names in a message, which is a line of a terminal with what is around them
-)
-_LONG = 40  # characters of one of them
-_ALIKE = 0.45  # of two names; less is chance
-_LOOKED_AT = 200  # names that are compared, as that takes time
+BROKEN_EVALUATOR = "evaluator_broken"  # the kind of an evaluator that fails for every output
+_LINE = 60  # characters of names in a message, so that the message fits a line of a terminal
+_LONG = 40  # characters of one name
+_ALIKE = 0.45  # the similarity of two names below which it is chance
+_COMPARED = 200  # names compared, because a comparison takes time
 
 
 def without_validation(text: str) -> str:
-    """Return what an error says without the marks of the library that validates: only which part is wrong
-    with what, as people read it.
+    """Return the text of an error without pydantic's type and URL annotations.
 
     >>> without_validation("1 validation error for Tool\\nname\\n  Field required [type=missing, "
     ...     "input_value={}, input_type=dict]\\n    For further information visit https://errors.pydantic.dev/2/v/m")
@@ -102,47 +128,51 @@ def without_validation(text: str) -> str:
     if _VALIDATION not in text:
         return text
     text = _LINK.sub("", _MARKS.sub("", text))
-    text = _FORM.sub("it does not have the expected form: ", _PART.sub(_part_said, text))
+    text = _FORM.sub("it does not have the expected form: ", _PART.sub(_part_text, text))
     return "; ".join(text.splitlines())
 
 
-def _part_said(found: re.Match[str]) -> str:
-    return f"{found[1]}: {found[2][:1].lower()}{found[2][1:]}"
+def _part_text(match: re.Match[str]) -> str:
+    return f"{match[1]}: {match[2][:1].lower()}{match[2][1:]}"
 
 
 def listed(
     word: str, candidates: Iterable[str], *, lead: str = "known here", more: str = ""
 ) -> str:
-    """Return the names there are, as "; known here: a, b", or an empty string.
+    """Return the valid names, as "; known here: a, b", or an empty string.
 
-    Where they are longer than a line, those like `word` come first, and the others are counted;
-    `more` says where all are told.
+    If they are longer than a line, the names most similar to `word` come first and the others are
+    counted; `more` tells how to list them all.
 
     >>> listed("x", ["calls", "tokens"])
     '; known here: calls, tokens'
     """
-    known = [name if len(name) <= _LONG else name[: _LONG - 1] + "…" for name in candidates]
-    known = list(dict.fromkeys(known))
-    if len(", ".join(known)) <= _LINE:
-        return f"; {lead}: {', '.join(known)}" if known else ""
+    names = [name if len(name) <= _LONG else name[: _LONG - 1] + "…" for name in candidates]
+    names = list(dict.fromkeys(names))
+    if len(", ".join(names)) <= _LINE:
+        return f"; {lead}: {', '.join(names)}" if names else ""
     match = difflib.SequenceMatcher(b=word[:_LONG].lower())
 
     def unlike(name: str) -> float:
         match.set_seq1(name.lower())
         return -ratio if (ratio := match.ratio()) >= _ALIKE else 0.0
 
-    known[:_LOOKED_AT] = sorted(known[:_LOOKED_AT], key=unlike)
-    ends = list(itertools.accumulate(len(name) + 2 for name in known))
-    shown = known[: max(1, bisect.bisect(ends, _LINE + 2))]
-    return f"; {lead}: {', '.join(shown)} and {len(known) - len(shown)} more{more and f' ({more})'}"
+    names[:_COMPARED] = sorted(names[:_COMPARED], key=unlike)
+    ends = list(itertools.accumulate(len(name) + 2 for name in names))
+    shown = names[: max(1, bisect.bisect(ends, _LINE + 2))]
+    return f"; {lead}: {', '.join(shown)} and {len(names) - len(shown)} more{more and f' ({more})'}"
 
 
 class LoopwrightError(Exception):
-    """The root of everything this package raises on purpose."""
+    """The base class of all errors that Loopwright raises on purpose."""
 
 
 class LoopwrightWarning(UserWarning):
-    """Something that is likely not meant, and no error; `code` names its kind.
+    """A likely mistake that does not prevent the run.
+
+    Args:
+        sentence: the message.
+        code: its kind, such as `budget_cannot_bind`; put before the message.
 
     >>> LoopwrightWarning("nothing reports usage", code="budget_cannot_bind")
     LoopwrightWarning('budget_cannot_bind: nothing reports usage')
@@ -154,12 +184,19 @@ class LoopwrightWarning(UserWarning):
 
 
 class ConfigurationError(LoopwrightError, ValueError):
-    """A value given in Python or YAML cannot mean anything."""
+    """A value in Python, YAML or on the command line is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in a document, with its place; line and column count from 1, 0 is unknown."""
+    """A problem in a document.
+
+    Args:
+        file: the path of the document.
+        line, column: its place, from 1; 0 is unknown.
+        path: the keys that lead to the value, such as `steps.refine.until`.
+        message: the problem, and how to correct it.
+    """
 
     file: str
     line: int
@@ -173,7 +210,7 @@ class Problem:
 
 
 class DocumentError(LoopwrightError):
-    """A document is wrong; `problems` lists everything found, in document order."""
+    """A document is invalid; `problems` lists all its problems in the order of the document."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(problems, key=lambda p: (p.file, p.line, p.column))
@@ -181,16 +218,22 @@ class DocumentError(LoopwrightError):
 
 
 class StepError(LoopwrightError):
-    """A step failed; `path` says where, `kind` names the cause, `retryable` if again can help.
+    """A step failed.
 
-    `retry_after` is the number of seconds before which a retry is not wanted, if it was told.
-    `exception` and `traceback` describe the user's exception behind it, as text, also after a resume;
-    `__cause__` is that exception itself, in the process that raised it.
+    Args:
+        message: the cause, and how to correct it.
+        path: the place in the run, such as `refine/2/execute`.
+        kind: the cause in a word; see the list in `loopwright.errors`.
+        retryable: whether a retry can help (default: True).
+        retry_after: seconds to wait before a retry, if the other side named a time.
+        exception: the qualified name of the exception of the user's function.
+        traceback: its traceback, as text; recorded, so that it is available after a resume.
+
+    In the process in which the exception was raised, `__cause__` is the exception itself. `result` is
+    the result of an inner loop or workflow that failed.
     """
 
-    result: Result | None = (
-        None  # of a loop, or what is made of loops: how it ended, with what it has
-    )
+    result: Result | None = None
 
     def __init__(
         self,
@@ -213,21 +256,21 @@ class StepError(LoopwrightError):
 
     @classmethod
     def of(cls, result: Result, path: str) -> StepError:
-        """Return the error of a part that failed, with what is known of the exception behind it."""
+        """Return the error for an inner result that failed, with the exception that caused it."""
         error = cls(result.detail, path=path, kind=result.reason.value)
         error.result = result
         error.caused_by(result)
         return error
 
     def caused_by(self, result: Result) -> None:
-        """Take over the exception behind the failure of a part."""
+        """Take over the exception that caused the failure of an inner result."""
         if result.error is not None:
             self.exception, self.traceback = result.error.exception, result.error.traceback
         self.__cause__ = result.cause
 
 
 class StepTimeout(StepError):
-    """A step ran over its own time limit."""
+    """A step exceeded its own time limit."""
 
     def __init__(self, message: str, *, path: str = "", kind: str = "timeout") -> None:
         super().__init__(message, path=path, kind=kind)
@@ -251,15 +294,21 @@ class ModelError(StepError):
     """A model call failed.
 
     Args:
-        kind: one of MODEL_ERROR_KINDS; it decides `retryable`. `models.errors` explains them.
-        reason: what exactly, where a kind has several causes: context_too_long, stream_incomplete.
-        retry_after: seconds before which the endpoint wants no other request.
-        usage: tokens that were counted before it failed, or None.
-        billed: whether the request costs money: no, maybe, yes.
-        partial: the text received so far; never an output.
-        problem: what a re-ask quotes, for `malformed`.
-        fields: names of the request's fields to change, for `permanent`.
-        parts: what the model keeps with the call, opaque, as in Reply.
+        message: the cause, and how to correct it.
+        kind: one of MODEL_ERROR_KINDS; it determines `retryable`. `loopwright.models.errors` explains
+            each.
+        path: the place in the run.
+        reason: the exact cause within a kind, such as context_too_long or stream_incomplete.
+        retry_after: seconds before which the endpoint accepts no other request.
+        usage: tokens counted before the failure, or None.
+        billed: whether the request costs money: no, maybe or yes (default: by kind).
+        partial: the text received before the failure; never used as an output.
+        problem: the problem that the next prompt quotes, for `malformed`.
+        fields: names of the fields of the request to change, for `permanent`.
+        parts: opaque data of the provider, as in Reply.
+
+    Raises:
+        ConfigurationError: for an unknown kind.
     """
 
     def __init__(
@@ -279,15 +328,14 @@ class ModelError(StepError):
     ) -> None:
         if kind not in MODEL_ERROR_KINDS:
             raise ConfigurationError(
-                f"fault: kind: {kind!r} is unknown{nearest(kind, MODEL_ERROR_KINDS)}"
+                f"model error: kind: {kind!r} is unknown{nearest(kind, MODEL_ERROR_KINDS)}"
             )
         again = kind in _AGAIN
         super().__init__(message, path=path, kind=kind, retryable=again, retry_after=retry_after)
         self.reason = reason
         self.usage = usage
         self.billed: Billed = billed or _BILLED.get(kind, "no")
-        # With a sign where it was cut, as `records.excerpts.cut`: what stands before one is cleaned
-        # of parts of secrets.
+        # Cut with the same sign as `records.excerpts.cut`: redaction removes a part of a secret there.
         long = len(partial) > _PARTIAL_CHARS
         self.partial = f"{partial[: _PARTIAL_CHARS - 1]}\u2026" if long else partial
         self.problem = problem
@@ -295,7 +343,7 @@ class ModelError(StepError):
         self.parts = parts
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as a JSON object without the fields that say nothing."""
+        """Return the error as a JSON object without empty fields."""
         data: dict[str, Json] = {"kind": self.kind, "message": str(self), "billed": self.billed}
         names = ("reason", "partial", "problem", "parts")
         data |= {name: value for name in names if (value := getattr(self, name))}
@@ -309,19 +357,23 @@ class ModelError(StepError):
 
 
 class EvaluationError(StepError):
-    """An evaluator could not do its work: the output is neither good nor bad, it is unjudged.
+    """An evaluator failed: the output is neither good nor bad.
 
-    Of kind BROKEN_EVALUATOR it could not do it for any output, so the loop ends, whatever it does at
-    other failures.
+    An evaluator that fails for every output has the kind BROKEN_EVALUATOR; the loop then ends at once.
     """
 
 
 class JournalError(LoopwrightError):
-    """The durable record refuses."""
+    """The base class of the errors of a journal."""
 
 
 class RunNotFound(JournalError):
-    """No run of that id is in the journal; `what` says it without the `hint` at what to do."""
+    """No run in the journal has this id.
+
+    Args:
+        what: the message.
+        hint: the advice after it.
+    """
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what + hint)
@@ -334,7 +386,13 @@ class RunLocked(JournalError):
 
 
 class ReplayMismatch(JournalError):
-    """Code, input or document changed since the run was recorded."""
+    """Code, input or document changed since the run was recorded.
+
+    Args:
+        message: the change, and how to accept it.
+        path: the place in the run.
+        recorded, now: the recorded and the present value or fingerprint.
+    """
 
     def __init__(self, message: str, *, path: str, recorded: str, now: str) -> None:
         super().__init__(message)
@@ -344,15 +402,15 @@ class ReplayMismatch(JournalError):
 
 
 class JournalDamaged(JournalError):
-    """A record does not match its checksum; nothing from it was used."""
+    """A record does not match its checksum; no part of it was used."""
 
 
 class JournalUnavailable(JournalError):
-    """The store cannot be read or written; what was acknowledged before is still there."""
+    """The store cannot be read or written; entries committed before are safe."""
 
 
 class NotSatisfied(LoopwrightError):
-    """The run ended without being satisfied; `result` carries what it produced."""
+    """The run ended without success; `result` is its result."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(f"{result.status}: {result.detail}")
@@ -361,11 +419,11 @@ class NotSatisfied(LoopwrightError):
 
 
 class Interruption(BaseException):
-    """Control leaves the step; a BaseException, so that no `except Exception` swallows it."""
+    """Control leaves the step. A BaseException, so that `except Exception` does not catch it."""
 
 
 class Stopped(Interruption):
-    """A guard of an enclosing loop ended it; `owner` is the path of that loop."""
+    """A condition of an enclosing loop ended the step; `owner` is the path of that loop."""
 
     def __init__(self, owner: str, stop: Stop) -> None:
         super().__init__(f"{owner or 'run'}: {stop.detail}")
@@ -374,9 +432,9 @@ class Stopped(Interruption):
 
 
 class Suspended(Interruption):
-    """The run waits for a person, or for a quota longer than it may wait."""
+    """The run waits for a person, or for a quota that returns too late."""
 
-    def __init__(self, stop: Stop, *, path: str, request: dict[str, Any] | None = None) -> None:
+    def __init__(self, stop: Stop, *, path: str, request: dict[str, Json] | None = None) -> None:
         super().__init__(stop.detail)
         self.stop = stop
         self.path = path
@@ -384,4 +442,4 @@ class Suspended(Interruption):
 
 
 class OwnershipLost(Interruption):
-    """Another owner took the run over: this process must write nothing more."""
+    """Another owner took the run over; this process may write nothing more to it."""

@@ -165,12 +165,12 @@ def test_the_plan_counts_the_calls_of_agents(tmp_path: Path) -> None:
         (RESEARCH % "min_confidence_threshold: 85", "less than or equal to 1"),
         (RESEARCH % "token_split: [1, 1, 1]", "add up to more than 1"),
         (RESEARCH % "capabilities: [caps:Lout]", "caps"),
-        (RESEARCH.replace("{{ plan }}", "{{ plam }}") % "on_failure: halt", "nothing supplies 'plam'"),
+        (RESEARCH.replace("{{ plan }}", "{{ plam }}") % "on_failure: halt", "'plam' is not defined"),
         ("  - name: a\n    phased: {role: base}\n", "no phase has an iteration"),
         (THINK % "max_iterations: 0", "greater than or equal to 1"),
         (THINK % "mode: once", "is not 'iterate' or 'single'"),
         (THINK % "model: gpt", "is not a model"),
-        (THINK.replace("{{ input }}", "{{ inptu }}") % "max_iterations: 2", "nothing supplies 'inptu'"),
+        (THINK.replace("{{ input }}", "{{ inptu }}") % "max_iterations: 2", "'inptu' is not defined"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_at_its_place(tmp_path: Path, text: str, message: str) -> None:

@@ -62,7 +62,7 @@ def test_a_compiled_file_beside_the_source_is_not_run(folder: Path) -> None:
 
 def test_a_document_that_came_since_is_refused(folder: Path) -> None:
     """Rule: a called document must be among those that were agreed to."""
-    with pytest.raises(DocumentError, match="not among the files that were agreed to"):
+    with pytest.raises(DocumentError, match="not among the approved files"):
         load(folder / "x.yaml", Settings(agreed={}))
 
 
@@ -70,5 +70,5 @@ def test_a_module_that_came_since_is_refused(folder: Path) -> None:
     """Rule: a module of the folder that nobody was shown is not imported."""
     deeds = load(folder / "x.yaml", Settings(execute=False)).deeds()
     contents = {file: text for file, text in deeds.contents.items() if "part" not in file.name}
-    with pytest.raises(LoopwrightError, match="not among the files that were agreed to"):
+    with pytest.raises(LoopwrightError, match="not among the approved files"):
         load(folder / "x.yaml", Settings(agreed=contents))

@@ -131,5 +131,5 @@ def test_a_voter_without_a_model_is_a_problem(tmp_path: Path) -> None:
     """A voter has a model of its own, or that of the document."""
     text = "schema: loopwright/1\nname: main\nsteps:\n" + GATE.format(more="")
     files = {"main.yaml": text.replace('{model: "gemini:m"}', "{temperature: 0}")}
-    with pytest.raises(DocumentError, match=r"voters\[2\]: no model is named"):
+    with pytest.raises(DocumentError, match=r"voters\[2\]: no model is set"):
         loaded(tmp_path, files)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loopwright import run_sync
+from loopwright import Loop, run_sync
 from loopwright.conditions import (
     AllOf,
     AnyOf,
@@ -17,16 +17,25 @@ from loopwright.conditions import (
     Timeout,
 )
 from loopwright.documents import load
-from loopwright.documents.compiler.controller_json import (
-    load_conditions,
-    load_loop,
-)
-from loopwright.errors import ConfigurationError, DocumentError
+from loopwright.documents.compiler.conditions import controller_condition
+from loopwright.documents.yaml.source import written
+from loopwright.errors import DocumentError
 
 CONFIDENCE = {"type": "confidence", "threshold": 0.85, "min_iterations": 1}
 LIMIT = {"type": "max_iterations", "limit": 3}
 TIME = {"type": "timeout", "duration_ms": 60000}
 PATIENCE = {"type": "no_improvement", "patience": 2}
+
+
+def read(data: Any) -> tuple[Any, str]:
+    """Return the condition of the JSON, and its problems with their places."""
+    problems: list[str] = []
+    condition = controller_condition(
+        data,
+        (),
+        lambda at, message: problems.append(f"{written(at)}: {message}".removeprefix(": ")),
+    )
+    return condition, "; ".join(problems)
 
 
 def combined(*conditions: Any, operator: str = "OR") -> dict[str, Any]:
@@ -59,14 +68,14 @@ def combined(*conditions: Any, operator: str = "OR") -> dict[str, Any]:
 )
 def test_conditions_of_the_guide_are_read(data: Any, condition: Any) -> None:
     """Every form of the guide becomes the condition of that meaning; milliseconds become seconds."""
-    assert load_conditions(data) == condition
+    assert read(data) == (condition, "")
 
 
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
         ("confidence", "'confidence' is not a condition; write an object with a type"),
-        ({}, "type: unknown type None; known are"),
+        ({}, "type: unknown type None; the types are"),
         ({"type": "max_iteration", "limit": 3}, "type: unknown type 'max_iteration'; did you mean 'max_iterations'?"),
         ({"type": "max_iterations", "limits": 3}, "limits: max_iterations: unknown key 'limits'; did you mean"),
         ({"type": "confidence"}, "confidence: needs threshold"),
@@ -85,54 +94,27 @@ def test_conditions_of_the_guide_are_read(data: Any, condition: Any) -> None:
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(data: Any, problem: str) -> None:
     """A condition that could not mean anything is refused, with place and nearest name."""
-    with pytest.raises(ConfigurationError) as caught:
-        load_conditions(data)
-    assert problem in str(caught.value)
+    condition, problems = read(data)
+    assert condition is None
+    assert problem in problems
 
 
-def test_a_loop_runs_by_its_configuration() -> None:
-    """The analysis loop of the guide: confidence 0.85, at most 3 rounds, 2 without improvement."""
+def test_a_loop_runs_by_its_conditions() -> None:
+    """The analysis loop of the guide: confidence 0.85, at most 3 iterations, 2 without improvement."""
     scores = iter([0.5, 0.7, 0.9])
-    termination = combined(CONFIDENCE, LIMIT, TIME, PATIENCE)
-    config = {"name": "interview_analysis_loop", "termination": termination}
-    loop = load_loop(
-        config, lambda value: value, lambda _: {"confidence": next(scores), "feedback": "go on"}
+    until, _ = read(combined(CONFIDENCE, LIMIT, TIME, PATIENCE))
+    result = run_sync(
+        Loop(lambda value: value, lambda _: {"confidence": next(scores)}, until=until), "x"
     )
-    result = run_sync(loop, "the transcript")
-    assert loop.name == "interview_analysis_loop"
-    assert (result.status.value, result.iterations, result.best and result.best.score) == (
-        "satisfied",
-        3,
-        0.9,
-    )
+    assert result.status.value == "satisfied"
+    assert (result.iterations, result.best and result.best.score) == (3, 0.9)
 
 
 def test_an_and_never_turns_a_limit_off() -> None:
-    """Under AND a limit still ends the loop: rounds end at 3 though the confidence is never reached."""
-    loop = load_loop(
-        {"name": "both", "termination": combined(CONFIDENCE, LIMIT, operator="AND")},
-        str,
-        lambda _: 0.1,
-    )
-    result = run_sync(loop, "x")
+    """Under AND a limit still ends the loop: it ends after 3 iterations without the confidence."""
+    until, _ = read(combined(CONFIDENCE, LIMIT, operator="AND"))
+    result = run_sync(Loop(str, lambda _: 0.1, until=until), "x")
     assert (result.status.value, result.iterations) == ("exhausted", 3)
-
-
-@pytest.mark.parametrize(
-    ("config", "problem"),
-    [
-        ([], "a loop's configuration is an object"),
-        ({"name": "x"}, "needs termination"),
-        ({"nam": "x", "termination": LIMIT}, "unknown key 'nam'; did you mean 'name'?"),
-        ({"name": 3, "termination": LIMIT}, "name: 3 is not text"),
-        ({"termination": {"type": "confidence"}}, "termination: confidence: needs threshold"),
-    ],
-)
-def test_configurations_are_checked(config: Any, problem: str) -> None:
-    """A configuration takes name and termination, and nothing else."""
-    with pytest.raises(ConfigurationError) as caught:
-        load_loop(config, str)
-    assert problem in str(caught.value)
 
 
 DOCUMENT = """

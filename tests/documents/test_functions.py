@@ -69,7 +69,7 @@ def test_a_name_is_found_without_running_the_module(name: str, tmp_path: Path) -
 def test_what_is_no_reference_is_refused(reference: str, tmp_path: Path) -> None:
     """Only package.module:function, in names of Python."""
     with pytest.raises(
-        ConfigurationError, match=r"names no function; write package\.module:function"
+        ConfigurationError, match=r"is not a function reference; write package\.module:function"
     ):
         resolve_reference(reference, tmp_path)
 

@@ -30,12 +30,12 @@ def bomb(levels: int, width: int) -> str:
     return "\n".join(["a0: &a0 [x]", *rows])
 
 
-DEEP = "the document nests more than 64 levels deep; flatten it"
+DEEP = "the document is nested more than 64 levels deep; flatten it"
 EXPANDED = (
-    "the document is more than 100,000 values or 4 MiB once its aliases are written out; "
+    "the document has more than 100,000 values or 4 MiB of text after its aliases are expanded; "
     "split it, or use fewer aliases"
 )
-LONG = "the document is larger than 1 MiB; split it, or keep large texts in files of their own"
+LONG = "the document is larger than 1 MiB; split it, or move large texts to separate files"
 TAG_LINES = "%TAG directives are not allowed; remove the line"
 EXPANDS_DEEP = "\n".join(["a: &a0 [x]", *(f"b{i}: &a{i + 1} [[[*a{i}]]]" for i in range(40))])
 
@@ -83,7 +83,7 @@ def test_what_stays_within_the_limits_is_read(text: str) -> None:
     assert read(text, "f.yaml").value
 
 
-CONTROL = 'remove it, or write it as an escape such as "\\x1b" in double quotes'
+CONTROL = 'remove it, or write an escape such as "\\x1b" in double quotes'
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ CONTROL = 'remove it, or write it as an escape such as "\\x1b" in double quotes'
     [
         (b"a: 1\nb: \xff", "2:4: byte 0xff is not UTF-8; save the document as UTF-8"),
         ("a: é".encode("utf-16"), "1:1: the document is UTF-16; save it as UTF-8"),
-        ("a: 1\nb: \0", f"2:4: character U+0000 cannot stand in a document; {CONTROL}"),
-        (b"a: \x1b[1m", f"1:4: character U+001B cannot stand in a document; {CONTROL}"),
-        ("a: \ud800", f"1:4: character U+D800 cannot stand in a document; {CONTROL}"),
+        ("a: 1\nb: \0", f"2:4: character U+0000 is not allowed in a document; {CONTROL}"),
+        (b"a: \x1b[1m", f"1:4: character U+001B is not allowed in a document; {CONTROL}"),
+        ("a: \ud800", f"1:4: character U+D800 is not allowed in a document; {CONTROL}"),
     ],
 )
 def test_what_is_not_text_is_refused(text: str | bytes, found: str) -> None:
@@ -134,7 +134,7 @@ def test_a_template_on_another_line_does_not_hide_a_syntax_error() -> None:
 TAB = "a tab cannot indent; use spaces"
 OPEN = "the quote opened here is never closed"
 ESCAPE = "a backslash in double quotes begins an escape; double it or use single quotes"
-PAIR = "this escape is no character; beyond U+FFFF write \\U and eight digits"
+PAIR = "this escape is not a character; above U+FFFF write \\U and eight digits"
 ALIAS = f"this character begins an alias; {QUOTE}"
 ANCHOR = f"this character begins an anchor; {QUOTE}"
 COLON = f"': ' inside a value needs quotes; {QUOTE}"
@@ -145,9 +145,9 @@ KEY = (
 NEITHER = "this is neither 'key: value' nor the rest of a text; check its indentation"
 BRACKET = "the bracket opened here is not closed, or a ',' is missing"
 BLOCK = "this line does not fit the block that begins on line 1, column 1; check its indentation"
-AFTER_BRACKET = "text follows a closing bracket; put quotes around the whole value"
+AFTER_BRACKET = "text follows a closing bracket; put quotes around the entire value"
 AFTER_QUOTE = f"text follows a closing quote; {QUOTE}"
-START = "nothing may follow the value here; 'key: value' needs a space after the ':'"
+START = "unexpected text after the value; 'key: value' needs a space after the ':'"
 TAGS = "tags and directives are not used here; put quotes around a text with '!' or '%'"
 
 
@@ -188,7 +188,7 @@ TAGS = "tags and directives are not used here; put quotes around a text with '!'
         ('"a":1', "1:4", START),
         ("%YAML 3.0\n---\na: 1", "1:1", TAGS),
         ("!a!b c", "1:1", TAGS),
-        ("!%ed%a0%80 x", "1:1", "what follows is not text"),
+        ("!%ed%a0%80 x", "1:1", "the following bytes are not text"),
     ],
 )
 def test_a_syntax_error_says_what_to_do(text: str, place: str, message: str) -> None:

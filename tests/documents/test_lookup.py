@@ -52,13 +52,13 @@ def test_beside_the_caller_first_then_in_the_root(tmp_path: Path, name: str, fou
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("../a", "'../a' leads out of the project folder"),
-        ("/etc/passwd", "'/etc/passwd' leads out of the project folder"),
-        ("", "'' leads out of the project folder"),
-        ("link", "'link' leads out of the project folder"),
+        ("../a", "'../a' is outside the project folder"),
+        ("/etc/passwd", "'/etc/passwd' is outside the project folder"),
+        ("", "'' is outside the project folder"),
+        ("link", "'link' is outside the project folder"),
         ("revieww", "there is no document 'revieww' beside this one; did you mean 'review'?"),
         ("no/where", "there is no document 'no/where' beside this one or from the project folder"),
-        ("twice", "'twice' may be any of review.yaml, twice.yaml; name the file"),
+        ("twice", "'twice' is ambiguous: review.yaml, twice.yaml; use a file name"),
     ],
 )
 def test_what_cannot_be_found_says_why(tmp_path: Path, name: str, message: str) -> None:
@@ -110,5 +110,5 @@ def test_a_child_given_by_path_is_found_from_the_project_folder(
         head.format("child")
         + "  - {name: b, each: {items: 'file://../secret', execute: {set: x}}}\n"
     )
-    with pytest.raises(DocumentError, match=r"file://\.\./secret leads out of the project folder"):
+    with pytest.raises(DocumentError, match=r"file://\.\./secret is outside the project folder"):
         load(flows / "main.yaml")

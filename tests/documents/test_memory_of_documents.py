@@ -54,7 +54,7 @@ def test_without_it_nothing_is_kept(tmp_path: Path) -> None:
     journal = MemoryJournal()
     play(loaded(tmp_path, plain), journal=journal)
     assert asyncio.run(journal.memory.spaces()) == {}
-    with pytest.raises(DocumentError, match="nothing supplies 'memory'"):
+    with pytest.raises(DocumentError, match="'memory' is not defined"):
         loaded(tmp_path, LOOP % "required: false")
 
 

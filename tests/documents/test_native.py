@@ -74,7 +74,7 @@ def test_no_path_leads_out_of_the_project(folder: Path) -> None:
         told = problems(
             f'schema: loopwright/1\nname: x\nsteps:\n  - {{name: a, workflow: "{quoted}"}}\n'
         )
-        refused = ("leads out of the project folder", "there is no document", "cannot be read")
+        refused = ("is outside the project folder", "there is no document", "cannot be read")
         assert any(word in told[0] for word in refused), (payload, told)
 
 
@@ -85,7 +85,7 @@ def test_no_folder_of_a_command_leads_out_of_the_project(folder: Path) -> None:
         told = problems(
             f"schema: loopwright/1\nname: x\nsteps:\n  - {{name: a, shell: [ls], cwd: {cwd}}}\n"
         )
-        assert told == [f"4:33: steps[0].cwd: {cwd!r} leads out of the project folder"]
+        assert told == [f"4:33: steps[0].cwd: {cwd!r} is outside the project folder"]
 
 
 def test_documents_call_each_other_at_most_eight_deep(folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_documents_call_each_other_at_most_eight_deep(folder: Path) -> None:
         (folder / f"level{level}.yaml").write_text(text)
     told = problems((folder / "level1.yaml").read_text().replace("level2", "level2"))
     assert told == [
-        "level8.yaml:4:25: steps[0].workflow: documents call each other more than 8 deep"
+        "level8.yaml:4:25: steps[0].workflow: calls between documents are nested more than 8 levels deep"
     ]
     load(folder / "level2.yaml", Settings())
 

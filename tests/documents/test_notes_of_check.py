@@ -49,7 +49,7 @@ def test_a_file_outside_of_the_project_is_refused_before_it_runs(
 ) -> None:
     """What stands before the placeholder is known at check, the root of the disk too."""
     text = f"{HEAD}  - {{name: a, each: {{items: '{items}', execute: {{set: 1}}}}}}\n"
-    with pytest.raises(DocumentError, match="leads out of the project folder") as caught:
+    with pytest.raises(DocumentError, match="is outside the project folder") as caught:
         load(written(tmp_path, text), Settings(sets={"name": "x"} if "{{" in items else {}))
     assert caught.value.problems[0].path == "steps[0].each.items"
 

@@ -73,7 +73,7 @@ def test_one_that_raises_fails_the_run_with_its_traceback(tmp_path: Path) -> Non
     """Rule: its failure is the run's, with the frames of the author's file."""
     result = run_sync(loaded(tmp_path, '      until: [{python: "own:Never"}]\n').step)
     assert result.status.value == "failed"
-    assert "refine: the condition Never failed: ValueError: not today" in result.detail
+    assert result.detail == "x/refine: the condition Never failed: ValueError: not today"
     error = result.loops["refine"].error
     assert error is not None and "own.py" in error.traceback and error.exception == "ValueError"
 
@@ -82,11 +82,11 @@ def test_one_that_raises_fails_the_run_with_its_traceback(tmp_path: Path) -> Non
     ("condition", "message"),
     [
         ('{python: "own:Wrods", least: 3}', "own.py has no 'Wrods'; did you mean 'Words'?"),
-        ('{python: "own:no_class"}', "it is not a class of conditions"),
+        ('{python: "own:no_class"}', "it is not a condition class"),
         ('{python: "own:Words", lest: 3}', "unknown field 'lest'; did you mean 'least'?"),
         ('{python: "own:Words"}', "own:Words: needs least"),
-        ('{python: "own:Never", least: 3}', "it cannot be made with least: TypeError"),
-        ("{python: 3}", "3 names no class; write package.module:Class"),
+        ('{python: "own:Never", least: 3}', "it cannot be created with least: TypeError"),
+        ("{python: 3}", "3 is not a class reference; write package.module:Class"),
     ],
 )
 def test_what_is_wrong_is_said_at_its_place(tmp_path: Path, condition: str, message: str) -> None:
@@ -127,6 +127,6 @@ def test_a_condition_of_a_users_goes_to_json_and_back() -> None:
     both = AllOf((Least(3), MaxIterations(5)))
     assert from_json(both.to_json()) == both
     with pytest.raises(
-        ConfigurationError, match="no condition 'away:Least' among the imported modules"
+        ConfigurationError, match="no imported module has the condition .away:Least."
     ):
         from_json({"python": "away:Least"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.documents.schema.source_map import translated
 from loopwright.documents.yaml.reader import read
+from loopwright.documents.yaml.source import translated
 
 TEXT = "name: x\nloops:\n  - name: l\n    until: done\n    with: {a: 1.10}\n"
 

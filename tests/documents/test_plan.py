@@ -84,17 +84,17 @@ def test_the_most_calls_are_those_of_a_run_that_never_succeeds(name: str, tmp_pa
 LINTS = {
     "a sentence that code can decide": (
         '{name: a, loop: {execute: {prompt: hi}, until: "It has at most 50 words"}}',
-        "5:52: steps[0].loop.until: code can decide this for nothing and the same way each time; "
+        "5:52: steps[0].loop.until: code can decide this without a model call and always in the same way; "
         "put evaluate: {check: {max_words: …}} before the judge",
     ),
     "an if that is never true": (
         "{name: a, set: 1, if: 1 > 2}",
-        "5:27: steps[0].if: this is never true, so the step never runs; compare the output of a step",
+        "5:27: steps[0].if: this condition is always false, so the step never runs; compare the output of a step",
     ),
     "a judge of another text": (
         '{name: a, loop: {execute: {steps: [{name: code, set: 1}, {name: review, set: 2}]}, until: "The code is good"}}',
-        "5:95: steps[0].loop.until: this sees the output of 'review', the step that gives a round its output, "
-        "not that of 'code'; name it as output:, or expose it and use loop.steps.code",
+        "5:95: steps[0].loop.until: this reads the output of 'review', which is the output of each iteration, "
+        "not that of 'code'; set output:, or expose it and use loop.steps.code",
     ),
 }  # fmt: skip
 
@@ -114,7 +114,9 @@ def test_a_price_of_no_model_is_remarked_on(tmp_path: Path) -> None:
         + "  - {name: a, prompt: hi}\n"
     )
     found = [lint.message for lint in loaded(tmp_path, text).lints()]
-    assert found == ["no model of this document is 'gpt-4o-mimi'; its price is not used"]
+    assert found == [
+        "the document does not use the model 'gpt-4o-mimi', so its price has no effect"
+    ]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -191,11 +191,14 @@ def test_what_templates_know_is_told() -> None:
     assert roots - {"NAME", "loop", "memory"} <= FIXED
 
 
+REPLY_KEYS = {info.alias or name for name, info in replies.ScriptedReply.model_fields.items()}
+
+
 def test_replies_are_told() -> None:
     """The keys of rules and replies, and the faults and ends that they can have."""
-    assert rows("Replies").keys() == {*replies._RULE_KEYS, *replies._REPLY_KEYS}
+    assert rows("Replies").keys() == {*replies.Rule.model_fields, *REPLY_KEYS}
     assert set(re.findall(r"`([^`]+)`", rows("Replies")["error"][0])) == set(replies.ERRORS)
-    assert set(re.findall(r"`([^`]+)`", rows("Replies")["finish"][0])) == set(replies._FINISHES)
+    assert set(re.findall(r"`([^`]+)`", rows("Replies")["finish"][0])) == set(replies.FINISHES)
     assert set(get_args(Output)) <= set(
         re.findall(r"`(\w+)`", rows("Commands and Python")["output"][0])
     )

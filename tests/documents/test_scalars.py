@@ -52,7 +52,7 @@ def test_scalars_follow_the_core_schema(text: str, value: Any) -> None:
         ("!!map 1", "'1' is not a value of tag !!map"),
         ("!!set {a}", "tag !!set is not allowed here; remove it"),
         ("!!seq {a: 1}", "tag !!seq is not allowed here; remove it"),
-        ('"a\\0"', "a text cannot hold the character U+0000; remove it"),
+        ('"a\\0"', "a text cannot contain the character U+0000; remove it"),
     ],
 )  # fmt: skip
 def test_a_scalar_that_means_nothing_is_refused(text: str, message: str) -> None:

@@ -7,15 +7,18 @@ needs of steps, templates and conditions. It refuses one thing that loads: a tex
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pydantic
+import pytest
 import yaml
 
 from documents.corpus import DOCUMENTS
-from loopwright.documents import export_schema
+from loopwright.documents import export_schema, load
 from loopwright.documents.schema.document import Document
+from loopwright.errors import DocumentError
 
 SCHEMA = jsonschema.Draft202012Validator(export_schema())
 # What the models know beyond the schema: kinds of errors that only they tell.
@@ -77,3 +80,25 @@ def test_the_schema_and_the_models_agree() -> None:
         else:
             assert kinds, (next(SCHEMA.iter_errors(value)).message, value)
     assert min(both.values()) > 100, both
+
+
+def test_a_problem_of_an_object_hides_no_other(tmp_path: Path) -> None:
+    """Rule: an unknown key, a key of another action and two ends of a loop are reported together."""
+    file = tmp_path / "main.yaml"
+    file.write_text(
+        "schema: loopwright/1\nname: main\nsteps:\n"
+        "  - {name: a, set: 1, sett: 2, stdin: x, allow_exit: [1]}\n"
+        "  - {name: b, loop: {execute: {set: 1}, keep: worst, until: passed, termination: {}}}\n"
+        "  - {name: c, sett: 1}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(DocumentError) as caught:
+        load(file)
+    assert [problem.path for problem in caught.value.problems] == [
+        "steps[0].sett",
+        "steps[0].stdin",
+        "steps[0].allow_exit",
+        "steps[1].loop",
+        "steps[1].loop.keep",
+        "steps[2].sett",
+    ]

@@ -172,11 +172,11 @@ def test_reading_ends_after_a_hundred_problems() -> None:
     """A document of nothing but mistakes does not bury its reader."""
     found = problems("a: 1\n" * 500)
     assert len(found) == limits.MAX_PROBLEMS + 1
-    assert found[-1] == "f.yaml:101:1: reading ends after 100 problems"
+    assert found[-1] == "f.yaml:101:1: reading stops after 100 problems"
 
 
 EMPTY = "1:1: the document is empty; write at least one 'key: value'"
-SECOND = "a second document begins here, and a file holds one"
+SECOND = "a second document begins here, but a file holds one"
 LISTS = "2:1: steps: key 'steps' on line 2 is already set on line 1, and only lists can be joined"
 
 
@@ -188,7 +188,7 @@ LISTS = "2:1: steps: key 'steps' on line 2 is already set on line 1, and only li
         ("---\n~\n", EMPTY),
         (
             "a: 1\n---\nb: 2\n",
-            f"2:1: {SECOND}; remove the '---', or move what follows to a file of its own",
+            f"2:1: {SECOND}; remove the '---', or move the rest to another file",
         ),
         ("*a", f"1:1: {ALIAS.format('a')}; {QUOTE}"),
         ("*a : 1", f"1:1: {ALIAS.format('a')}; {QUOTE}"),
@@ -231,9 +231,9 @@ def test_repeated_blocks_are_joined_in_document_order() -> None:
         (2, 3), (5, 3), (6, 3), (9, 9)
     ]  # fmt: skip
     assert [str(note) for note in source.notes] == [
-        "f.yaml:4:1: steps: key 'steps' on line 4 adds a block to the list of line 1",
-        "f.yaml:8:1: loops: key 'loops' on line 8 adds a block to the list of line 3",
-        "f.yaml:9:1: steps: key 'steps' on line 9 adds a block to the list of line 1",
+        "f.yaml:4:1: steps: key 'steps' on line 4 adds items to the list on line 1",
+        "f.yaml:8:1: loops: key 'loops' on line 8 adds items to the list on line 3",
+        "f.yaml:9:1: steps: key 'steps' on line 9 adds items to the list on line 1",
     ]
 
 
@@ -312,8 +312,8 @@ def test_the_parser_without_libyaml_keeps_the_promises(monkeypatch: pytest.Monke
     assert all(source.position(p) == expected.position(p) for p in paths(source.value))
     assert problems("[" * 40_000)[0].endswith("64 levels deep; flatten it")
     assert problems("a: b: c")[0].endswith('a: "b: c"')
-    assert problems('"\\UFFFFFFFF"')[0].endswith("what follows is not text")
-    assert problems('"\\ud83d"')[0].endswith("cannot hold the character U+D83D; remove it")
+    assert problems('"\\UFFFFFFFF"')[0].endswith("the following bytes are not text")
+    assert problems('"\\ud83d"')[0].endswith("cannot contain the character U+D83D; remove it")
     chance = random.Random(0)
     for _ in range(40):
         text = chance.choice(SEEDS)

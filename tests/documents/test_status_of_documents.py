@@ -249,7 +249,7 @@ def test_the_item_is_known_in_loops_inside_a_list(tmp_path: Path) -> None:
           max_iterations: 1
 """
     assert play(loaded(tmp_path, steps)).output == ["red 0/2 1", "green 1/2 1"]
-    with pytest.raises(DocumentError, match=r"nothing supplies 'loop\.current'"):
+    with pytest.raises(DocumentError, match=r"'loop\.current' is not defined"):
         loaded(tmp_path, "  - {name: a, set: '{{ loop.current }}'}\n")
 
 

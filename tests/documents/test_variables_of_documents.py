@@ -86,7 +86,7 @@ def test_what_the_caller_gives_is_there_by_name(tmp_path: Path) -> None:
         ("{{ nope }}", "'nope'; known here: input, a, b"),
         ("{{ b1 }}", "'b1'; did you mean 'b'?"),
         ("{{ inputt }}", "'inputt'; did you mean 'input'?"),
-        ("{{ loop.iteration }}", "'loop'; no loop is around it or has ended before it"),
+        ("{{ loop.iteration }}", "'loop'; no loop contains this step or ends before it"),
     ],
 )
 def test_names_that_nobody_supplies_are_problems(tmp_path: Path, text: str, missing: str) -> None:
@@ -97,7 +97,9 @@ def test_names_that_nobody_supplies_are_problems(tmp_path: Path, text: str, miss
     }
     with pytest.raises(DocumentError) as caught:
         loaded(tmp_path, files)
-    assert [f"nothing supplies {missing}" in str(p) for p in caught.value.problems] == [True]
+    name, _, hint = missing.partition(";")
+    message = f"{name} is not defined;{hint}"
+    assert [message in str(p) for p in caught.value.problems] == [True]
 
 
 def test_names_that_are_asked_about_may_be_absent(tmp_path: Path) -> None:

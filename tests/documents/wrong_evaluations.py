@@ -38,7 +38,7 @@ EVALUATIONS: Wrong = {
     "check template in command": (
         LOOP + '      evaluate: {check: {command: [test, "{{ value }}"]}}\n',
         [
-            "7:35: steps[0].loop.evaluate.check.command: a template inside command text would let a value become a command; pass values by env or stdin",
+            "7:35: steps[0].loop.evaluate.check.command: commands cannot contain template values; pass values through env or stdin",
         ],
     ),
     "check bad regex": (
@@ -56,7 +56,7 @@ EVALUATIONS: Wrong = {
     "check cwd": (
         LOOP + "      evaluate: {check: {command: [ls], cwd: ../..}}\n",
         [
-            "7:46: steps[0].loop.evaluate.check.cwd: '../..' leads out of the project folder",
+            "7:46: steps[0].loop.evaluate.check.cwd: '../..' is outside the project folder",
         ],
     ),
     "checklist empty": (
@@ -98,25 +98,25 @@ EVALUATIONS: Wrong = {
     "score of two kinds": (
         LOOP + "      evaluate: {score: {of: {set: 1, shell: [ls]}}}\n",
         [
-            "7:30: steps[0].loop.evaluate.score.of: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, and has shell and set",
+            "7:30: steps[0].loop.evaluate.score.of: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, but has shell and set",
         ],
     ),
     "score tests template": (
         LOOP + '      evaluate: {score: {tests: "pytest {{ value }}"}}\n',
         [
-            "7:33: steps[0].loop.evaluate.score.tests: a template inside command text would let a value become a command; pass values by env or stdin",
+            "7:33: steps[0].loop.evaluate.score.tests: commands cannot contain template values; pass values through env or stdin",
         ],
     ),
     "judge without criteria": (
         LOOP + '      evaluate: {judge: {model: "openai:x"}}\n',
         [
-            "7:25: steps[0].loop.evaluate.judge: a judge needs one of criterion, criteria and preset, and has none",
+            "7:25: steps[0].loop.evaluate.judge: a judge needs one of criterion, criteria and preset, but has none",
         ],
     ),
     "judge without a model": (
         LOOP + "      evaluate: {judge: It is good}\n",
         [
-            "7:25: steps[0].loop.evaluate.judge: no model is named; give model: provider:model here, in the document, or with --model",
+            "7:25: steps[0].loop.evaluate.judge: no model is set; set model: provider:model here or in the document, or use --model",
         ],
     ),
     "judge votes": (
@@ -154,7 +154,7 @@ EVALUATIONS: Wrong = {
     "sentence without a model": (
         LOOP + "      until: It is as good as it can be\n",
         [
-            "7:14: steps[0].loop.until: no model is named; give model: provider:model here, in the document, or with --model",
+            "7:14: steps[0].loop.until: no model is set; set model: provider:model here or in the document, or use --model",
         ],
     ),
 }

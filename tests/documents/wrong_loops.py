@@ -9,7 +9,7 @@ LOOPS: Wrong = {
         HEAD
         + "  - {name: a, loop: {max_iterations: 1, execute: {steps: [{name: b, set: 1}], output: first}}}\n",
         [
-            "4:87: steps[0].loop.execute.output: 'first' is not all or last, which is what this group can give",
+            "4:87: steps[0].loop.execute.output: the output of this group is all or last, not 'first'",
         ],
     ),
     "accept beside required": (
@@ -23,7 +23,7 @@ LOOPS: Wrong = {
     "accept of what is no loop": (
         HEAD + "  - {name: a, accept: failed, set: 1}\n",
         [
-            "4:15: steps[0].accept: accept is for loops and what is made of them; set is none",
+            "4:15: steps[0].accept: accept applies to loops and to steps that contain loops, not to set",
         ],
     ),
     "loop without execute": (
@@ -90,7 +90,7 @@ LOOPS: Wrong = {
     "limit above ceiling": (
         LOOP + "      until: [passed, {max_iterations: 1001}]\n",
         [
-            "7:24: steps[0].loop.until[1].max_iterations: max_iterations: 1001 is above the ceiling of 1000; give at most 1000",
+            "7:24: steps[0].loop.until[1].max_iterations: max_iterations: 1001 is above the ceiling of 1000; use at most 1000",
         ],
     ),
     "limit zero": (
@@ -103,7 +103,7 @@ LOOPS: Wrong = {
     "limit a float": (
         LOOP + "      until: {max_iterations: 2.5}\n",
         [
-            "7:15: steps[0].loop.until.max_iterations: max_iterations: limit: 2.5 is not a whole number",
+            "7:15: steps[0].loop.until.max_iterations: max_iterations: limit: 2.5 is not an integer",
         ],
     ),
     "max_iterations above ceiling": (
@@ -115,25 +115,25 @@ LOOPS: Wrong = {
     "empty until": (
         LOOP + "      until: []\n",
         [
-            "7:14: steps[0].loop.until: any_of: the list of conditions is empty; name at least one",
+            "7:14: steps[0].loop.until: any_of: the list of conditions is empty; add at least one",
         ],
     ),
     "empty any_of": (
         LOOP + "      until: {any_of: []}\n",
         [
-            "7:23: steps[0].loop.until.any_of: any_of: the list of conditions is empty; name at least one",
+            "7:23: steps[0].loop.until.any_of: any_of: the list of conditions is empty; add at least one",
         ],
     ),
     "empty all_of in a list": (
         LOOP + "      until: [passed, {all_of: []}]\n",
         [
-            "7:32: steps[0].loop.until[1].all_of: all_of: the list of conditions is empty; name at least one",
+            "7:32: steps[0].loop.until[1].all_of: all_of: the list of conditions is empty; add at least one",
         ],
     ),
     "until a number": (
         LOOP + "      until: 3\n",
         [
-            "7:14: steps[0].loop.until: 3 is not a condition; write one tag with its value",
+            "7:14: steps[0].loop.until: 3 is not a condition; use one tag with its value",
         ],
     ),
     "bad regex": (

@@ -62,7 +62,7 @@ OUTLINES: Wrong = {
     "steps twice": (
         "schema: loopwright/1\nname: x\nsteps: [{name: a, set: 1}]\nsteps: [{name: b, set: 1}]\n",
         [
-            "3:1: steps: 'steps' is given twice; join the lists",
+            "3:1: steps: 'steps' is set twice; join the lists",
         ],
     ),
     "key twice": (
@@ -80,7 +80,7 @@ OUTLINES: Wrong = {
     "bad name": (
         "schema: loopwright/1\nname: 1x\nsteps: [{name: a, set: 1}]\n",
         [
-            "2:7: name: '1x' is not a name; use letters, digits, _, - and spaces, a letter first",
+            "2:7: name: '1x' is not a name; use letters, digits, _, - and spaces, starting with a letter",
         ],
     ),
     "tabs": (
@@ -104,19 +104,19 @@ OUTLINES: Wrong = {
     "no kind": (
         HEAD + "  - {name: a}\n",
         [
-            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, and has none",
+            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, but has none",
         ],
     ),
     "two kinds": (
         HEAD + "  - {name: a, set: 1, shell: [ls]}\n",
         [
-            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, and has shell and set",
+            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, but has shell and set",
         ],
     ),
     "three kinds": (
         HEAD + "  - {name: a, set: 1, shell: [ls], prompt: hi}\n",
         [
-            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, and has shell and prompt and set",
+            "4:5: steps[0]: needs exactly one of python, shell, workflow, loop, each, steps, parallel, fallback, prompt, consensus, phased, reasoning, memory, tool, set, but has shell and prompt and set",
         ],
     ),
     "misplaced env": (
@@ -152,20 +152,20 @@ OUTLINES: Wrong = {
     "step name a number": (
         HEAD + "  - {name: 12, set: 1}\n",
         [
-            "4:12: steps[0].name: '12' is not a name; use letters, digits, _, - and spaces, a letter first",
+            "4:12: steps[0].name: '12' is not a name; use letters, digits, _, - and spaces, starting with a letter",
         ],
     ),
     "step name with a slash": (
         HEAD + "  - {name: a/b, set: 1}\n",
         [
-            "4:12: steps[0].name: 'a/b' is not a name; use letters, digits, _, - and spaces, a letter first",
+            "4:12: steps[0].name: 'a/b' is not a name; use letters, digits, _, - and spaces, starting with a letter",
         ],
     ),
     "step name too long": (
         HEAD
         + "  - {name: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, set: 1}\n",
         [
-            "4:12: steps[0].name: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa… is not a name; use letters, digits, _, - and spaces, a letter first",
+            "4:12: steps[0].name: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa… is not a name; use letters, digits, _, - and spaces, starting with a letter",
         ],
     ),
     "step is a text": (
@@ -183,7 +183,7 @@ OUTLINES: Wrong = {
     "duplicate step": (
         HEAD + "  - {name: a, set: 1}\n  - {name: a, set: 2}\n",
         [
-            "5:12: steps[1].name: 'a' is already a step, on line 4",
+            "5:12: steps[1].name: 'a' is already the name of the step on line 4",
         ],
     ),
     "unknown need": (
@@ -239,7 +239,7 @@ OUTLINES: Wrong = {
     "duplicate in fallback": (
         HEAD + "  - name: a\n    fallback:\n      - {name: b, set: 1}\n      - {name: b, set: 1}\n",
         [
-            "7:16: steps[0].fallback[1].name: 'b' is already a step, on line 6",
+            "7:16: steps[0].fallback[1].name: 'b' is already the name of the step on line 6",
         ],
     ),
 }

@@ -53,7 +53,7 @@ PARTS: Wrong = {
     "many at once": (
         "schema: loopwright/1\nname: 9\nmodle: x\nsteps:\n  - {name: a, sett: 1}\n  - {name: b, shell: [ls], timeout: 1 year}\n",
         [
-            "2:7: name: '9' is not a name; use letters, digits, _, - and spaces, a letter first",
+            "2:7: name: '9' is not a name; use letters, digits, _, - and spaces, starting with a letter",
             "3:1: modle: unknown key 'modle'; did you mean 'model'?",
             "5:15: steps[0].sett: unknown key 'sett'; did you mean 'set'?",
             "6:37: steps[1].timeout: '1 year' is not a duration; write seconds, or text like 30s or 5m",
@@ -63,8 +63,8 @@ PARTS: Wrong = {
         HEAD
         + '  - {name: a, set: "{{ one }}"}\n  - {name: a, shell: ["{{ x }}"]}\n  - {name: c, python: "steps:nothing", needs: [z]}\n',
         [
-            "4:24: steps[0].set: template: nothing supplies 'one'; known here: input; --set one=… gives it a value",
-            "5:12: steps[1].name: 'a' is already a step, on line 4",
+            "4:24: steps[0].set: template: 'one' is not defined; known here: input; to set it, use --set one=…",
+            "5:12: steps[1].name: 'a' is already the name of the step on line 4",
             "6:23: steps[2].python: 'steps:nothing': steps.py has no 'nothing'",
             "6:48: steps[2].needs[0]: there is no step 'z'",
         ],
@@ -73,9 +73,9 @@ PARTS: Wrong = {
         "schema: loopwright/1\nname: x\nmodel_url: 'http://localhost[[]]:1/v1'\n"
         "steps:\n  - {name: a, prompt: x, model: 'openai:a', model_url: localhost}\n",
         [
-            "3:12: model_url: 'http://localhost[[]]:1/v1' is no http or https address; write one such as "
+            "3:12: model_url: 'http://localhost[[]]:1/v1' is not an http or https address; write one such as "
             "http://localhost:1234/v1",
-            "5:56: steps[0].model_url: 'localhost' is no http or https address; write one such as "
+            "5:56: steps[0].model_url: 'localhost' is not an http or https address; write one such as "
             "http://localhost:1234/v1",
         ],
     ),
@@ -99,8 +99,8 @@ PARTS: Wrong = {
         + "".join(f"  - {{name: step_number_{i}, set: 1}}\n" for i in range(30))
         + "  - {name: a, set: '{{ zzqx }}'}\n",
         [
-            "34:24: steps[30].set: template: nothing supplies 'zzqx'; known here: input, "
-            "step_number_0, step_number_1, step_number_10 and 27 more (steps and variables); --set zzqx=… gives it a value",
+            "34:24: steps[30].set: template: 'zzqx' is not defined; known here: input, "
+            "step_number_0, step_number_1, step_number_10 and 27 more (steps and variables); to set it, use --set zzqx=…",
         ],
     ),
 }

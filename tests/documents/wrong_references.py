@@ -8,7 +8,7 @@ REFERENCES: Wrong = {
     "no module": (
         HEAD + '  - {name: a, python: "stps:upper"}\n',
         [
-            "4:23: steps[0].python: there is no module 'stps' beside the document or installed; did you mean 'steps'?",
+            "4:23: steps[0].python: no module 'stps' beside the document or among the installed packages; did you mean 'steps'?",
         ],
     ),
     "no function": (
@@ -20,7 +20,7 @@ REFERENCES: Wrong = {
     "no colon": (
         HEAD + "  - {name: a, python: steps.upper}\n",
         [
-            "4:23: steps[0].python: 'steps.upper' names no function; write package.module:function",
+            "4:23: steps[0].python: 'steps.upper' is not a function reference; write package.module:function",
         ],
     ),
     "not callable": (
@@ -50,7 +50,7 @@ REFERENCES: Wrong = {
     "nul in reference": (
         HEAD + '  - {name: a, python: "ste\\0ps:f"}\n',
         [
-            "4:23: steps[0].python: a text cannot hold the character U+0000; remove it",
+            "4:23: steps[0].python: a text cannot contain the character U+0000; remove it",
         ],
     ),
     "no such document": (
@@ -62,31 +62,31 @@ REFERENCES: Wrong = {
     "absolute document": (
         HEAD + "  - {name: a, workflow: /etc/passwd}\n",
         [
-            "4:25: steps[0].workflow: '/etc/passwd' leads out of the project folder",
+            "4:25: steps[0].workflow: '/etc/passwd' is outside the project folder",
         ],
     ),
     "document above": (
         HEAD + "  - {name: a, workflow: ../child.yaml}\n",
         [
-            "4:25: steps[0].workflow: '../child.yaml' leads out of the project folder",
+            "4:25: steps[0].workflow: '../child.yaml' is outside the project folder",
         ],
     ),
     "document by symlink": (
         HEAD + "  - {name: a, workflow: link.yaml}\n",
         [
-            "4:25: steps[0].workflow: 'link.yaml' leads out of the project folder",
+            "4:25: steps[0].workflow: 'link.yaml' is outside the project folder",
         ],
     ),
     "calls itself": (
         HEAD + "  - {name: a, workflow: document.yaml}\n",
         [
-            "4:25: steps[0].workflow: documents call each other in a circle: document.yaml -> document.yaml",
+            "4:25: steps[0].workflow: documents call each other in a cycle: document.yaml -> document.yaml",
         ],
     ),
     "circle of two": (
         HEAD + "  - {name: a, workflow: back.yaml}\n",
         [
-            "back.yaml:3:32: steps[0].workflow: documents call each other in a circle: document.yaml -> back.yaml -> document.yaml",
+            "back.yaml:3:32: steps[0].workflow: documents call each other in a cycle: document.yaml -> back.yaml -> document.yaml",
         ],
     ),
     "wrong child": (
@@ -110,13 +110,13 @@ REFERENCES: Wrong = {
     "child without a value": (
         HEAD + "  - {name: a, workflow: needs.yaml}\n",
         [
-            "needs.yaml:4:28: steps[0].set: template: nothing supplies 'topic'; known here: input",
+            "needs.yaml:4:28: steps[0].set: template: 'topic' is not defined; known here: input",
         ],
     ),
     "no model": (
         HEAD + "  - {name: a, prompt: hello}\n",
         [
-            "4:5: steps[0]: no model is named; give model: provider:model here, in the document, or with --model",
+            "4:5: steps[0]: no model is set; set model: provider:model here or in the document, or use --model",
         ],
     ),
     "model without provider": (
@@ -128,7 +128,7 @@ REFERENCES: Wrong = {
     "unknown provider": (
         HEAD + '  - {name: a, prompt: hello, model: "opnai:gpt-4o"}\n',
         [
-            "4:37: steps[0].model: there is no provider 'opnai'; did you mean 'openai'?",
+            "4:37: steps[0].model: there is not a provider 'opnai'; did you mean 'openai'?",
         ],
     ),
     "temperature too high": (
@@ -152,7 +152,7 @@ REFERENCES: Wrong = {
     "prompt output": (
         HEAD + '  - {name: a, prompt: hello, model: "openai:gpt-4o", output: json}\n',
         [
-            "4:62: steps[0].output: the output of a prompt is {schema: a JSON Schema}",
+            "4:62: steps[0].output: the output of a prompt must be {schema: JSON_SCHEMA}",
         ],
     ),
     "empty models": (
@@ -170,7 +170,7 @@ REFERENCES: Wrong = {
     "unknown price under a cap": (
         "schema: loopwright/1\nname: x\nbudget: {usd: 1}\nsteps:\n  - {name: a, prompt: hi, model: 'openai:nobody-knows'}\n",
         [
-            "1:1: prices: a cap in dollars needs the price of openai:nobody-knows, which is unknown; state it as prices: {nobody-knows: {input: USD per million tokens, output: …}}, or free",
+            "1:1: prices: a budget in dollars needs the price of openai:nobody-knows, which is unknown; state it as prices: {nobody-knows: {input: USD per million tokens, output: …}}, or free",
         ],
     ),
     "bad price": (
@@ -207,7 +207,7 @@ REFERENCES: Wrong = {
     "env a number in a list": (
         "schema: loopwright/1\nname: x\nenv: {A: [1]}\nsteps: [{name: a, set: 1}]\n",
         [
-            "3:10: env.A: expected a text, not [1]",
+            "3:10: env.A: expected text, not [1]",
         ],
     ),
 }

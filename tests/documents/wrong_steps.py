@@ -21,13 +21,13 @@ STEPS: Wrong = {
         HEAD + "  - {name: a, loop: {execute: {set: 1}, evaluate: {judge: who, and by when}}}\n",
         [
             "4:64: steps[0].loop.evaluate['and by when']: unknown key 'and by when'; "
-            "put quotes around a text that has a comma in it",
+            "put quotes around a text that contains a comma",
         ],
     ),
     "what others call a pattern": (
         HEAD + "  - {name: a, loop: {execute: {set: 1}, evaluate: {check: {regex: x}}}}\n",
         [
-            "4:60: steps[0].loop.evaluate.check.regex: unknown key 'regex'; here it is called matches",
+            "4:60: steps[0].loop.evaluate.check.regex: unknown key 'regex'; use 'matches' instead",
         ],
     ),
     "steps that are nothing": (
@@ -39,14 +39,14 @@ STEPS: Wrong = {
     "a field that no loop has": (
         HEAD + "  - {name: a, loop: {execute: {set: 'x {{ loop.feedback }}'}}}\n",
         [
-            "4:43: steps[0].loop.execute.set: template: nothing supplies 'loop.feedback'; "
+            "4:43: steps[0].loop.execute.set: template: 'loop.feedback' is not defined; "
             "did you mean 'loop.last.feedback'?",
         ],
     ),
     "nearly a field of an item": (
         HEAD + "  - {name: a, each: {items: [1], execute: {set: '{{ loop.curent }}'}}}\n",
         [
-            "4:53: steps[0].each.execute.set: template: nothing supplies 'loop.curent'; "
+            "4:53: steps[0].each.execute.set: template: 'loop.curent' is not defined; "
             "did you mean 'loop.current'?",
         ],
     ),
@@ -65,7 +65,7 @@ STEPS: Wrong = {
     "max_retries a text": (
         HEAD + "  - {name: a, set: 1, on_failure: retry, max_retries: many}\n",
         [
-            "4:55: steps[0].max_retries: expected a whole number, not 'many'",
+            "4:55: steps[0].max_retries: expected an integer, not 'many'",
         ],
     ),
     "bad timeout": (
@@ -127,7 +127,7 @@ STEPS: Wrong = {
     "if a list": (
         HEAD + "  - {name: a, set: 1, if: [1]}\n",
         [
-            "4:27: steps[0].if: expected a text, not [1]",
+            "4:27: steps[0].if: expected text, not [1]",
         ],
     ),
     "if not an expression": (
@@ -139,25 +139,25 @@ STEPS: Wrong = {
     "if unknown name": (
         HEAD + '  - {name: alpha, set: 1}\n  - {name: b, set: 1, if: "alhpa == 1"}\n',
         [
-            "5:28: steps[1].if: template: nothing supplies 'alhpa'; did you mean 'alpha'?",
+            "5:28: steps[1].if: template: 'alhpa' is not defined; did you mean 'alpha'?",
         ],
     ),
     "unknown name in a template": (
         HEAD + '  - {name: draft, set: 1}\n  - {name: b, set: "{{ drfat }}"}\n',
         [
-            "5:24: steps[1].set: template: nothing supplies 'drfat'; did you mean 'draft'?",
+            "5:24: steps[1].set: template: 'drfat' is not defined; did you mean 'draft'?",
         ],
     ),
     "later name in a template": (
         HEAD + '  - {name: a, set: "{{ b }}"}\n  - {name: b, set: 1}\n',
         [
-            "4:24: steps[0].set: template: nothing supplies 'b'; known here: input; --set b=… gives it a value",
+            "4:24: steps[0].set: template: 'b' is not defined; known here: input; to set it, use --set b=…",
         ],
     ),
     "itself in a template": (
         HEAD + '  - {name: a, set: "{{ a }}"}\n',
         [
-            "4:24: steps[0].set: template: nothing supplies 'a'; known here: input; --set a=… gives it a value",
+            "4:24: steps[0].set: template: 'a' is not defined; known here: input; to set it, use --set a=…",
         ],
     ),
     "unclosed template": (
@@ -181,14 +181,14 @@ STEPS: Wrong = {
     "loop outside": (
         HEAD + '  - {name: a, set: "{{ loop.iteration }}"}\n',
         [
-            "4:24: steps[0].set: template: nothing supplies 'loop'; no loop is around it or has ended before it",
+            "4:24: steps[0].set: template: 'loop' is not defined; no loop contains this step or ends before it",
         ],
     ),
     "two unknown names": (
         HEAD + '  - {name: a, set: ["{{ one }}", {k: "{{ two }}"}]}\n',
         [
-            "4:25: steps[0].set[0]: template: nothing supplies 'one'; known here: input; --set one=… gives it a value",
-            "4:42: steps[0].set[1].k: template: nothing supplies 'two'; known here: input; --set two=… gives it a value",
+            "4:25: steps[0].set[0]: template: 'one' is not defined; known here: input; to set it, use --set one=…",
+            "4:42: steps[0].set[1].k: template: 'two' is not defined; known here: input; to set it, use --set two=…",
         ],
     ),
     "unquoted template": (
@@ -200,19 +200,19 @@ STEPS: Wrong = {
     "template in a command": (
         HEAD + '  - {name: a, shell: [echo, "{{ input }}"]}\n',
         [
-            "4:29: steps[0].shell[1]: a template inside command text would let a value become a command; pass values by env or stdin",
+            "4:29: steps[0].shell[1]: commands cannot contain template values; pass values through env or stdin",
         ],
     ),
     "template in a script": (
         HEAD + '  - {name: a, shell: "echo {{ input }}"}\n',
         [
-            "4:22: steps[0].shell: a template inside command text would let a value become a command; pass values by env or stdin",
+            "4:22: steps[0].shell: commands cannot contain template values; pass values through env or stdin",
         ],
     ),
     "tag in a script": (
         HEAD + '  - {name: a, shell: "echo {% if a %}"}\n',
         [
-            "4:22: steps[0].shell: a template inside command text would let a value become a command; pass values by env or stdin",
+            "4:22: steps[0].shell: commands cannot contain template values; pass values through env or stdin",
         ],
     ),
     "empty command": (
@@ -230,43 +230,43 @@ STEPS: Wrong = {
     "command of numbers": (
         HEAD + "  - {name: a, shell: {a: b}}\n",
         [
-            "4:22: steps[0].shell: expected a list or a text, not {'a': 'b'}",
+            "4:22: steps[0].shell: expected a list or text, not {'a': 'b'}",
         ],
     ),
     "cwd up": (
         HEAD + "  - {name: a, shell: [ls], cwd: ../..}\n",
         [
-            "4:33: steps[0].cwd: '../..' leads out of the project folder",
+            "4:33: steps[0].cwd: '../..' is outside the project folder",
         ],
     ),
     "cwd absolute": (
         HEAD + "  - {name: a, shell: [ls], cwd: /etc}\n",
         [
-            "4:33: steps[0].cwd: '/etc' leads out of the project folder",
+            "4:33: steps[0].cwd: '/etc' is outside the project folder",
         ],
     ),
     "shell output": (
         HEAD + "  - {name: a, shell: [ls], output: jason}\n",
         [
-            "4:36: steps[0].output: 'jason' is none of text, json, result",
+            "4:36: steps[0].output: the output of a command is text, json or result, not 'jason'",
         ],
     ),
     "shell output a number": (
         HEAD + "  - {name: a, shell: [ls], output: 3}\n",
         [
-            "4:36: steps[0].output: 3 is none of text, json, result",
+            "4:36: steps[0].output: the output of a command is text, json or result, not 3",
         ],
     ),
     "env unknown name": (
         HEAD + '  - {name: a, shell: [ls], env: {A: "{{ nobody }}"}}\n',
         [
-            "4:41: steps[0].env.A: template: nothing supplies 'nobody'; known here: input; --set nobody=… gives it a value",
+            "4:41: steps[0].env.A: template: 'nobody' is not defined; known here: input; to set it, use --set nobody=…",
         ],
     ),
     "stdin unknown name": (
         HEAD + '  - {name: a, shell: [ls], stdin: "{{ nobody }}"}\n',
         [
-            "4:39: steps[0].stdin: template: nothing supplies 'nobody'; known here: input; --set nobody=… gives it a value",
+            "4:39: steps[0].stdin: template: 'nobody' is not defined; known here: input; to set it, use --set nobody=…",
         ],
     ),
     "env a list": (

@@ -95,14 +95,14 @@ async def test_an_answer_survives_restarts_and_keeps_the_row(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("publish/whom", "did you mean 'publish/who'?"), ("x", "it waits at 'publish/who'")],
+    [("publish/whom", "did you mean 'publish/who'?"), ("x", "questions are open at 'publish/who'")],
 )
 async def test_an_unknown_question_is_refused_with_the_nearest(path: str, said: str) -> None:
     """Nothing is recorded for a path at which nothing is asked; the sentence names what is."""
     journal = MemoryJournal()
     await run(publish, "text", journal=journal, run_id="r")
     count = len(await journal.entries("r"))
-    with pytest.raises(ConfigurationError, match="nothing is asked at") as error:
+    with pytest.raises(ConfigurationError, match="no question is open at") as error:
         await answer(journal, "r", path, "Ann")
     assert said in str(error.value)
     assert len(await journal.entries("r")) == count
@@ -123,7 +123,9 @@ async def test_a_question_is_answered_once_and_only_while_it_is_open() -> None:
     await log.close(log.info)
     done = await run(publish, journal=journal, run_id="r")
     assert done.output == ["text", "Ann", "now"]
-    with pytest.raises(ConfigurationError, match="waits for no answer|answered already"):
+    with pytest.raises(
+        ConfigurationError, match="no question of this run is open|answered already"
+    ):
         await answer(journal, "r", "publish/when", "later")
 
 
@@ -131,26 +133,26 @@ ANSWERS = [
     ("tool", True, {"approve": True}),
     ("tool", {"approve": True, "arguments": {"a": 1}}, None),
     ("tool", {"approve": False, "reason": "no"}, None),
-    ("tool", {"approve": True, "reason": "no"}, "says nothing beside approve: true"),
-    ("tool", {"approve": False, "arguments": {}}, "says nothing beside approve: false"),
+    ("tool", {"approve": True, "reason": "no"}, "has no meaning with approve: true"),
+    ("tool", {"approve": False, "arguments": {}}, "has no meaning with approve: false"),
     ("tool", {"approve": True, "arguments": []}, "is not an object"),
-    ("tool", {"approve": "yes"}, "is no answer"),
+    ("tool", {"approve": "yes"}, "is not an answer"),
     ("tool", {"approve": True, "argument": {}}, "did you mean 'arguments'"),
-    ("tool", "yes", "is no answer"),
+    ("tool", "yes", "is not an answer"),
     ("iteration", False, {"approve": False}),
     ("iteration", {"approve": True, "output": None, "feedback": "shorter"}, None),
     ("iteration", {"approve": False, "accept": True, "output": "mine"}, None),
-    ("iteration", {"approve": True, "accept": True}, "says nothing beside"),
+    ("iteration", {"approve": True, "accept": True}, "has no meaning with"),
     ("iteration", {"approve": True, "feedback": 3}, "is not text"),
     ("limit", {"approve": True, "more": 3}, None),
-    ("limit", {"approve": True, "more": 0}, "is not a number from 1"),
-    ("limit", {"approve": True, "more": True}, "is not a whole number"),
-    ("limit", {"approve": True, "more": 5000}, "is not a number from 1"),
+    ("limit", {"approve": True, "more": 0}, "is not an integer from 1"),
+    ("limit", {"approve": True, "more": True}, "is not an integer"),
+    ("limit", {"approve": True, "more": 5000}, "is not an integer from 1"),
     ("doubt", "rerun", None),
     ("doubt", "fail", None),
     ("doubt", {"output": None}, None),
-    ("doubt", True, "is no answer"),
-    ("doubt", {"output": 1, "x": 2}, "is no answer"),
+    ("doubt", True, "is not an answer"),
+    ("doubt", {"output": 1, "x": 2}, "is not an answer"),
     ("free", {"any": ["thing"]}, None),
     ("free", None, None),
     ("free", float("nan"), "answer"),

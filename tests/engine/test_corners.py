@@ -64,7 +64,7 @@ async def test_nobody_waits_for_a_question_of_what_has_ended(after: Entry) -> No
     assert question.to_json()["since"] == 3.0
     over = await recorded(Entry("started", "flow/publish", 0.1), asked, after)
     assert await pending(over, "r") == []
-    with pytest.raises(ConfigurationError, match="waits for no answer"):
+    with pytest.raises(ConfigurationError, match="no question of this run is open"):
         await answer(over, "r", "flow/publish/q", "Ann")
 
 

@@ -112,7 +112,8 @@ def test_a_condition_that_raises_ends_the_run_as_failed(
     result = play(loop, journal=journal, run_id="r")
     name = type(error).__name__
     assert (result.status, result.reason) == (Status.FAILED, Reason.ERROR)
-    assert result.detail.startswith(f"refine: the condition Broken failed: {name}")
+    assert result.detail.startswith(f"the condition Broken failed: {name}")
+    assert result.error is not None and result.error.path == "refine"
     assert result.error is not None and result.error.exception.endswith(name)
     assert (
         "in check" in result.error.traceback
@@ -127,7 +128,7 @@ def test_a_condition_that_returns_something_else_ends_the_run_as_failed(answer: 
     """Rule: the message says what was returned and what is expected."""
     result = play(Loop(Script(["x"]), name="refine", until=Broken(answer)), journal=MemoryJournal())
     assert (result.status, result.reason) == (Status.FAILED, Reason.ERROR)
-    assert f"refine: the condition Broken returned {type(answer).__name__}" in result.detail
+    assert f"the condition Broken returned {type(answer).__name__}" in result.detail
     assert "return Stop(Reason.CONDITION_MET" in result.detail
 
 
@@ -162,7 +163,7 @@ def test_a_condition_may_be_a_plain_class() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("my_reason", "'my_reason' is not a Reason; give one, such as Reason.CONDITION_MET"),
+        ("my_reason", "'my_reason' is not a Reason; use Reason.CONDITION_MET"),
         ("condition_meet", "did you mean 'condition_met'?"),
         (True, "True is not a Reason"),
         (None, "None is not a Reason"),

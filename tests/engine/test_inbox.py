@@ -138,7 +138,7 @@ def test_a_suspended_run_can_be_cancelled(make: Make) -> None:
         info = await journal.find("r")
         assert (info.status, info.reason) == ("cancelled", "cancelled")
         assert await pending(journal, "r") == []
-        with pytest.raises(ConfigurationError, match="waits for no answer"):
+        with pytest.raises(ConfigurationError, match="no question of this run is open"):
             await answer(journal, "r", path, True)
         result = await run(asking(), journal=journal, run_id="r")
         assert (result.status, result.output) == (Status.CANCELLED, "a")

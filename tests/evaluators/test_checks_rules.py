@@ -88,7 +88,7 @@ def test_a_pattern_that_takes_too_long_decides_nothing(evaluator: Any) -> None:
          "command, name, args, env, stdin, cwd, timeout")),
         ({"schema": {}, "nam": ""}, "check: unknown option 'nam'; did you mean 'name'?"),
         ({"max_words": -1}, "check: max_words: -1 is too small; give at least 0"),
-        ({"max_words": 1.5}, "check: max_words: 1.5 is not a whole number"),
+        ({"max_words": 1.5}, "check: max_words: 1.5 is not an integer"),
         ({"contains": ""}, "check: contains: '' is not a text. Use a text, or a list of texts."),
         ({"contains": [1]}, "check: contains: 1 is not a text. Use a text, or a list of texts."),
         ({"matches": "("}, "pattern '(': missing ) at position 1"),

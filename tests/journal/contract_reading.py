@@ -92,7 +92,7 @@ class ReadingContract:
         assert (await store.journal.find("abc-1")).run_id == "abc-1"
         assert [e.path for e in await store.journal.entries("abd", limit=1)] == ["abd-1/1/execute"]
         assert [path for path, _ in await store.journal.iterations("abd")] == ["abd-1"]
-        message = "'ab' begins the ids of 3 runs; give more of it"
+        message = "'ab' matches 3 runs; use more characters of the id"
         with pytest.raises(RunNotFound, match=f"^{message}$"):
             await store.journal.find("ab")
         for name in ("", "x", "abc-123", "%", "a_c"):

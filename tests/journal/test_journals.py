@@ -111,37 +111,31 @@ def test_a_url_names_a_journal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        (5, "journal: 5 is no URL; write sqlite:PATH or memory:"),
-        ("runs.db", "journal: 'runs.db' names no kind of store; write sqlite:runs.db or memory:"),
+        (5, "journal: 5 is not a journal URL. Use sqlite:PATH or memory:."),
+        (
+            "runs.db",
+            "journal: 'runs.db' has no scheme. Use sqlite:runs.db for a file, or memory:.",
+        ),
         (
             "sqlit:runs.db",
-            "journal: 'sqlit:runs.db': 'sqlit' is no kind of store; did you mean 'sqlite'?",
+            "journal: 'sqlit:runs.db': unknown scheme 'sqlit'; did you mean 'sqlite'?",
         ),
         (
             "postgres:x",
-            "journal: 'postgres:x': 'postgres' is no kind of store; use memory: or sqlite:PATH",
+            "journal: 'postgres:x': unknown scheme 'postgres'; use sqlite:PATH or memory:",
         ),
-        ("memory:x", "journal: 'memory:x' has 'x' after memory:; write memory: alone"),
+        ("memory:x", "journal: 'memory:x': unexpected 'x' after memory:. Use memory: alone."),
         (
             "sqlite:",
-            (
-                "journal: 'sqlite:' names no file; write sqlite:PATH, such as sqlite:runs.db, or "
-                "memory:"
-            ),
+            "journal: 'sqlite:' has no path. Use sqlite:PATH, such as sqlite:runs.db, or memory:.",
         ),
         (
             "sqlite:///runs.db",
-            (
-                "journal: 'sqlite:///runs.db' names no file; write sqlite:PATH, such as "
-                "sqlite:runs.db, or memory:"
-            ),
+            "journal: 'sqlite:///runs.db' has no path. Use sqlite:PATH, such as sqlite:runs.db, or memory:.",
         ),
         (
             "sqlite:a.db?synchronus=full",
-            (
-                "journal: 'synchronus' in 'sqlite:a.db?synchronus=full' is no option of sqlite, "
-                "which has synchronous; did you mean 'synchronous'?"
-            ),
+            "journal: 'sqlite:a.db?synchronus=full': unknown option 'synchronus'; did you mean 'synchronous'?",
         ),
         (
             "sqlite:a.db?synchronous=ful",

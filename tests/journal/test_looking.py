@@ -219,6 +219,6 @@ async def test_an_emptied_file_is_seen_by_who_watches(tmp_path: Path) -> None:
     (tmp_path / "runs.db").touch()
     (tmp_path / "runs.db-wal").write_bytes(b"some log")
     watch = SqliteJournal(tmp_path / "runs.db").watch()
-    with pytest.raises(JournalDamaged, match="it is lost"):
+    with pytest.raises(JournalDamaged, match="the database was deleted or moved"):
         watch.version()
     watch.close()

@@ -137,7 +137,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
             db.execute("UPDATE memory_format SET version=2")
             db.commit()
         async with SqliteJournal(path) as journal:
-            with pytest.raises(JournalUnavailable, match="format 2, this one knows 1"):
+            with pytest.raises(JournalUnavailable, match="format 2, this version reads 1"):
                 await journal.memory.append(note("b"))
             with pytest.raises(JournalUnavailable, match="upgrade"):
                 await journal.memory.entries("s")

@@ -15,9 +15,14 @@ import pytest
 from loopwright import Evaluation, Loop, MaxIterations, ScoreAtLeast, run
 from loopwright.errors import JournalDamaged, JournalUnavailable, RunNotFound
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.sqlite.changes import LIST_COLUMNS, WATCH_STATEMENT
 from loopwright.journal.sqlite.schema import connect_reader
-from loopwright.journal.sqlite.views import PAGE_STATEMENTS, Wanted, page_query
+from loopwright.journal.sqlite.views import (
+    LIST_COLUMNS,
+    PAGE_STATEMENTS,
+    WATCH_STATEMENT,
+    Wanted,
+    page_query,
+)
 from loopwright.journal.views import EntriesView, RunView, enclosing, outermost
 
 
@@ -152,7 +157,7 @@ async def test_what_is_not_there_is_said(journal: SqliteJournal, tmp_path: Path)
     for number in (0, 3, 9):
         with pytest.raises(RunNotFound, match="no iteration"):
             await journal.look(lambda p, now, n=number: p.view("nested", now).iteration("outer", n))
-    with pytest.raises(JournalUnavailable, match="no journal yet"):
+    with pytest.raises(JournalUnavailable, match="does not exist yet"):
         await SqliteJournal(tmp_path / "none.db").look(lambda pages, now: pages.newest())
 
 

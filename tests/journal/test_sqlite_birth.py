@@ -26,7 +26,7 @@ def test_a_journal_that_could_not_be_made_leaves_no_file(
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "bring_forward", ends)
+        patched.setattr(schema, "migrate", ends)
         with pytest.raises(Exception, match=r"runs\.db"):
             run_sync(one, 1, journal=f"sqlite:{tmp_path}/runs.db")
     assert [file.name for file in tmp_path.iterdir()] == ["runs.db-lock"]
@@ -60,7 +60,7 @@ def test_a_database_deleted_under_a_run_is_lost(tmp_path: Path) -> None:
         return value + 1
 
     loop = Loop(deletes, adapt=lambda last: last.output, until=MaxIterations(9), name="l")
-    with pytest.raises(JournalDamaged, match="it is lost: the database was deleted or replaced"):
+    with pytest.raises(JournalDamaged, match="the database was deleted or replaced"):
         run_sync(loop, 1, journal=f"sqlite:{path}")
 
 
@@ -69,9 +69,9 @@ async def test_a_log_without_its_database_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     (tmp_path / "runs.db-wal").write_bytes(b"log of runs")
     async with SqliteJournal(path) as journal:
-        with pytest.raises(JournalDamaged, match="it is lost"):
+        with pytest.raises(JournalDamaged, match="the database was deleted or moved"):
             await journal.runs()
-        with pytest.raises(JournalDamaged, match="it is lost"):
+        with pytest.raises(JournalDamaged, match="the database was deleted or moved"):
             await run(one, 1, journal=journal)
     assert not path.exists()
 

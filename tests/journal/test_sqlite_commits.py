@@ -11,8 +11,8 @@ import pytest
 
 from loopwright.errors import JournalUnavailable
 from loopwright.journal import Entry
+from loopwright.journal.recorded.writer import Transaction
 from loopwright.journal.sqlite import SqliteJournal, schema
-from loopwright.journal.sqlite.writer import Transaction
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import ended, query
@@ -135,7 +135,7 @@ async def test_work_after_the_end_is_refused(tmp_path: Path) -> None:
     writer = made._writer
     writer.stop_soon()
     for _ in range(3):
-        with pytest.raises(JournalUnavailable, match=r"the journal was closed; open it again$"):
+        with pytest.raises(JournalUnavailable, match=r"the journal is closed; open it again$"):
             await writer.perform(Transaction(lambda _: None))
     log.append(Entry("started", "a", 1.0))
     with pytest.raises(JournalUnavailable, match=r"was closed while this run was open$"):

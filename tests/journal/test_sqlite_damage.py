@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import JournalDamaged, JournalError, RunNotFound
+from loopwright.journal.recorded.rows import as_damage
 from loopwright.journal.sqlite import SqliteJournal, schema
-from loopwright.journal.sqlite.errors import as_damage
 
 from .recording import LONG, info, record, rounds, rounds_seen, shown
 from .sqlite_files import filled, query, read_all
@@ -186,5 +186,5 @@ def test_values_of_a_wrong_shape_are_damage(error: Exception) -> None:
     with pytest.raises(JournalDamaged) as caught, as_damage("run-1: entry 2"):
         raise error
     assert str(caught.value) == (
-        "run-1: entry 2 does not read as what was written; restore the journal from a backup"
+        "run-1: entry 2 cannot be decoded; restore the journal from a backup"
     )

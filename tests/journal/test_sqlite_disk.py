@@ -16,9 +16,8 @@ import pytest
 from loopwright.errors import JournalDamaged, JournalUnavailable
 from loopwright.journal import Entry
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.sqlite.encoding import FILE
 from loopwright.journal.sqlite.errors import journal_error
-from loopwright.journal.sqlite.files import refuse_network
+from loopwright.journal.sqlite.files import FILE, refuse_network
 from loopwright.records import Iteration
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown
@@ -92,12 +91,12 @@ def test_a_network_file_system_is_refused(tmp_path: Path) -> None:
     [
         (OSError(errno.ENOSPC, "x"), JournalUnavailable, "the disk is full; free some space"),
         (OSError(errno.EDQUOT, "x"), JournalUnavailable, "the disk is full; free some space"),
-        (OSError(errno.EROFS, "x"), JournalUnavailable, "it may only be read; make the file"),
-        (OSError(errno.EACCES, "x"), JournalUnavailable, "permission was denied; make the file"),
+        (OSError(errno.EROFS, "x"), JournalUnavailable, "it is read-only; allow your user"),
+        (OSError(errno.EACCES, "x"), JournalUnavailable, "permission was denied; allow your user"),
         (OSError(errno.EIO, "x"), JournalUnavailable, "the disk refused to read or write; check"),
         (OSError(errno.ENOTDIR, "x"), JournalUnavailable, "it cannot be opened; check that its"),
         (KeyError("x"), JournalUnavailable, "KeyError: 'x'; report this"),
-        (sqlite3.DataError("x"), JournalDamaged, "it does not read as a journal \\(x\\); restore"),
+        (sqlite3.DataError("x"), JournalDamaged, "it cannot be read as a journal \\(x\\); restore"),
         (JournalDamaged("as it is"), JournalDamaged, "as it is"),
     ],
 )
@@ -234,7 +233,7 @@ async def test_a_journal_that_may_only_be_read_is_read() -> None:
     count, message = done.stdout.splitlines()
     assert count == "19"
     assert message.startswith(f"{path}: ")
-    assert message.endswith("make the file and its folder yours to write")
+    assert message.endswith("allow your user to write the file and its folder")
 
 
 async def test_a_failed_opening_is_no_opening(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ async def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     for call in (made.open(info()), made.find("run-1")):
         with pytest.raises(JournalUnavailable) as caught:
             await call
-        assert str(caught.value) == f"{path}: it belongs to another program; name another file"
+        assert str(caught.value) == f"{path}: it belongs to another program; use another file"
     await made.close()
     assert path.read_bytes() == before
 
@@ -76,8 +76,8 @@ async def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
         with pytest.raises(JournalUnavailable) as caught:
             await call
         assert str(caught.value) == (
-            f"{path}: a newer version of this program wrote it (format 99, this one knows {VERSION}); "
-            "upgrade"
+            f"{path}: a newer version of Loopwright wrote it (format 99, this version reads {VERSION}); "
+            "upgrade Loopwright"
         )
     await made.close()
 
@@ -85,13 +85,13 @@ async def test_a_newer_journal_is_refused(tmp_path: Path) -> None:
 def test_an_older_journal_is_brought_forward(tmp_path: Path) -> None:
     """Tables go through every version that they lack, in one transaction or not at all."""
     db = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
-    schema.bring_forward(db, 0)
+    schema.migrate(db, 0)
     known = [("x",)] * VERSION
     broken = (*known, ("CREATE TABLE more(a)",), ("CREATE TABLE more(a)",))
     with pytest.raises(sqlite3.OperationalError, match=r"already exists"):
-        schema.bring_forward(db, VERSION, broken)
+        schema.migrate(db, VERSION, broken)
     assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
-    schema.bring_forward(db, VERSION, broken[:-1])
+    schema.migrate(db, VERSION, broken[:-1])
     assert db.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
     assert db.execute("SELECT count(*) FROM more").fetchone() == (0,)
     db.close()
@@ -128,9 +128,9 @@ def test_an_older_journal_gets_the_tables_of_a_new_one(version: int) -> None:
         contextlib.closing(sqlite3.connect(":memory:")) as new,
         contextlib.closing(sqlite3.connect(":memory:")) as old,
     ):
-        schema.bring_forward(new, 0)
-        schema.bring_forward(old, 0, schema.STEPS[:version])
-        schema.bring_forward(old, version)
+        schema.migrate(new, 0)
+        schema.migrate(old, 0, schema.STEPS[:version])
+        schema.migrate(old, version)
         assert old.execute(told).fetchall() == new.execute(told).fetchall()
 
 

@@ -15,7 +15,7 @@ from loopwright.journal.sqlite.reader import STATEMENTS, runs_query
 def plans(statement: str, values: list[Any]) -> list[str]:
     """How SQLite goes about a statement on empty tables."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        schema.bring_forward(db, 0)
+        schema.migrate(db, 0)
         rows = db.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
         return [row[3] for row in rows]
 

@@ -16,11 +16,11 @@ import pytest
 
 from loopwright.errors import JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry
+from loopwright.journal.recorded.writer import Transaction
 from loopwright.journal.sqlite import Clocks, SqliteJournal, schema
 from loopwright.journal.sqlite.files import SideLock
 from loopwright.journal.sqlite.leases import Owner, place, register, started
-from loopwright.journal.sqlite.run_ownership import rewind_row
-from loopwright.journal.sqlite.writer import Transaction
+from loopwright.journal.sqlite.run_ownership import RewindPlan, rewind_row
 
 from .recording import LONG, info, record, recorded, rounds, rounds_seen, settle, shown
 from .sqlite_files import child, query
@@ -104,7 +104,7 @@ async def test_a_process_that_is_gone_owns_nothing(tmp_path: Path) -> None:
 def test_an_owner_lives_while_its_process_does() -> None:
     """It ends with its process where that can be seen from here, else with its lease."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        schema.bring_forward(db, 0)
+        schema.migrate(db, 0)
         me = register(db, 100.0)
     assert me.alive(109.0)
     assert me.alive(4000.0)  # by a clock that is an hour ahead
@@ -220,7 +220,7 @@ def test_the_side_lock_is_not_waited_for_without_end(tmp_path: Path) -> None:
         pass
     assert str(caught.value) == (
         f"{tmp_path / 'lock'}: another process has held this lock for 0.01 seconds; "
-        "end that process, or let it go on"
+        "end that process or let it continue"
     )
     released = threading.Event()
 
@@ -252,7 +252,8 @@ async def test_a_rewind_gives_way_to_who_wrote_meanwhile(journal: SqliteJournal)
     """A rewind that was planned on entries that are no longer the last is refused."""
     await recorded(journal, info(), rounds(1))
     row = await journal._read(lambda reader: reader.row("run-1"))
-    stale = Transaction(lambda db: rewind_row(journal._database, db, row, "refine", (3, b"old"), 1))
+    plan = RewindPlan(row, "refine", 3, b"old", 1)
+    stale = Transaction(lambda db: rewind_row(journal._database, db, plan))
     with pytest.raises(RunLocked, match=r"^run-1: it is running; cancel it before you rewind it$"):
         await journal._writer.perform(stale)
     assert len(await journal.entries("run-1")) == 3

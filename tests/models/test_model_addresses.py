@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loopwright.errors import ConfigurationError
 from loopwright.models import ModelError
-from loopwright.models.address_policy import Allowed, is_loopback_name, resolve
+from loopwright.models.endpoints import Allowed, is_loopback_name, resolve
 
 REFUSED = [
     ("metadata.example", "169.254.169.254"), ("metadata.example", "fd00:ec2::254"),
@@ -76,7 +76,7 @@ def test_what_is_allowed_by_name_may_be_called(
 def test_an_entry_that_names_nothing_is_refused(entry: str) -> None:
     """The list takes hosts, addresses and networks; anything else is refused with an example."""
     with pytest.raises(
-        ConfigurationError, match="is no host, address or network; give one such as"
+        ConfigurationError, match="is not a host, address or network; give one such as"
     ):
         Allowed([entry])
 

@@ -107,7 +107,7 @@ def test_a_cap_in_dollars_needs_a_price(whole: bool) -> None:
 
 def test_what_cannot_be_asked_is_no_model() -> None:
     """Models of something without `complete`, and a template that is no text, are refused when made."""
-    with pytest.raises(ConfigurationError, match="models: 5 cannot be asked"):
+    with pytest.raises(ConfigurationError, match="models: 5 is not a model"):
         Models(5)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="text: None is no template"):
+    with pytest.raises(ConfigurationError, match="text: None is not a template"):
         prompt(None)  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from loopwright import errors, models
 from loopwright.errors import StepError
 from loopwright.models import KINDS, ModelError
-from loopwright.models.errors import EndpointStatus, fault_of, from_status, retry_after
+from loopwright.models.errors import fault_of
+from loopwright.models.providers.failures import EndpointStatus, from_status, retry_after
 
 DAYS = 31 * 86_400.0  # the longest that is told: nobody waits for it
 NOW = 1_792_567_680.0  # Wed, 21 Oct 2026 07:28:00 GMT

@@ -69,7 +69,7 @@ def test_a_stated_price_comes_before_a_known_one() -> None:
 def test_a_price_that_cannot_be_read_is_refused(value: Any) -> None:
     """The message names the entry and how a price is written."""
     with pytest.raises(
-        ConfigurationError, match=r"prices: gpt: .* is no price; give \{input: USD per million"
+        ConfigurationError, match=r"prices: gpt: .* is not a price; give \{input: USD per million"
     ):
         read_prices({"gpt": value})
 

@@ -94,7 +94,7 @@ def test_what_may_help_when_tried_again_follows_the_kind() -> None:
     [
         (lambda: Message("asistant", "x"), "message: role: 'asistant' is unknown; did you mean 'assistant'?"),  # type: ignore[arg-type]
         (lambda: Message("user", 3), "message: content: 3 is not text"),  # type: ignore[arg-type]
-        (lambda: Message("tool", "x"), "message: call_id: a tool's message names the call it answers"),
+        (lambda: Message("tool", "x"), "message: call_id: is missing; name the call that this tool message answers"),
         (lambda: Request((), "m", "p"), "request: messages: give at least one message of a user"),
         (lambda: Request((Message("system", "x"),), "m", "p"),
          "request: messages: give at least one message of a user"),
@@ -108,7 +108,7 @@ def test_what_may_help_when_tried_again_follows_the_kind() -> None:
         (lambda: Timers(whole=float("nan")), "timeouts: whole: nan is not finite"),
         (lambda: Tool(""), "tool: name: is empty; give the name that the model calls"),
         (lambda: Tool("t", schema=[]), "tool 't': schema: give a JSON Schema, an object"),  # type: ignore[arg-type]
-        (lambda: ModelError("x", kind="transent"), "fault: kind: 'transent' is unknown; did you mean 'transient'?"),
+        (lambda: ModelError("x", kind="transent"), "model error: kind: 'transent' is unknown; did you mean 'transient'?"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_when_it_is_made(make: Any, message: str) -> None:

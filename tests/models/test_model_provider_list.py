@@ -101,7 +101,7 @@ def test_without_its_key_a_provider_says_which_one() -> None:
 )
 def test_a_provider_whose_place_is_unknown_says_what_to_set(provider: str, names: str) -> None:
     """What only the environment knows is asked for by name."""
-    with pytest.raises(ConfigurationError, match=f"nothing says where it is; set {names}"):
+    with pytest.raises(ConfigurationError, match=f"the address is unknown; set {names}"):
         endpoint_of(ask(provider), {})
 
 

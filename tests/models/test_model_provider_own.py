@@ -16,7 +16,6 @@ from faulty_server import (
 from model_worlds import KEY, KEYS, question
 
 from loopwright.models import Endpoint, Message, ModelError, ProviderModel, Request
-from loopwright.models.errors import ResponseTrace
 
 pytestmark = pytest.mark.usefixtures("loopback")
 YES = '{"verdict": "yes", "score": 3}'
@@ -96,7 +95,7 @@ async def test_openai_itself_is_asked_by_its_own_api(
         )
         requests = await model._prepared(endpoint)
         try:
-            found = (await requests.ask(endpoint, request, ResponseTrace(), None)).text
+            found = (await requests.ask(endpoint, request)).text
         except ModelError as fault:
             found = fault.kind + (f"/{fault.reason}" if fault.reason == "stream_incomplete" else "")
         body = server.requests[0].json
@@ -116,7 +115,7 @@ async def at(endpoint: Endpoint, request: Request) -> Any:
     async with ProviderModel(KEYS) as model:
         requests = await model._prepared(endpoint)
         try:
-            return await requests.ask(endpoint, request, ResponseTrace(), None)
+            return await requests.ask(endpoint, request)
         except ModelError as fault:
             return fault
 

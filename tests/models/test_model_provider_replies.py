@@ -58,12 +58,12 @@ async def test_a_listener_that_fails_is_a_remark() -> None:
 
 
 async def test_broken_bytes_are_a_remark() -> None:
-    """Bytes that are no UTF-8 become U+FFFD, and the reply says so."""
+    """Bytes that are invalid UTF-8 become U+FFFD, and the reply says so."""
     event = b'data: {"choices": [{"index": 0, "delta": {"content": "caf\xe9"}, "finish_reason": "stop"}]}\n\n'
     async with FaultyServer(streamed(event)) as server, ProviderModel(KEYS) as model:
         reply = await model.complete(question(server.url))
     assert reply.text == "caf\ufffd"
-    assert any("no UTF-8" in remark for remark in reply.warnings)
+    assert any("invalid UTF-8" in remark for remark in reply.warnings)
 
 
 def test_one_model_serves_several_event_loops() -> None:

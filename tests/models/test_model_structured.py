@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loopwright.errors import ConfigurationError
 from loopwright.models import read_value
 from loopwright.models.replies.strict_json import JsonReading, read_json
-from loopwright.models.structured_output import check_schema
+from loopwright.records.json_schema import check_schema
 
 SCHEMA = {
     "type": "object",

@@ -117,7 +117,7 @@ async def test_a_key_twice_in_what_an_endpoint_sends_is_refused() -> None:
         fault = await ask(model, question(server.url))
     assert isinstance(fault, ModelError)
     assert (fault.kind, fault.reason, fault.billed) == ("permanent", "bad_response", "maybe")
-    assert "key twice" in str(fault)
+    assert "repeated key" in str(fault)
 
 
 def _raw(event: bytes) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.models import read_value
-from loopwright.models.replies.scan import MOST, scan
+from loopwright.models.replies.scan import MAX_VALUES, scan
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -85,10 +85,10 @@ def test_repairs_say_what_was_done() -> None:
 
 def test_the_work_is_bounded() -> None:
     """Beyond so many values or characters the rest is not read, and a value is not guessed from a part."""
-    assert len(scan('{"a":1}' * 20_000).found) == MOST
+    assert len(scan('{"a":1}' * 20_000).values) == MAX_VALUES
     assert scan("{'" * 100_000).exhausted
     assert read_value('{"a": 1}' + "{'" * 100_000, SCHEMA).problem == "several"
-    assert scan("[" * 200_000).found == []
+    assert scan("[" * 200_000).values == []
 
 
 def test_references_and_alternatives_of_a_schema_are_followed() -> None:

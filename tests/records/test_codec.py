@@ -131,7 +131,7 @@ def test_what_is_nested_too_deep_is_refused() -> None:
 )
 def test_a_whole_number_that_no_store_can_write_is_refused(value: Any) -> None:
     """Python itself refuses to write integers above 4300 digits, so they are refused at the door."""
-    with pytest.raises(StepError, match=r"a whole number of \d+ bits is not a JSON value"):
+    with pytest.raises(StepError, match=r"an integer of \d+ bits is not a JSON value"):
         normalise(value)
 
 
@@ -297,9 +297,9 @@ def test_a_reader_sees_text_as_text_and_the_rest_as_json(value: Any, expected: s
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (True, "limit: True is not a whole number"),
-        (1.0, "limit: 1.0 is not a whole number"),
-        ("3", "limit: '3' is not a whole number"),
+        (True, "limit: True is not an integer"),
+        (1.0, "limit: 1.0 is not an integer"),
+        ("3", "limit: '3' is not an integer"),
         (0, "limit: 0 is too small; give at least 1"),
         (-(1 << 2000), "limit: a number of 2001 bits is out of range"),
     ],

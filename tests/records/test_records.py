@@ -86,8 +86,8 @@ def test_the_most_of_two_usages_is_the_larger_of_each_figure(a: Usage, b: Usage)
     ("fields", "message"),
     [
         ({"calls": -1}, "usage.calls: -1 is too small; give at least 0"),
-        ({"input_tokens": 1.5}, "usage.input_tokens: 1.5 is not a whole number"),
-        ({"output_tokens": True}, "usage.output_tokens: True is not a whole number"),
+        ({"input_tokens": 1.5}, "usage.input_tokens: 1.5 is not an integer"),
+        ({"output_tokens": True}, "usage.output_tokens: True is not an integer"),
         ({"usd": math.nan}, "usage.usd: nan is not finite"),
         ({"usd": -0.1}, "usage.usd: -0.1 is out of range; give a number at least 0"),
     ],

@@ -156,7 +156,7 @@ async def test_a_closed_telemetry_goes_on_trying_nothing() -> None:
 @pytest.mark.parametrize("endpoint", ["", "localhost:4318", "ftp://x", "file:///etc/passwd"])
 def test_what_is_no_url_is_refused_with_an_example(endpoint: str) -> None:
     """An endpoint is an http(s) URL."""
-    with pytest.raises(ConfigurationError, match="give one such as http://localhost:4318"):
+    with pytest.raises(ConfigurationError, match="use one such as http://localhost:4318"):
         over_http(endpoint)
 
 

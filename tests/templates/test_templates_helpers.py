@@ -78,5 +78,5 @@ def test_a_helper_that_gives_an_object_is_refused() -> None:
 
 def test_the_sandbox_itself_calls_nothing() -> None:
     """Every call is rewritten; one that was not would be refused."""
-    with pytest.raises(TemplateError, match="only the functions offered to a template"):
+    with pytest.raises(TemplateError, match="only the functions of this template"):
         SANDBOX.call(None, len)

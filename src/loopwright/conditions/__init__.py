@@ -2,12 +2,12 @@
 
 Rules:
 
-1. `check(history)` answers `Stop` or None from what was recorded and from nothing else: no clock,
-   no state, no model.
-2. `a | b` stops at its earliest member and prefers success; `a & b` stops when all of its members
-   hold. Limits (iterations, timeout, deadline, budget) always act outside an "and" too: nothing can
-   turn a limit off.
-3. A condition goes to JSON and back unchanged; its tag is the snake case of its class.
+1. `check(history)` returns `Stop` or None from the recorded history alone: no clock, no state, no
+   model.
+2. `a | b` stops when its first member holds and prefers success; `a & b` stops when all members hold.
+   Limits (iterations, timeout, deadline, budget) also act outside an "and": no combination turns a
+   limit off.
+3. A condition converts to JSON and back unchanged; its tag is the snake case of its class.
 """
 
 from .base import (
@@ -29,6 +29,7 @@ from .limits import (
     Deadline,
     MaxIterations,
     PhaseLimit,
+    RunLimits,
     Timeout,
     amount,
     raised,
@@ -54,6 +55,7 @@ __all__ = [
     "Passed",
     "PhaseLimit",
     "RepeatedOutput",
+    "RunLimits",
     "ScoreAtLeast",
     "Timeout",
     "amount",

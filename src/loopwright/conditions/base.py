@@ -1,4 +1,4 @@
-"""What a condition is, how conditions combine, and their way to JSON and back."""
+"""The base class of conditions, their combinations, and their conversion to JSON and back."""
 
 from __future__ import annotations
 
@@ -19,25 +19,42 @@ TAGS: dict[str, type[Condition]] = {}  # filled by @condition while modules load
 
 
 class Condition(ABC):
-    """A termination condition: answers `Stop(reason, …)` or None for a history."""
+    """A termination condition: a pure function from a history to `Stop(reason, detail)` or None.
+
+    Derive a frozen dataclass and define `check`. Conditions combine with `|` and `&`.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from loopwright.records import Evaluation, History, Iteration, Reason, Stop
+        >>> @dataclass(frozen=True)
+        ... class ShortEnough(Condition):
+        ...     words: int
+        ...     def check(self, history):
+        ...         last = history.last
+        ...         if last is None or len(str(last.output).split()) > self.words:
+        ...             return None
+        ...         return Stop(Reason.CONDITION_MET, f"at most {self.words} words")
+        >>> ShortEnough(3).check(History([Iteration(1, output="one two")])).detail
+        'at most 3 words'
+    """
 
     __slots__ = ()
     hard: ClassVar[bool] = False  # a limit, which also acts outside an "and"
-    early: ClassVar[bool] = True  # may be delayed by min_iterations
-    goal: ClassVar[bool] = True  # what is wanted, unless it is a limit; else a sign to give up
-    reads: ClassVar[str] = ""  # what of an evaluation it cannot hold without, in words
-    ours: ClassVar[bool] = True  # made in this package, not by its user
+    early: ClassVar[bool] = True  # `min_iterations` may delay it
+    goal: ClassVar[bool] = True  # a condition of success, unless it is a limit
+    reads: ClassVar[str] = ""  # the part of an evaluation that it needs, in words
+    ours: ClassVar[bool] = True  # defined in this package
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         cls.ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @abstractmethod
     def check(self, history: History) -> Stop | None:
-        """Return why the loop should end now, or None."""
+        """Return the reason to end the loop now, or None to continue."""
 
     def told(self, item: Iteration) -> bool:
-        """Return whether an iteration has what this `reads`."""
+        """Return whether an iteration has the part of an evaluation that this condition `reads`."""
         del item
         return True
 
@@ -53,10 +70,10 @@ class Condition(ABC):
         )
 
     def field_values(self) -> dict[str, Json]:
-        """Return its fields as JSON, without those that have their default."""
-        if not dataclasses.is_dataclass(self):  # a class of a user's, with attributes as it likes
-            given = getattr(self, "__dict__", {}).items()
-            return {str(key): _shown(value) for key, value in given if key[:1] != "_"}
+        """Return its fields as JSON, without defaults."""
+        if not dataclasses.is_dataclass(self):  # a user's class with any attributes
+            attributes = getattr(self, "__dict__", {}).items()
+            return {str(key): _shown(value) for key, value in attributes if key[:1] != "_"}
         data = {}
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
@@ -69,9 +86,9 @@ class Condition(ABC):
         return f"{tag_of(type(self))}({shown})"
 
     def to_json(self) -> Json:
-        """Return it as `{tag: {field: value}}`, without the fields that have their default.
+        """Return the condition as `{tag: {field: value}}`, without defaults.
 
-        A class that is not registered goes by its place: `{"python": "module:Class", field: value}`.
+        A class that is not registered is `{"python": "module:Class", field: value}`.
         """
         kind = type(self)
         if TAGS.get(tag_of(kind)) is not kind:
@@ -83,61 +100,59 @@ class Condition(ABC):
         yield self
 
     def parts(self) -> tuple[Condition, ...]:
-        """Return the conditions that it combines, if it does."""
+        """Return the conditions that it combines; none for a single condition."""
         return ()
 
     def limits(self) -> Iterator[Condition]:
-        """Iterate over every hard limit inside it, at any depth."""
+        """Iterate over the hard limits inside it, at any depth."""
         if self.hard:
             yield self
 
 
-def _shown(value: Any) -> Json:
-    """Return a field of a condition as JSON; of what is none, its type."""
+def _shown(value: object) -> Json:
+    """Return a field of a condition as JSON; its type if JSON cannot hold it."""
     try:
         return codec.normalise(list(value) if isinstance(value, tuple) else value)
-    except Exception:  # what a user's class keeps is its own business
+    except Exception:  # a user's class may hold any value
         return f"<{type(value).__name__}>"
 
 
 def asked(condition: Condition, history: History) -> Stop | None:
-    """Ask a condition of a user's, which gets a history of its own.
+    """Check a condition. A user's condition receives copies of the recorded values.
 
-    What it raises, or returns in place of a Stop or None, is a Stop with a `failure`.
+    Args:
+        condition: the condition.
+        history: the iterations so far.
+
+    Returns:
+        Its stop. An exception, or a result other than Stop and None, becomes a Stop with a `failure`.
     """
     if condition.ours:
         return condition.check(history)
-    tag = type(condition).__name__  # the name that its author knows
+    tag = type(condition).__name__
     try:
-        found = condition.check(history.view())
-    except BaseException as error:  # whatever it is, the loop ends and says why
+        stop = condition.check(history.view())
+    except BaseException as error:  # of any kind: the loop ends and reports it
         exception, traceback = described(error, redact=history.redact)
-        what = f"the condition {tag} failed: {codec.error_line(error, history.redact)}"
-        return _failed(what, type(error).__name__, exception, traceback)
-    if found is None or isinstance(found, Stop):
-        return found
-    what = (
-        f"the condition {tag} returned {type(found).__name__} {_short(found)}; "
-        "return Stop(Reason.CONDITION_MET, ...) to end the loop, or None to go on"
+        detail = f"the condition {tag} failed: {codec.error_line(error, history.redact)}"
+        return _failed(detail, type(error).__name__, exception, traceback)
+    if stop is None or isinstance(stop, Stop):
+        return stop
+    detail = (
+        f"the condition {tag} returned {type(stop).__name__} {_short(stop)}; "
+        "return Stop(Reason.CONDITION_MET, ...) to end the loop, or None to continue"
     )
-    return _failed(what, "bad_condition")
+    return _failed(detail, "bad_condition")
 
 
-def _failed(what: str, kind: str, exception: str = "", traceback: str = "") -> Stop:
+def _failed(detail: str, kind: str, exception: str = "", traceback: str = "") -> Stop:
     failure = Failure(
-        stage="decide",
-        kind=kind,
-        message=what,
-        path="",
-        retryable=False,
-        retry_after=None,
-        exception=exception,
-        traceback=traceback,
+        "decide", kind, detail, retryable=False, exception=exception, traceback=traceback
     )
-    return Stop(Reason.ERROR, what, failure=failure)
+    return Stop(Reason.ERROR, detail, failure=failure)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     try:
         return f"({value!r:.40})"
     except Exception:
@@ -145,12 +160,10 @@ def _short(value: Any) -> str:
 
 
 def named(stop: Stop, loop: str) -> Stop:
-    """Return the stop of a condition that failed with the loop that asked it."""
+    """Return the stop of a condition that failed, with the loop as the path of its failure."""
     if stop.failure is None:
         return stop
-    detail = f"{loop}: {stop.detail}"
-    failure = dataclasses.replace(stop.failure, message=detail, path=loop)
-    return dataclasses.replace(stop, detail=detail, failure=failure)
+    return dataclasses.replace(stop, failure=dataclasses.replace(stop.failure, path=loop))
 
 
 @functools.cache
@@ -163,10 +176,19 @@ _Kind = TypeVar("_Kind", bound=type[Condition])
 
 
 def condition(kind: _Kind) -> _Kind:
-    """Register a frozen dataclass as a condition, under its tag, for JSON and YAML.
+    """Register a frozen dataclass under its tag, so that JSON and YAML can name it.
 
     Raises:
-        ConfigurationError: if the tag is taken by another class.
+        ConfigurationError: if another class has the same tag.
+
+    Example:
+        >>> @condition
+        ... @dataclass(frozen=True)
+        ... class Never(Condition):
+        ...     def check(self, history):
+        ...         return None
+        >>> from_json("never")
+        Never()
     """
     tag = tag_of(kind)
     if TAGS.setdefault(tag, kind) is not kind:
@@ -175,14 +197,19 @@ def condition(kind: _Kind) -> _Kind:
 
 
 def from_json(data: Json) -> Condition:
-    """Return the condition that `to_json` wrote, or that a document spells in short.
+    """Return the condition that `to_json` wrote, or a short form of it.
 
-    Shapes: `{tag: {field: value}}`, `{tag: value}` for the first field, `tag` alone, and a list,
-    which is an "or". `{"python": "module:Class", field: value}` is a class of a module that is imported
-    already: nothing is imported here.
+    Args:
+        data: `{tag: {field: value}}`, `{tag: value}` with the first field, `tag` alone, or a list, which
+            is an "or". `{"python": "module:Class", field: value}` is a class of an imported module;
+            this function imports nothing.
 
     Raises:
-        ConfigurationError: naming the unknown tag or field and the nearest valid one.
+        ConfigurationError: for an unknown tag or field; names the nearest valid one.
+
+    Example:
+        >>> from_json([{"score_at_least": 0.9}, {"max_iterations": {"limit": 5}}])
+        AnyOf(members=(ScoreAtLeast(threshold=0.9, min_iterations=1), MaxIterations(limit=5)))
     """
     if isinstance(data, str):
         data = {data: {}}
@@ -190,11 +217,10 @@ def from_json(data: Json) -> Condition:
         members = [from_json(item) for item in data]
         return members[0] if len(members) == 1 else AnyOf(tuple(members))
     if isinstance(data, Mapping) and "python" in data:
-        return made_of(
-            data["python"], _known(data["python"]), {k: v for k, v in data.items() if k != "python"}
-        )
+        arguments = {name: value for name, value in data.items() if name != "python"}
+        return made_of(data["python"], _imported(data["python"]), arguments)
     if not isinstance(data, Mapping) or len(data) != 1:
-        raise ConfigurationError(f"{data!r} is not a condition; write one tag with its value")
+        raise ConfigurationError(f"{data!r} is not a condition; use one tag with its value")
     tag, value = next(iter(data.items()))
     kind = TAGS.get(tag)
     if kind is None:
@@ -205,37 +231,37 @@ def from_json(data: Json) -> Condition:
     return _build(tag, kind, value)
 
 
-def made_of(reference: str, kind: Any, given: Mapping[str, Json]) -> Condition:
-    """Return a condition of a user's class, made with these arguments.
+def made_of(reference: str, kind: object, arguments: Mapping[str, Json]) -> Condition:
+    """Return an instance of a user's condition class.
 
     Raises:
-        ConfigurationError: if it is no class of conditions, or refuses the arguments.
+        ConfigurationError: if it is not a condition class, or refuses the arguments.
     """
     if not isinstance(kind, type) or not issubclass(kind, Condition):
         raise ConfigurationError(
-            f"{reference}: it is not a class of conditions; derive it from loopwright.conditions.Condition"
+            f"{reference}: it is not a condition class; derive it from loopwright.conditions.Condition"
         )
     try:
         if dataclasses.is_dataclass(kind):
-            return _build(reference, kind, given)
-        return kind(**given)
+            return _build(reference, kind, arguments)
+        return kind(**arguments)
     except ConfigurationError:
         raise
-    except Exception as error:  # what a user's class raises is theirs to choose
+    except Exception as error:  # a user's class may raise any error
         raise ConfigurationError(
-            f"{reference}: it cannot be made with {', '.join(given) or 'no arguments'}: "
+            f"{reference}: it cannot be created with {', '.join(arguments) or 'no arguments'}: "
             f"{codec.error_line(error)}"
         ) from error
 
 
-def _known(reference: Any) -> type[Condition]:
+def _imported(reference: Json) -> type[Condition]:
     kinds: list[type[Condition]] = list(Condition.__subclasses__())
     for kind in kinds:
         kinds += kind.__subclasses__()
         if f"{kind.__module__}:{kind.__qualname__}" == reference:
             return kind
     raise ConfigurationError(
-        f"python: there is no condition {reference!r} among the imported modules; import its module first"
+        f"python: no imported module has the condition {reference!r}; import its module first"
     )
 
 
@@ -255,7 +281,7 @@ def _build(tag: str, kind: type[Condition], value: Json) -> Condition:
 
 
 def has_goal(tree: Condition | None) -> bool:
-    """Return whether a condition, or one inside it, is one of success."""
+    """Return whether a condition, or one inside it, is a condition of success."""
     if tree is None:
         return False
     if isinstance(tree, _Combined):
@@ -272,13 +298,13 @@ class _Combined(Condition):
         flat: list[Condition] = []
         tag = tag_of(type(self))
         if not isinstance(self.members, list | tuple):
-            raise ConfigurationError(f"{tag}: give a list of conditions, not {self.members}")
+            raise ConfigurationError(f"{tag}: use a list of conditions, not {self.members}")
         for member in self.members:
             if not isinstance(member, Condition):
                 raise ConfigurationError(f"{member!r} is not a condition")
             flat += member.members if isinstance(member, type(self)) else [member]
         if not flat:
-            raise ConfigurationError(f"{tag}: the list of conditions is empty; name at least one")
+            raise ConfigurationError(f"{tag}: the list of conditions is empty; add at least one")
         object.__setattr__(self, "members", tuple(flat))
 
     def __str__(self) -> str:
@@ -297,21 +323,37 @@ class _Combined(Condition):
 
 
 def prefer(stops: Iterable[Stop]) -> Stop | None:
-    """Return the stop to report of those that held together: by rank, with the others under
-    `also`."""
-    found = list(stops)
-    if len(found) < 2:
-        return found[0] if found else None
-    found.sort(key=lambda stop: stop.reason.rank)
-    reasons = dict.fromkeys(r for stop in found for r in (stop.reason, *stop.also))
-    reasons.pop(found[0].reason)
-    return dataclasses.replace(found[0], also=tuple(reasons))
+    """Return the first of several stops by the rank of its reason, with the other reasons in `also`.
+
+    >>> prefer([Stop(Reason.MAX_ITERATIONS), Stop(Reason.CONDITION_MET)]).also
+    (<Reason.MAX_ITERATIONS: 'max_iterations'>,)
+    """
+    ranked = sorted(stops, key=lambda stop: stop.reason.rank)
+    if len(ranked) < 2:
+        return ranked[0] if ranked else None
+    reasons = dict.fromkeys(r for stop in ranked for r in (stop.reason, *stop.also))
+    reasons.pop(ranked[0].reason)
+    return dataclasses.replace(ranked[0], also=tuple(reasons))
 
 
 @condition
 @dataclass(frozen=True, slots=True)
 class AnyOf(_Combined):
-    """Stop at the first member that holds; success is preferred to a limit of the same round."""
+    """Stop when a member holds; success is preferred to a limit of the same iteration.
+
+    Write it as `a | b`.
+
+    Args:
+        members: the conditions; nested "or"s are flattened.
+
+    Raises:
+        ConfigurationError: if the list is empty or contains another value.
+
+    Example:
+        >>> from loopwright.conditions import MaxIterations, ScoreAtLeast
+        >>> str(ScoreAtLeast(0.9) | MaxIterations(5))
+        'score_at_least(threshold=0.9) | max_iterations(limit=5)'
+    """
 
     members: tuple[Condition, ...]
     joint: ClassVar[str] = "|"
@@ -332,7 +374,21 @@ class AnyOf(_Combined):
 @condition
 @dataclass(frozen=True, slots=True)
 class AllOf(_Combined):
-    """Stop when every member holds; satisfied if any of them is a condition of success."""
+    """Stop when every member holds, with success if a member is a condition of success.
+
+    Write it as `a & b`.
+
+    Args:
+        members: the conditions; nested "and"s are flattened.
+
+    Raises:
+        ConfigurationError: if the list is empty or contains another value.
+
+    Example:
+        >>> from loopwright.conditions import Passed, ScoreAtLeast
+        >>> str(ScoreAtLeast(0.9) & Passed())
+        'score_at_least(threshold=0.9) & passed()'
+    """
 
     members: tuple[Condition, ...]
     joint: ClassVar[str] = "&"
@@ -349,5 +405,5 @@ class AllOf(_Combined):
             if stop is None or stop.failure is not None:
                 return stop
             stops.append(stop)
-        found = prefer(stops)
-        return found and dataclasses.replace(found, detail=" and ".join(s.detail for s in stops))
+        first = prefer(stops)
+        return first and dataclasses.replace(first, detail=" and ".join(s.detail for s in stops))

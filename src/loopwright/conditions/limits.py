@@ -1,6 +1,7 @@
-"""Hard limits: iterations, time and money. They act whatever else holds.
+"""Hard limits: iterations, time and money. They end a loop whatever other conditions say.
 
-Limits that a person raised while a run was on record: the same conditions with other figures.
+A person can raise limits while a run is recorded: `raised` returns the same conditions with higher
+figures.
 """
 
 from __future__ import annotations
@@ -10,86 +11,107 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..errors import ConfigurationError
 from ..records import History, Reason, Stop
 from ..records.codec import Json, number, whole
-from .base import Condition, condition
+from .base import Condition, condition, tag_of
 
-__all__ = [
-    "CEILING",
-    "OVERSHOT",
-    "UNITS",
-    "Budget",
-    "Deadline",
-    "MaxIterations",
-    "PhaseLimit",
-    "Timeout",
-    "amount",
-    "raised",
-    "raised_budget",
-    "unit_of",
-]
+CEILING = 1000  # iterations of any loop, whatever its limit
 
 
-CEILING = 1000  # no loop runs longer, whatever it says
+class Limit(Condition):
+    """A hard limit; see `Condition.hard`."""
 
-
-@condition
-@dataclass(frozen=True, slots=True)
-class MaxIterations(Condition):
-    """Stop after `limit` iterations, failed ones included."""
-
-    limit: int
+    __slots__ = ()
     hard: ClassVar[bool] = True
     early: ClassVar[bool] = False
 
+
+class _IterationLimit(Limit):
+    __slots__ = ()
+    limit: int
+    reason: ClassVar[Reason]
+    unit: ClassVar[str]
+
     def __post_init__(self) -> None:
-        _limit("max_iterations", self.limit)
+        tag = tag_of(type(self))
+        if whole(f"{tag}: limit", self.limit, least=1) > CEILING:
+            raise ConfigurationError(
+                f"{tag}: {self.limit} is above the ceiling of {CEILING}; use at most {CEILING}"
+            )
 
     def check(self, history: History) -> Stop | None:
         if len(history) < self.limit:
             return None
-        return Stop(Reason.MAX_ITERATIONS, f"{len(history)} of {self.limit} iterations used")
+        return Stop(self.reason, f"{len(history)} of {self.limit} {self.unit} used")
 
 
 @condition
 @dataclass(frozen=True, slots=True)
-class PhaseLimit(Condition):
-    """Stop a phase of an agent after `limit` iterations; the next phase follows."""
+class MaxIterations(_IterationLimit):
+    """Stop after `limit` iterations, including failed ones. Reason: `max_iterations`.
+
+    Args:
+        limit: iterations, from 1 to 1000.
+
+    Raises:
+        ConfigurationError: for any other limit.
+
+    Example:
+        >>> from loopwright.records import History, Iteration
+        >>> MaxIterations(2).check(History([Iteration(1), Iteration(2)])).detail
+        '2 of 2 iterations used'
+    """
 
     limit: int
-    hard: ClassVar[bool] = True
-    early: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _limit("phase_limit", self.limit)
-
-    def check(self, history: History) -> Stop | None:
-        if len(history) < self.limit:
-            return None
-        return Stop(Reason.PHASE_LIMIT, f"{len(history)} of {self.limit} phase iterations used")
-
-
-def _limit(tag: str, limit: int) -> None:
-    if whole(f"{tag}: limit", limit, least=1) > CEILING:
-        raise ConfigurationError(
-            f"{tag}: {limit} is above the ceiling of {CEILING}; give at most {CEILING}"
-        )
+    reason: ClassVar[Reason] = Reason.MAX_ITERATIONS
+    unit: ClassVar[str] = "iterations"
 
 
 @condition
 @dataclass(frozen=True, slots=True)
-class Timeout(Condition):
-    """Stop once the loop has been active for `seconds`; the call in flight is cancelled.
+class PhaseLimit(_IterationLimit):
+    """Stop a phase of an agent after `limit` iterations; the next phase follows. Reason: `phase_limit`.
 
-    Time that the run waits for a person, or is not running at all, does not count.
+    Args:
+        limit: iterations of the phase, from 1 to 1000.
+
+    Raises:
+        ConfigurationError: for any other limit.
+
+    Example:
+        >>> from loopwright.records import History, Iteration
+        >>> PhaseLimit(1).check(History([Iteration(1)])).detail
+        '1 of 1 phase iterations used'
+    """
+
+    limit: int
+    reason: ClassVar[Reason] = Reason.PHASE_LIMIT
+    unit: ClassVar[str] = "phase iterations"
+
+
+@condition
+@dataclass(frozen=True, slots=True)
+class Timeout(Limit):
+    """Stop when the loop has been active for `seconds`; the current call is cancelled.
+
+    Time in which the run waits for a person, or is not running, does not count. Reason: `timeout`.
+
+    Args:
+        seconds: active seconds of the loop, above 0.
+
+    Raises:
+        ConfigurationError: for any other value.
+
+    Example:
+        >>> from loopwright.records import History
+        >>> Timeout(60).check(History(elapsed=61.0)).detail
+        '60 s used'
     """
 
     seconds: float
-    hard: ClassVar[bool] = True
-    early: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         number("timeout: seconds", self.seconds, least=0, above=True)
@@ -102,18 +124,28 @@ class Timeout(Condition):
 
 @condition
 @dataclass(frozen=True, slots=True)
-class Deadline(Condition):
-    """Stop at a moment of the wall clock: `at` is an ISO 8601 date and time with an offset."""
+class Deadline(Limit):
+    """Stop at a date and time. Reason: `deadline`.
+
+    Args:
+        at: an ISO 8601 date and time with an offset.
+
+    Raises:
+        ConfigurationError: for any other text.
+
+    Example:
+        >>> from loopwright.records import History
+        >>> Deadline("2030-01-31T18:00:00+00:00").check(History(now=1.9e9)).detail
+        'it is past 2030-01-31T18:00:00+00:00'
+    """
 
     at: str
-    hard: ClassVar[bool] = True
-    early: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.timestamp()
 
     def timestamp(self) -> float:
-        """Return the moment as seconds since the epoch."""
+        """Return the moment in seconds since the epoch."""
         try:
             moment = datetime.fromisoformat(self.at)
         except (TypeError, ValueError):
@@ -133,19 +165,31 @@ class Deadline(Condition):
 
 @condition
 @dataclass(frozen=True, slots=True)
-class Budget(Condition):
-    """Stop when the calls, tokens, US dollars or effects of the loop and all inside it are used up.
+class Budget(Limit):
+    """Stop when the loop, with all inner steps, has used up its calls, tokens, dollars or effects.
 
-    A call of a model that would not fit is refused before it is made. `effects` counts all that acts
-    and is on record: functions, commands, calls of tools and attempts of model calls.
+    A model call that does not fit is refused before it is made. Reason: `budget`.
+
+    Args:
+        calls: model calls, at least 1.
+        tokens: input and output tokens together, at least 1.
+        usd: US dollars, above 0.
+        effects: recorded actions, at least 1: functions, commands, tool calls and attempts of model
+            calls.
+
+    Raises:
+        ConfigurationError: if no cap is set, or one is out of range.
+
+    Example:
+        >>> from loopwright.records import History, Usage
+        >>> Budget(calls=3, usd=1.0).check(History(usage=Usage(calls=3, usd=0.25))).detail
+        '3 of 3 calls spent'
     """
 
     calls: int | None = None
     tokens: int | None = None
     usd: float | None = None
     effects: int | None = None
-    hard: ClassVar[bool] = True
-    early: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         counts = (("calls", self.calls), ("tokens", self.tokens), ("effects", self.effects))
@@ -160,8 +204,7 @@ class Budget(Condition):
     def check(self, history: History) -> Stop | None:
         spent = history.usage
         if self.effects is not None and history.effects >= self.effects:
-            used_up = f"{history.effects} of {self.effects} effects used"
-            return Stop(Reason.BUDGET, used_up)
+            return Stop(Reason.BUDGET, f"{history.effects} of {self.effects} effects used")
         for name, cap, used in (
             ("calls", self.calls, spent.calls),
             ("tokens", self.tokens, spent.tokens),
@@ -174,7 +217,7 @@ class Budget(Condition):
 
     @property
     def spending(self) -> bool:
-        """Whether it limits what is spent, and not only how many effects there are."""
+        """Whether it limits calls, tokens or dollars, and not only effects."""
         return self.calls is not None or self.tokens is not None or self.usd is not None
 
 
@@ -183,7 +226,7 @@ _UNIT = re.compile(r"\bof [0-9.e+-]+ (calls|tokens|usd|effects)\b")
 
 
 def amount(figure: float) -> str:
-    """Return a figure of a budget as its sentences show it.
+    """Return a figure of a budget as messages show it.
 
     >>> amount(1234567), amount(0.0083)
     ('1234567', '0.0083')
@@ -192,16 +235,16 @@ def amount(figure: float) -> str:
 
 
 def unit_of(detail: str) -> str:
-    """Return which unit of a budget ran out by the sentence that says so, or "".
+    """Return the unit of a budget that ran out, from the detail of its stop, or "".
 
     >>> unit_of("3 of 3 calls spent")
     'calls'
     """
-    found = _UNIT.search(detail)
-    return found[1] if found else ""
+    match = _UNIT.search(detail)
+    return match[1] if match else ""
 
 
-# The options that raise a budget, and the unit of it that each raises.
+# The options that raise a budget, and the unit that each raises.
 UNITS: Mapping[str, str] = MappingProxyType({
     "max_calls": "calls",
     "max_total_tokens": "tokens",
@@ -210,24 +253,47 @@ UNITS: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
-def raised(members: Iterable[Condition], told: Mapping[str, Json]) -> tuple[Condition, ...]:
-    """Return conditions with their limits raised to what was told by `max_iterations` and the names of
-    UNITS, never lowered."""
-    return tuple(_one(member, told) for member in members)
+@dataclass(frozen=True, kw_only=True)
+class RunLimits:
+    """The limits of a run, each None by default: the options whose names are the keys of UNITS."""
+
+    max_usd: float | None = None
+    max_calls: int | None = None
+    max_total_tokens: int | None = None
+    max_effects: int | None = None
+
+    def limits(self) -> dict[str, Any]:
+        """Return the limits by the names of their options."""
+        return {name: getattr(self, name) for name in UNITS}
+
+    def budget_of_limits(self) -> Budget | None:
+        """Return the limits as a budget, or None without any."""
+        caps = {UNITS[name]: value for name, value in self.limits().items() if value is not None}
+        return Budget(**caps) if caps else None
 
 
-def _one(member: Condition, told: Mapping[str, Json]) -> Condition:
-    most = told.get("max_iterations")
-    if most is not None and isinstance(member, MaxIterations | PhaseLimit):
-        return replace(member, limit=max(most, member.limit))
-    return raised_budget(member, told) if isinstance(member, Budget) else member
+def raised(members: Iterable[Condition], options: Mapping[str, Json]) -> tuple[Condition, ...]:
+    """Return conditions with their limits raised, never lowered.
+
+    Args:
+        members: the conditions.
+        options: new limits, by `max_iterations` and the names of UNITS.
+    """
+    return tuple(_raised(member, options) for member in members)
 
 
-def raised_budget(cap: Budget, told: Mapping[str, Json]) -> Budget:
-    """Return a cap with its figures raised to those told of, where these are more and it has one."""
+def _raised(member: Condition, options: Mapping[str, Json]) -> Condition:
+    limit = options.get("max_iterations")
+    if limit is not None and isinstance(member, MaxIterations | PhaseLimit):
+        return replace(member, limit=max(limit, member.limit))
+    return raised_budget(member, options) if isinstance(member, Budget) else member
+
+
+def raised_budget(cap: Budget, options: Mapping[str, Json]) -> Budget:
+    """Return a budget with the caps that it has raised to those of the options, by the names of UNITS."""
     more = {
-        unit: max(told[name], was)
+        unit: max(options[name], was)
         for name, unit in UNITS.items()
-        if told.get(name) is not None and (was := getattr(cap, unit)) is not None
+        if options.get(name) is not None and (was := getattr(cap, unit)) is not None
     }
     return replace(cap, **more) if more else cap

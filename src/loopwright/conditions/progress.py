@@ -1,4 +1,4 @@
-"""Conditions on the course of a loop: no progress, repeats, decline."""
+"""Conditions on the progress of a loop: no improvement, repeated outputs, falling scores."""
 
 from __future__ import annotations
 
@@ -8,20 +8,31 @@ from typing import ClassVar
 from ..errors import ConfigurationError, nearest
 from ..records import History, Reason, Stop
 from ..records.codec import number, text_of, whole
-from . import statistics as guards
 from .base import Condition, condition
+from .statistics import cycle_period, drawdown_limit, shingles, similarity, strictly_falling
 
 
 @condition
 @dataclass(frozen=True, slots=True)
 class NoImprovement(Condition):
-    """Stop after `patience` scores in a row that did not beat the best by more than `min_delta`.
+    """Stop after `patience` scores in a row that did not exceed the best by more than `min_delta`.
 
-    Failed and undecided iterations have no score and do not count. Pair it with `keep="best"`:
-    the last output of a plateau is rarely the one you want.
+    Failed and undecided iterations have no score and do not count. Use it with `keep="best"`: the last
+    output of a plateau is rarely the best one. Reason: `no_improvement`.
 
-    >>> str(NoImprovement(patience=2) | MaxIterations(5))
-    'no_improvement(patience=2) | max_iterations(limit=5)'
+    Args:
+        patience: scores in a row, at least 1.
+        min_delta: the smallest improvement that counts, from 0 to 1 (default: 0).
+
+    Raises:
+        ConfigurationError: if a value is out of range.
+
+    Example:
+        >>> from loopwright.records import Evaluation, History, Iteration
+        >>> scores = enumerate((0.5, 0.4, 0.5), start=1)
+        >>> history = History(Iteration(n, evaluation=Evaluation(score)) for n, score in scores)
+        >>> NoImprovement(patience=2).check(history).detail
+        '2 iterations without a better score than 0.5'
     """
 
     goal: ClassVar[bool] = False
@@ -45,13 +56,26 @@ class NoImprovement(Condition):
 @condition
 @dataclass(frozen=True, slots=True)
 class RepeatedOutput(Condition):
-    """Stop when the output repeats: twice in a row, or in a cycle.
+    """Stop when the output repeats: twice in a row, or in a cycle that occurs twice.
 
-    Where the loop's input differs from iteration to iteration, the same output twice in a row counts only if the two
-    inputs differed: the same input may well have the same output. Where the input never changes, it always counts.
-    Cycles of up to `period` (1 to 4) outputs count when seen twice. Key order, Unicode form and
-    the keys named in `volatile` do not matter; `similarity` (0 to 1, say 0.9) also takes nearly
-    equal texts for equal. Never fires when the repeat brought a new best score.
+    In a loop whose input changes, the same output twice in a row counts only if the two inputs
+    differed, because the same input may have the same output. In a loop whose input never changes it
+    always counts. Key order and Unicode form are ignored. A repeat with a new best score does not
+    count. Reason: `repeated_output`.
+
+    Args:
+        period: the longest cycle in outputs, from 1 to 4 (default: 4).
+        volatile: keys to ignore, such as timestamps.
+        similarity: from above 0 to 1; texts with at least this Jaccard similarity of their four-word
+            sequences count as equal (default: only equal texts).
+
+    Raises:
+        ConfigurationError: if a value is out of range.
+
+    Example:
+        >>> from loopwright.records import History, Iteration
+        >>> RepeatedOutput().check(History([Iteration(1, output="a"), Iteration(2, output="a")])).detail
+        'the output repeats, seen twice'
     """
 
     goal: ClassVar[bool] = False
@@ -63,7 +87,7 @@ class RepeatedOutput(Condition):
         if whole("repeated_output: period", self.period, least=1) > 4:
             raise ConfigurationError(f"repeated_output: period: {self.period} is above 4")
         if not isinstance(self.volatile, list | tuple):
-            raise ConfigurationError("repeated_output: volatile: give a list of keys")
+            raise ConfigurationError("repeated_output: volatile: use a list of keys")
         object.__setattr__(self, "volatile", tuple(self.volatile))
         if self.similarity is not None:
             number("repeated_output: similarity", self.similarity, least=0, most=1, above=True)
@@ -71,7 +95,7 @@ class RepeatedOutput(Condition):
     def check(self, history: History) -> Stop | None:
         count = len(history)
         labels = self._labels(history)
-        period = guards.cycle_period(labels, self.period)
+        period = cycle_period(labels, self.period)
         if period == 1 and not self._inputs_differ(history) and self._inputs_change(history):
             period = 0
         best = history.best
@@ -79,8 +103,8 @@ class RepeatedOutput(Condition):
             best is not None and best.score is not None and best.number > count - period
         ):
             return None
-        what = "output repeats" if period == 1 else f"outputs repeat in a cycle of {period}"
-        return Stop(Reason.REPEATED_OUTPUT, f"the {what}, seen twice")
+        repeat = "output repeats" if period == 1 else f"outputs repeat in a cycle of {period}"
+        return Stop(Reason.REPEATED_OUTPUT, f"the {repeat}, seen twice")
 
     def _inputs_differ(self, history: History) -> bool:
         count = len(history)
@@ -88,7 +112,7 @@ class RepeatedOutput(Condition):
         return a != b
 
     def _inputs_change(self, history: History) -> bool:
-        """Return whether the loop's input was another one in any iteration so far."""
+        """Return whether the input of any iteration so far differs from the first."""
         labels = (history.label(i, "input", self.volatile) for i in range(len(history)))
         first = next(labels)
         return any(label != first for label in labels)
@@ -103,25 +127,43 @@ class RepeatedOutput(Condition):
         if self.similarity is None:
             return labels
         texts = {
-            place: guards.shingles(text_of(history[i].output))
+            place: shingles(text_of(history[i].output))
             for place, i in enumerate(window)
             if history[i].eligible
         }
         for place, text in texts.items():
-            like = (p for p in texts if guards.similarity(text, texts[p]) >= self.similarity)
-            labels[place] = labels[next(like)]  # the first that is alike, or itself
+            like = (p for p in texts if similarity(text, texts[p]) >= self.similarity)
+            labels[place] = labels[next(like)]  # the first similar text, or itself
         return labels
 
 
 @condition
 @dataclass(frozen=True, slots=True)
 class Degrading(Condition):
-    """Stop when scores fall by more than their noise explains.
+    """Stop when scores fall by more than their noise explains. Reason: `degrading`.
 
-    `rule: drawdown` compares means of two scores: the fall from the best mean must exceed h(T)
-    times `sigma`, the noise of one score, for a run of `horizon` iterations (5 % false alarms; see
-    `guards.drawdown_limit`). With `sigma` 0, for deterministic checks, any fall above `tolerance`
-    counts. `rule: strict` is the loop controller's: `window` scores, each below the one before.
+    The rule `drawdown` compares means of two neighbouring scores. The fall from the best mean must exceed
+    h(T) x `sigma`, where h(T) gives 5 % false alarms on a run of T iterations without a trend; see
+    `loopwright.conditions.statistics` for the source of the table. The rule `strict` requires `window`
+    scores, each below the one before, as the loop controller does.
+
+    Args:
+        window: scores that must exist, and for `strict` fall, at least 2 (default: 3).
+        rule: `drawdown` (default) or `strict`.
+        sigma: the standard deviation of one score, from 0 to 1 (default: 0.07). With 0, for
+            deterministic checks, a fall above `tolerance` from the best score counts.
+        tolerance: the fall that is accepted with `sigma` 0, from 0 to 1 (default: 0).
+        horizon: T, the expected number of iterations, at least 2 (default: 10).
+
+    Raises:
+        ConfigurationError: if a value is out of range.
+
+    Example:
+        >>> from loopwright.records import Evaluation, History, Iteration
+        >>> scores = enumerate((0.9, 0.8, 0.7), start=1)
+        >>> history = History(Iteration(n, evaluation=Evaluation(score)) for n, score in scores)
+        >>> Degrading(rule="strict").check(history).detail
+        '3 scores in a row, each below the last'
     """
 
     goal: ClassVar[bool] = False
@@ -146,7 +188,7 @@ class Degrading(Condition):
         if len(scores) < self.window or last is None or not last.eligible or last.score is None:
             return None
         if self.rule == "strict":
-            if not guards.strictly_falling(scores, self.window):
+            if not strictly_falling(scores, self.window):
                 return None
             return Stop(Reason.DEGRADING, f"{self.window} scores in a row, each below the last")
         if self.sigma == 0:
@@ -155,7 +197,7 @@ class Degrading(Condition):
             limit = self.tolerance
         else:
             fall = history.fall
-            limit = guards.drawdown_limit(self.horizon) * self.sigma
+            limit = drawdown_limit(self.horizon) * self.sigma
         if fall <= limit:
             return None
         return Stop(Reason.DEGRADING, f"scores fell by {fall:.3g}, more than {limit:.3g}")

@@ -1,8 +1,8 @@
-"""The statistics behind two guards: repeated outputs and falling scores.
+"""Statistics of recorded outputs and scores, for two conditions: repeated outputs, falling scores.
 
-Pure functions of what was recorded. The drawdown rule and its table are those of the project's
-notes on stopping (simulated flat runs, 5 % false alarms); the strict rule is the loop controller's
-"three falls in a row".
+Sources: the drawdown table is the result of a simulation of runs without a trend and with normal noise,
+at 5 % false alarms. The strict rule is the loop controller's "three falls in a row". The similarity of
+texts is the Jaccard index of their word shingles (Broder 1997).
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ import itertools
 import re
 from collections.abc import Sequence
 
-__all__ = ["cycle_period", "drawdown_limit", "shingles", "similarity", "strictly_falling"]
-
-# Drawdown of two-score means, in units of sigma, that a flat run of T iterations exceeds in 5 % of runs.
+# The drawdown of two-score means, in sigmas, that 5 % of runs of T iterations without a trend exceed.
 _HORIZONS = (4, 5, 6, 8, 10, 15, 20)
 _LIMITS = (1.71, 2.03, 2.26, 2.55, 2.74, 3.05, 3.24)
 
 
 def drawdown_limit(horizon: int) -> float:
-    """Return h(T): the drawdown in sigmas for 5 % false alarms on a flat run of `horizon`
-    iterations.
+    """Return h(T), the drawdown in sigmas with 5 % false alarms, for T = `horizon` iterations.
 
-    Between the tabled horizons it is interpolated, outside them the nearest one stands.
+    It is interpolated between the horizons of the table, and constant outside of them.
     """
     if horizon <= _HORIZONS[0]:
         return _LIMITS[0]
@@ -36,27 +33,27 @@ def drawdown_limit(horizon: int) -> float:
 
 
 def strictly_falling(scores: Sequence[float], window: int) -> bool:
-    """Whether the last `window` scores each lie below the one before."""
+    """Return whether each of the last `window` scores is below the one before."""
     recent = scores[-window:]
     return len(recent) == window and all(b < a for a, b in itertools.pairwise(recent))
 
 
-def cycle_period(labels: Sequence[str], longest: int = 4) -> int:
-    """Return the shortest period p <= `longest` whose last two cycles are equal, or 0.
+def cycle_period(labels: Sequence[str], maximum: int = 4) -> int:
+    """Return the shortest period up to `maximum` whose last two cycles are equal, or 0.
 
     >>> cycle_period(["a", "b", "a", "b"]), cycle_period(["a", "b", "c"])
     (2, 0)
     """
-    for period in range(1, longest + 1):
+    for period in range(1, maximum + 1):
         if len(labels) >= 2 * period and labels[-period:] == labels[-2 * period : -period]:
             return period
     return 0
 
 
 def shingles(text: str, size: int = 4) -> frozenset[tuple[str, ...]]:
-    """Return the set of `size`-word runs of a text, case folded; a shorter text is one run.
+    """Return the set of `size`-word sequences of a text, case folded.
 
-    A text without words is compared as it is.
+    A text with fewer words is one sequence, a text without words is its own sequence.
     """
     words = re.findall(r"\w+", text.casefold()) or [text]
     if len(words) <= size:

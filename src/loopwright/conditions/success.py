@@ -1,11 +1,11 @@
-"""Conditions of success: what a good output looks like."""
+"""Conditions of success: score, verdict, criteria, pattern."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from .._regex import PatternTimeout, compile_pattern
+from .._regex import Pattern, PatternTimeout, compile_pattern
 from ..errors import ConfigurationError
 from ..records import History, Iteration, Reason, Stop, reaches
 from ..records.codec import number, text_of, whole
@@ -15,9 +15,19 @@ from .base import Condition, condition
 @condition
 @dataclass(frozen=True, slots=True)
 class ScoreAtLeast(Condition):
-    """Stop, satisfied, when the latest score is at least `threshold` (0 to 1).
+    """Stop with success when the latest score is at least `threshold`. Reason: `condition_met`.
 
-    `min_iterations` completed iterations must be on record first.
+    Args:
+        threshold: from 0 to 1.
+        min_iterations: iterations that must be recorded first, at least 1 (default: 1).
+
+    Raises:
+        ConfigurationError: if a value is out of range.
+
+    Example:
+        >>> from loopwright.records import Evaluation, History, Iteration
+        >>> ScoreAtLeast(0.8).check(History([Iteration(1, evaluation=Evaluation(0.9))])).detail
+        'score 0.9 is at least 0.8'
     """
 
     reads: ClassVar[str] = "a score"
@@ -47,7 +57,19 @@ class ScoreAtLeast(Condition):
 @condition
 @dataclass(frozen=True, slots=True)
 class Passed(Condition):
-    """Stop, satisfied, when the latest evaluation says so."""
+    """Stop with success when the latest evaluation passed. Reason: `condition_met`.
+
+    Args:
+        min_iterations: iterations that must be recorded first, at least 1 (default: 1).
+
+    Raises:
+        ConfigurationError: if the number is out of range.
+
+    Example:
+        >>> from loopwright.records import Evaluation, History, Iteration
+        >>> Passed().check(History([Iteration(1, evaluation=Evaluation(passed=True))])).detail
+        'iteration 1 passed its evaluation'
+    """
 
     reads: ClassVar[str] = "a verdict"
 
@@ -71,7 +93,16 @@ class Passed(Condition):
 @condition
 @dataclass(frozen=True, slots=True)
 class AllCriteriaMet(Condition):
-    """Stop, satisfied, when the latest evaluation lists criteria and each of them passed."""
+    """Stop with success when the latest evaluation has criteria and all of them passed.
+
+    Reason: `condition_met`.
+
+    Example:
+        >>> from loopwright.records import Criterion, Evaluation, History, Iteration
+        >>> evaluation = Evaluation(criteria=(Criterion("short", True),))
+        >>> AllCriteriaMet().check(History([Iteration(1, evaluation=evaluation)])).detail
+        'all 1 criteria are met'
+    """
 
     reads: ClassVar[str] = "criteria"
 
@@ -91,10 +122,23 @@ class AllCriteriaMet(Condition):
 @condition
 @dataclass(frozen=True, slots=True)
 class OutputMatches(Condition):
-    """Stop, satisfied, when a regular expression is found in the latest output.
+    """Stop with success when a regular expression matches a part of the latest output.
 
-    An output that is not text is searched as its JSON. Patterns run with a time limit; one that
-    takes too long counts as not found. `^` and `$` match at each line unless `multiline` is false.
+    An output that is not text is searched as JSON. A search has a time limit of 0.05 seconds; a search
+    that exceeds it counts as no match. Reason: `condition_met`.
+
+    Args:
+        pattern: the regular expression.
+        ignore_case: ignore upper and lower case (default: False).
+        multiline: `^` and `$` match at each line (default: True).
+
+    Raises:
+        ConfigurationError: if the pattern is not a regular expression, or is too complex.
+
+    Example:
+        >>> from loopwright.records import History, Iteration
+        >>> OutputMatches("^DONE$").check(History([Iteration(1, output="text\\nDONE")])).detail
+        "the output matches '^DONE$'"
     """
 
     pattern: str
@@ -106,8 +150,7 @@ class OutputMatches(Condition):
             raise ConfigurationError(f"output_matches: pattern: {self.pattern!r} is not text")
         self._compiled()
 
-    def _compiled(self) -> Any:
-        # Here and not at the top: the engine starts without the pattern library.
+    def _compiled(self) -> Pattern:
         return compile_pattern(self.pattern, ignore_case=self.ignore_case, multiline=self.multiline)
 
     def check(self, history: History) -> Stop | None:
@@ -115,9 +158,9 @@ class OutputMatches(Condition):
         if last is None or not last.eligible:
             return None
         try:
-            found = self._compiled().search(text_of(last.output))
+            match = self._compiled().search(text_of(last.output))
         except PatternTimeout:
             return None
-        if found is None:
+        if match is None:
             return None
         return Stop(Reason.CONDITION_MET, f"the output matches {self.pattern!r}")

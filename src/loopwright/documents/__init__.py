@@ -1,6 +1,6 @@
 """Documents: YAML of any dialect, compiled to the workflows and loops that Python users write."""
 
 from .load import Loaded, Settings, load
-from .schema.export import export_schema
+from .schema.document import export_schema
 
 __all__ = ["Loaded", "Settings", "export_schema", "load"]

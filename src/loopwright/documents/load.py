@@ -1,7 +1,4 @@
-"""Files to things that run: which dialect a document is, what it calls, and what goes with it.
-
-Which file a document means when it names another one.
-"""
+"""Load documents: find the files, read them, compile them, and collect what a run needs."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from ..conditions import UNITS, Budget
 from ..engine.composites import limited
@@ -25,68 +20,68 @@ from ..errors import (
     nearest,
 )
 from ..records.codec import Json
-from .check.lints import lints
+from .check.lints import lints, merge_repeats
 from .check.plan import plan
 from .check.readiness import missing
-from .check.remarks import once
 from .check.trust import LocalActions, local_actions
-from .compiler.compilation import Compilation, Path_
-from .compiler.compiler import compile_document
+from .compiler.compilation import LANGUAGES, Compilation, Location
+from .compiler.compiler import KINDS, compile_document
 from .compiler.models import resources
-from .compiler.registry import KINDS
-from .compiler.template_languages import LANGUAGES
-from .dialects.detect import parse
-from .dialects.dialect import Dialect
-from .project import LoadedDocument, Project, Settings, shown_path
-from .recorded import Recorded
+from .dialects.detect import Dialect, parse
+from .project import LoadedDocument, Project, Recorded, Settings, shown_path
 from .schema.document import Document
-from .schema.partial import NOTHING_LEFT_OUT
-from .schema.settings import SETTINGS
+from .schema.fields import SETTINGS
+from .schema.validate import NOTHING_LEFT_OUT
 from .steps.steps import DocumentWorkflow, RootWorkflow
 from .yaml.reader import Source, read
 
 __all__ = ["Loaded", "Project", "Settings", "find", "load"]
 
 
-ENDINGS = (".yaml", ".yml", ".json")
-MOST_FILES = 1000  # of a folder that are looked into
-MOST_FOLDERS = 200  # that a hint is looked for in
+SUFFIXES = (".yaml", ".yml", ".json")
+MAX_FILES = 1000  # of a folder that are searched
+MAX_FOLDERS = 200  # that are searched for a hint
+MAX_NESTING = 8  # of documents that call documents
 
 
 def find(name: str, folders: Collection[Path], root: Path, calling: Collection[Path] = ()) -> Path:
-    """Return the real path of the document that `name` means.
+    """Return the real path of the document that a name refers to.
 
-    `name` is a file; or, from one of `folders` (tried in order), the stem of a file or the
-    `name:` in it, after a path of folders if it has slashes. A document that is itself `calling`
-    is meant only if no other is. `root` is the folder that no document leaves.
+    The name is a file, or the stem of a file or the `name:` inside it, after a path of folders if it has slashes.
+
+    Args:
+        name: The name in the document that calls.
+        folders: The folders to search, in this order.
+        root: The folder that the result must be in.
+        calling: The documents that call at the moment. They are a result only if no other document is.
 
     Raises:
-        ConfigurationError: if there is none, if there are several, or if it leads out of `root`.
+        ConfigurationError: if there is no such document, if there are several, or if it is outside `root`.
     """
     if Path(name).is_absolute() or ".." in Path(name).parts or not name.strip():
-        raise ConfigurationError(f"{name!r} leads out of the project folder")
+        raise ConfigurationError(f"{name!r} is outside the project folder")
     for folder in folders:
         if (folder / name).is_file():
             return _inside(folder / name, root, name)
     for folder in folders:
-        found = sorted({_inside(file, root, name) for file in _named(folder / name)})
-        found = [file for file in found if file not in calling] or found
-        if len(found) > 1:
-            files = ", ".join(file.name for file in found)
-            raise ConfigurationError(f"{name!r} may be any of {files}; name the file")
-        if found:
-            return found[0]
+        matches = sorted({_inside(file, root, name) for file in _documents_named(folder / name)})
+        matches = [file for file in matches if file not in calling] or matches
+        if len(matches) > 1:
+            files = ", ".join(file.name for file in matches)
+            raise ConfigurationError(f"{name!r} is ambiguous: {files}; use a file name")
+        if matches:
+            return matches[0]
     where = "beside this one" + (" or from the project folder" if "/" in name else "")
     raise ConfigurationError(f"there is no document {name!r} {where}{_hint(name, folders)}")
 
 
 def _hint(name: str, folders: Collection[Path]) -> str:
-    """Return what could be meant: a file of that stem somewhere else, or the nearest stem."""
-    wanted = Path(name).stem
+    """Return a document of the same stem elsewhere, or the nearest stem, for a message."""
+    stem = Path(name).stem
     same: dict[Path, str] = {}
     for folder in folders:
         for file in _below(folder):
-            if wanted in (file.stem, file.name):
+            if stem in (file.stem, file.name):
                 same.setdefault(file, str(file.relative_to(folder)))
     if same:
         files = " or ".join(sorted(same.values(), key=lambda file: (file.count(os.sep), file))[:3])
@@ -96,36 +91,36 @@ def _hint(name: str, folders: Collection[Path]) -> str:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Iterate over the documents below a folder, but for hidden ones; the first folders only."""
+    """Iterate over the documents below a folder, without hidden folders."""
     for count, (path, folders, names) in enumerate(os.walk(folder)):
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "node_modules")
-        yield from (Path(path, name) for name in names if name.endswith(ENDINGS))
-        if count == MOST_FOLDERS:
+        yield from (Path(path, name) for name in names if name.endswith(SUFFIXES))
+        if count == MAX_FOLDERS:
             return
 
 
 def _inside(file: Path, root: Path, name: str) -> Path:
-    real = Path(os.path.realpath(file))
-    if not real.is_relative_to(os.path.realpath(root)):
-        raise ConfigurationError(f"{name!r} leads out of the project folder")
-    return real
+    path = Path(os.path.realpath(file))
+    if not path.is_relative_to(os.path.realpath(root)):
+        raise ConfigurationError(f"{name!r} is outside the project folder")
+    return path
 
 
 def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    found = (file for file in folder.iterdir() if file.suffix in ENDINGS and file.is_file())
-    return sorted(found)[:MOST_FILES]
+    files = (file for file in folder.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    return sorted(files)[:MAX_FILES]
 
 
-def _named(wanted: Path) -> Iterator[Path]:
-    """Iterate over the files whose stem, or whose `name:`, is the last part of a path."""
-    for file in _files(wanted.parent):
-        if file.stem == wanted.name or _name_in(file, wanted.name):
+def _documents_named(path: Path) -> Iterator[Path]:
+    """Iterate over the files whose stem or whose `name:` is the last part of a path."""
+    for file in _files(path.parent):
+        if file.stem == path.name or _has_name(file, path.name):
             yield file
 
 
-def _name_in(file: Path, name: str) -> bool:
+def _has_name(file: Path, name: str) -> bool:
     try:
         raw = file.read_bytes()
         if name.encode() not in raw:
@@ -136,33 +131,69 @@ def _name_in(file: Path, name: str) -> bool:
     return isinstance(value, Mapping) and value.get("name") == name
 
 
-MAX_NESTING = 8
-
-
 @dataclass(frozen=True)
 class Loaded(LoadedDocument):
-    """A document that is ready to run, and what can be said of it before it runs; see `LoadedDocument`."""
+    """A document that is ready to run.
+
+    Run its `step` with its `resources`, and with `default_input` and `budget` unless you set others.
+
+    Attributes:
+        name: The name of the document.
+        step: The step to run.
+        source: How to load the document again, as JSON. A durable run records it.
+        default_input: The `input` of the document.
+        budget: The budget of the document and of the settings, whichever is lower.
+        resources: The models, prices and transcript, for `run(resources=…)`.
+        notes: Problems that do not prevent a run, each with its place.
+        documents: The native form of this document and of each document that it calls, by file.
+
+    Example:
+        >>> import asyncio, pathlib, tempfile
+        >>> from loopwright import run
+        >>> from loopwright.documents import load
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "hello.yaml")
+        >>> _ = file.write_text("schema: loopwright/1\\nname: hello\\nsteps: [{name: greet, set: 'Hello {{ input }}'}]")
+        >>> loaded = load(file)
+        >>> asyncio.run(run(loaded.step, "Ada", resources=loaded.resources)).output
+        'Hello Ada'
+    """
 
     def deeds(self) -> LocalActions:
-        """Return what it would do on this machine by commands, Python and keys; empty if nothing."""
+        """Return the commands, Python functions and keys that the document uses on this machine."""
         return local_actions(self)
 
     def lints(self) -> list[Problem]:
-        """Return what is allowed and seldom meant, each with its place and the remedy."""
+        """Return notes on valid but unusual parts of the document, each with its place and a remedy."""
         return lints(self)
 
     def missing(self, *, offline: bool = False) -> list[Problem]:
-        """Return what it needs and this machine lacks: keys, packages, servers that answer."""
+        """Return what the document needs and this machine lacks: keys, packages and local servers.
+
+        Args:
+            offline: Do not connect to local servers. Default: False.
+        """
         return missing(self, self.environ, offline=offline)
 
     def plan(self) -> dict[str, Json]:
-        """Return what would run: steps, models, commands, hosts, environment names, bounds, worst-case calls."""
+        """Return the plan of the document as JSON.
+
+        Returns:
+            An object with `name`, `steps`, `models`, `commands`, `python`, `hosts`, `environment`, `keys`,
+            `documents`, `bounds`, `worst_case_calls` (the maximum of model calls) and `notes`.
+        """
         return plan(self)
+
+
+# The fields of a document that its prompts and judges inherit.
+_INHERITED = (
+    "model", "models", "temperature", "max_tokens", "model_url", "api_key_env", "call_timeout", "answer_timeout",
+    *SETTINGS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class _Loader:
-    """Reads and compiles the documents of a project, each for those that call it."""
+    """Reads and compiles the documents of a project, each for the documents that call it."""
 
     project: Project
 
@@ -170,7 +201,7 @@ class _Loader:
         """Read a document of any dialect as a native one.
 
         Raises:
-            DocumentError: with every problem found.
+            DocumentError: with every problem of the document.
         """
         project = self.project
         raw = project.contents[path] = project.content(path)
@@ -180,93 +211,97 @@ class _Loader:
         return dialect, source, document
 
     def call(
-        self, caller: Compilation, name: str, path: Path_, given: frozenset[str]
+        self, caller: Compilation, name: str, path: Location, names: frozenset[str]
     ) -> DocumentWorkflow | None:
-        """Compile the document that a step calls, for the names that it supplies."""
+        """Compile the document that a step calls, for the names that the step supplies."""
         project = self.project
         folders = list(dict.fromkeys([caller.folder, project.root, project.project]))
-        found = project.settings.recorded.meant(project.open[-1], name) or caller.attempt(
+        file = project.settings.recorded.called(project.open[-1], name) or caller.attempt(
             path, lambda: find(name, folders, project.project, project.open)
         )
-        if found is None:
+        if file is None:
             return None
-        project.calls[str(project.open[-1]), name] = str(found)
-        if found in project.open:
-            circle = " -> ".join(
-                p.name for p in [*project.open[project.open.index(found) :], found]
-            )
-            caller.problem(path, f"documents call each other in a circle: {circle}")
+        project.calls[str(project.open[-1]), name] = str(file)
+        if file in project.open:
+            cycle = [*project.open[project.open.index(file) :], file]
+            names_of_cycle = " -> ".join(part.name for part in cycle)
+            caller.problem(path, f"documents call each other in a cycle: {names_of_cycle}")
             return None
         if len(project.open) >= MAX_NESTING:
-            caller.problem(path, f"documents call each other more than {MAX_NESTING} deep")
+            message = f"calls between documents are nested more than {MAX_NESTING} levels deep"
+            caller.problem(path, message)
             return None
         try:
-            dialect, source, document = self.file(found)
+            dialect, source, document = self.file(file)
         except DocumentError as error:
             project.problems += error.problems
             return None
-        project.open.append(found)
+        project.open.append(file)
         try:
-            made = self.compile(dialect, source, document, found.parent, given, caller.defaults)
+            workflow = self.compile(dialect, source, document, names, caller.defaults)
         finally:
             project.open.pop()
-        return None if source.file in project.gaps else made
+        return None if source.file in project.gaps else workflow
 
     def compile(
         self,
         dialect: Dialect,
         source: Source,
         document: Document,
-        folder: Path,
-        given: frozenset[str],
-        inherited: Mapping[str, Any] = MappingProxyType({}),
+        names: frozenset[str],
+        inherited: Mapping[str, Json],
     ) -> DocumentWorkflow | None:
-        """Compile a document; its problems are kept. One that names no model is asked as its caller is."""
-        names = (
-            "model",
-            "models",
-            "temperature",
-            "max_tokens",
-            "model_url",
-            "api_key_env",
-            "call_timeout",
-            "answer_timeout",
-            *SETTINGS,
-        )
-        defaults = {name: getattr(document, name) for name in names}
+        """Compile the open document; a document without a model inherits the settings of its caller."""
+        defaults = {name: getattr(document, name) for name in _INHERITED}
         if document.model is None and document.models is None:
             defaults |= {k: v for k, v in inherited.items() if defaults.get(k) is None}
-        project, templates = self.project, LANGUAGES[document.templates]
-        gaps = project.gaps.get(source.file, NOTHING_LEFT_OUT)
+        project = self.project
         compilation = Compilation(
             source,
-            folder,
-            project,
-            KINDS,
-            self.call,
+            folder=project.open[-1].parent,
+            project=project,
+            kinds=KINDS,
+            call=self.call,
             defaults=defaults,
-            templates=templates,
-            gaps=gaps,
+            templates=LANGUAGES[document.templates],
+            gaps=project.gaps.get(source.file, NOTHING_LEFT_OUT),
         )
-        made = compile_document(document, compilation, given)
+        workflow = compile_document(document, compilation, names)
         project.problems += compilation.problems
-        if made is not None:
-            project.notes += dialect.remarks(document, source, self._called)
+        if workflow is not None:
+            project.notes += dialect.translator.remarks(document, source, self._called)
         if len(project.open) == 1:
             project.settable = _settable(document, compilation)
-        return made
+        return workflow
 
     def _called(self, name: str) -> Document | None:
-        """Return the document that the one which is being compiled means by a name."""
+        """Return the document that the open document calls by a name."""
         file = self.project.calls.get((str(self.project.open[-1]), name))
         return self.project.documents.get(file) if file is not None else None
 
 
 def load(path: str | Path, settings: Settings | None = None) -> Loaded:
-    """Load a document, native or foreign, with all that it calls.
+    """Load a document of any dialect with all documents that it calls.
+
+    Nothing runs and no model is called. Python functions are imported unless `settings.execute` is False.
+
+    Args:
+        path: The file, YAML or JSON, at most 1 MiB.
+        settings: The decisions of the caller, such as variables, model and budget. Default: `Settings()`.
+
+    Returns:
+        The document, ready to run.
 
     Raises:
-        DocumentError: with every problem found, each with its place.
+        DocumentError: with every problem of the documents, each with its file, line, column and remedy.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from loopwright.documents import Settings, load
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "hello.yaml")
+        >>> _ = file.write_text("schema: loopwright/1\\nname: hello\\nsteps: [{name: greet, set: 'Hello {{ who }}'}]")
+        >>> load(file, Settings(sets={"who": "Ada"})).name
+        'hello'
     """
     settings = settings or Settings()
     file = Path(os.path.realpath(path))
@@ -275,16 +310,16 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     loader = _Loader(project)
     dialect, source, document = loader.file(file)
     project.open.append(file)
-    with warnings.catch_warnings():  # `lints` says of a document what Python warns of a loop
+    with warnings.catch_warnings():  # `lints` reports what a loop warns of, with the place
         warnings.simplefilter("ignore", LoopwrightWarning)
-        workflow = loader.compile(dialect, source, document, file.parent, frozenset(settings.sets))
-    if not project.gaps:  # what is left out may have used them
+        workflow = loader.compile(dialect, source, document, frozenset(settings.sets), {})
+    if not project.gaps:  # a part that was left out can use a variable
         _refuse_unused(settings, project)
     if settings.strict:
         project.problems += project.notes
     if project.problems or workflow is None:
         raise DocumentError(dict.fromkeys(_in_order(project)))
-    found = resources(document, settings, project)
+    run_resources = resources(document, settings, project)
     if project.problems:
         raise DocumentError(project.problems)
     step: Step = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
@@ -296,8 +331,8 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         source=_source(path, settings, project),
         default_input=document.input,
         budget=_budget(document, settings),
-        resources=found,
-        notes=once(project.notes),
+        resources=run_resources,
+        notes=merge_repeats(project.notes),
         documents=project.documents,
         sources=project.sources,
         calls=project.calls,
@@ -311,7 +346,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
 
 
 def _in_order(project: Project) -> list[Problem]:
-    """Return the problems in the order in which they are written, if they were found in several passes."""
+    """Return the problems in the order of their places, if several passes reported them."""
     if not project.gaps:
         return project.problems
     files = list(dict.fromkeys(problem.file for problem in project.problems))
@@ -319,40 +354,38 @@ def _in_order(project: Project) -> list[Problem]:
 
 
 def _project(root: Path, settings: Settings) -> Path:
-    """Return the folder that documents are looked for in: the caller's, else the current one around the root."""
+    """Return the folder to search for documents: the caller's, else the current folder if the root is in it."""
     if settings.project or settings.root:
         return settings.project or root
-    here = Path.cwd()
-    return here if Path(os.path.realpath(root)).is_relative_to(os.path.realpath(here)) else root
+    current = Path.cwd()
+    inside = Path(os.path.realpath(root)).is_relative_to(os.path.realpath(current))
+    return current if inside else root
 
 
 def _settable(document: Document, compilation: Compilation) -> frozenset[str]:
-    """Return the names of variables that a document's templates use, and of its constants."""
+    """Return the names of the variables in the templates of a document, and of its constants."""
     used = {name.removeprefix("given.") for _, names in compilation.used for name in names}
-    apart = ("loop", "steps", "loops", "env", "value", "input", "workflow", "strategy")
-    return frozenset(
-        {name for name in used if name.partition(".")[0] not in apart} | {*document.env}
-    )
+    reserved = ("loop", "steps", "loops", "env", "value", "input", "workflow", "strategy")
+    variables = {name for name in used if name.partition(".")[0] not in reserved}
+    return frozenset({*variables, *document.env})
 
 
 def _refuse_unused(settings: Settings, project: Project) -> None:
-    """Report the variables from outside that nothing in the document uses."""
+    """Report the variables of the caller that the document does not use."""
     names = project.settable
     for name in settings.sets:
         if name not in names and not any(used.startswith(f"{name}.") for used in names):
             hint = nearest(name, names) or listed(name, sorted(names), lead="it takes")
-            what = (
-                f"--set: nothing in the document uses {name!r}{hint or '; it takes no variables'}"
-            )
-            project.problems.append(
-                Problem(next(iter(project.sources.values())).file, 0, 0, "", what)
-            )
+            message = f"--set: the document does not use the variable {name!r}"
+            file = next(iter(project.sources.values())).file
+            problem = Problem(file, 0, 0, "", f"{message}{hint or '; it takes no variables'}")
+            project.problems.append(problem)
 
 
 def _source(path: str | Path, settings: Settings, project: Project) -> dict[str, Json]:
-    """Return how the document can be loaded again, with the contents for when its files are gone."""
+    """Return how to load the document again, with its contents in case its files are deleted."""
     files = {str(file): content for file, content in project.contents.items()}
-    given = {
+    fields = {
         "file": os.path.realpath(path),
         "dialect": project.dialect,
         "sets": dict(settings.sets),
@@ -367,13 +400,13 @@ def _source(path: str | Path, settings: Settings, project: Project) -> dict[str,
         "strict": settings.strict,
         "documents": Recorded(files, project.calls).to_json(),
     }
-    return {key: value for key, value in given.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _budget(document: Document, settings: Settings) -> Budget | None:
-    found: dict[str, Any] = {}
+    caps = {}
     for name, unit in UNITS.items():
-        given = (getattr(document.budget, unit, None), getattr(settings, name))
-        if caps := [cap for cap in given if cap is not None]:
-            found[unit] = min(caps)
-    return Budget(**found) if found else None
+        values = (getattr(document.budget, unit, None), getattr(settings, name))
+        if limits := [value for value in values if value is not None]:
+            caps[unit] = min(limits)
+    return Budget(**caps) if caps else None

@@ -1,4 +1,4 @@
-"""What one load of documents is about, as data: its settings, its project folder, and what came of it."""
+"""The data of one load of documents: the settings, the project and its documents."""
 
 from __future__ import annotations
 
@@ -6,37 +6,96 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from ..conditions import Budget
+from ..conditions import Budget, RunLimits
 from ..engine.step import Step
 from ..errors import DocumentError, Problem
 from ..prompts.prompt import PromptSettings
 from ..records.codec import Json
-from .recorded import Recorded
 from .schema.document import Document
-from .schema.partial import Gaps
 from .schema.traverse import functions_in
+from .schema.validate import Gaps
 from .yaml.reader import Source
 
-__all__ = ["LoadedDocument", "Project", "Settings", "shown_path"]
+__all__ = ["LoadedDocument", "Project", "Recorded", "Settings", "shown_path"]
+
+
+MAX_RECORDED = 1_000_000  # bytes of all documents of a run; larger ones are not recorded
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the caller of a document decides.
+class Recorded:
+    """The documents of a recorded run: their contents, and the file for each name that a file calls.
 
-    `sets` are variables by name, `model` overrides `provider:model` of the document, `replies` is a
-    file of scripted replies and `transcript` one that model calls are appended to, `environ` is where
-    keys are looked up, `allowed_hosts` are hosts that are not public and may be called, `root` is the
-    folder that nothing leaves (default: the document's own), `project` the one that other documents are
-    looked for in after the caller's (default: the current one, if it is around the root), `execute` imports functions (without it
-    they are only looked up), `agents` names functions for step types that need an outside backend.
-    `agreed` are the files that a person agreed to, with their contents: documents and the modules beside
-    them are made of these, and of nothing that is on disk by now.
-    `strict` makes problems of what is only noted in foreign documents, `lenient` takes fragments of
-    them and leaves unknown placeholders as they are. `recorded` are the documents of a run on record, for
-    files that are gone.
+    A run continues from them if a file was deleted. A file that exists is read again, so that an edited document can
+    continue too.
+    """
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    calls: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: Json) -> Recorded:
+        """Return the documents in the JSON of `to_json`; none for a run without them."""
+        if not isinstance(data, Mapping):
+            return cls()
+        files = {
+            name: text.encode("utf-8", "surrogateescape") for name, text in data["files"].items()
+        }
+        return cls(files, {(file, name): result for file, name, result in data["calls"]})
+
+    def to_json(self) -> Json:
+        """Return the documents as JSON; None if they are too large or not UTF-8."""
+        if sum(map(len, self.files.values())) > MAX_RECORDED:
+            return None
+        try:
+            texts = {name: raw.decode("utf-8") for name, raw in self.files.items()}
+        except UnicodeDecodeError:
+            return None
+        calls: list[Json] = [[file, name, result] for (file, name), result in self.calls.items()]
+        return {"files": texts, "calls": calls}
+
+    def has(self, file: Path) -> bool:
+        """Return whether a recorded file no longer exists."""
+        return str(file) in self.files and not file.is_file()
+
+    def called(self, caller: Path, name: str) -> Path | None:
+        """Return the file that a document calls by a name, if it is recorded and no longer exists."""
+        result = self.calls.get((str(caller), name))
+        return Path(result) if result is not None and self.has(Path(result)) else None
+
+
+@dataclass(frozen=True)
+class Settings(RunLimits):
+    """The decisions of the caller of a document.
+
+    Attributes:
+        sets: Values of variables by name.
+        model: `provider:model` instead of the models of the document.
+        model_url: The address of an OpenAI-compatible server for models without one.
+        replies: A file of scripted replies, used instead of models.
+        transcript: A file to which each model call is appended as a line of JSON.
+        max_usd: Budget in US dollars. Default: that of the document, as for the next three.
+        max_calls: Budget in model calls.
+        max_total_tokens: Budget in input and output tokens together.
+        max_effects: Budget in effects: functions, commands, calls of tools and of models.
+        environ: The environment in which keys are looked up. Default: empty.
+        allowed_hosts: Private hosts that may be called.
+        providers: The providers that may be used. Default: all.
+        root: The folder that files must be in. Default: the folder of the document.
+        project: The folder to search for other documents. Default: the current folder if it contains `root`.
+        execute: Import Python functions. Default: True. Without it they are only checked.
+        agents: Functions for agents of other types, as `type: package.module:function`.
+        agreed: The approved files with their contents. If set, documents and Python modules beside them are read from
+            these contents only.
+        strict: Treat notes on documents of other dialects as problems. Default: False.
+        lenient: Accept fragments of other dialects and keep unknown placeholders. Default: False.
+        recorded: The documents of a recorded run, for files that no longer exist.
+
+    Example:
+        >>> from loopwright.documents import Settings
+        >>> Settings(model="openai:gpt-4o-mini", max_usd=0.5).max_usd
+        0.5
     """
 
     sets: Mapping[str, str] = field(default_factory=dict)
@@ -44,10 +103,6 @@ class Settings:
     model_url: str | None = None
     replies: str | None = None
     transcript: str | None = None
-    max_usd: float | None = None
-    max_calls: int | None = None
-    max_total_tokens: int | None = None
-    max_effects: int | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     allowed_hosts: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
@@ -63,12 +118,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class LoadedDocument:
-    """A document that is ready to run.
+    """A document that is ready to run; `Loaded` adds what can be asked about it.
 
-    `source` says how to load it again and is kept with the run, `resources` go to `run`, `documents` are the native forms
-    of this document and of all that it calls, by file; `sources` have their places, `calls` the file that a file means
-    by a name, `asks` how models are asked and where in the document that is. `contents` are the files that
-    it was made of, `keys` which variable goes to which host.
+    `sources` hold the places of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
+    settings of model calls with their places, `contents` the files with their bytes, `keys` the variables and the hosts
+    that receive them.
     """
 
     name: str
@@ -76,7 +130,7 @@ class LoadedDocument:
     source: dict[str, Json]
     default_input: Json = None
     budget: Budget | None = None
-    resources: Mapping[str, Any] = field(default_factory=dict)
+    resources: Mapping[str, Json] = field(default_factory=dict)
     notes: tuple[Problem, ...] = ()
     documents: Mapping[str, Document] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
@@ -90,15 +144,16 @@ class LoadedDocument:
 
     @property
     def needs_python(self) -> bool:
-        """Whether a document names a function, which is imported before it can run."""
+        """Whether a document uses a Python function, which a run imports."""
         return any(True for document in self.documents.values() for _ in functions_in(document))
 
 
 @dataclass
 class Project:
-    """The documents of one load: the root folder that nothing leaves, and what is already compiled.
+    """The documents of one load, their problems, and the results of their compilation.
 
-    `project` is the folder that other documents are looked for in after the caller's own.
+    `root` is the folder that files must be in, `project` the folder to search for other documents. `open` are the
+    documents that are being compiled, the caller first.
     """
 
     settings: Settings
@@ -112,47 +167,45 @@ class Project:
     contents: dict[Path, bytes] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     open: list[Path] = field(default_factory=list)
-    settable: frozenset[str] = frozenset()  # the names by which the document takes variables
-    dialect: str = ""  # of the document itself
-    asks: list[tuple[Problem, PromptSettings]] = field(
-        default_factory=list
-    )  # models, and where they are asked
-    gaps: dict[str, Gaps] = field(default_factory=dict)  # what is left out of documents, by file
+    settable: frozenset[str] = frozenset()  # the variables that the document uses
+    dialect: str = ""  # of the first document
+    asks: list[tuple[Problem, PromptSettings]] = field(default_factory=list)
+    gaps: dict[str, Gaps] = field(default_factory=dict)  # the parts that were left out, by file
 
     @property
     def execute(self) -> bool:
-        """Whether functions are imported: not for a document that is wrong, which never runs."""
+        """Whether functions are imported: not for a document with problems, which does not run."""
         return self.settings.execute and not self.gaps
 
     def leave_out(self, file: str, problems: list[Problem], gaps: Gaps) -> None:
-        """Keep what is wrong in a document, and what it lacks for that."""
+        """Record the problems of a document and the parts that were left out for them."""
         self.problems += problems
         if problems:
             self.gaps[file] = gaps
 
     def agreed(self, reference: str) -> Mapping[Path, bytes] | None:
-        """Return what a function's module is made of; None reads it from its file.
+        """Return the approved contents for a function; None reads its file.
 
-        That is so before anyone was asked, and for functions that the caller named himself.
+        Files are read before the approval, and for functions of the caller, which need none.
         """
         own = reference in self.settings.agents.values()
         return None if own else self.settings.agreed
 
     def root_of(self, folder: Path) -> Path:
-        """Return the folder that a document in `folder` does not leave: the root, or its own outside of that."""
+        """Return the folder that the files of a document must be in: the root, or its folder if that is elsewhere."""
         below = Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(self.root))
         return self.root if below else folder
 
     def content(self, path: Path) -> bytes:
-        """Return what a document's file holds: once, so that what is shown, kept and run is the same."""
+        """Return the contents of a document, read once: what is shown, recorded and run is the same."""
         agreed, recorded = self.settings.agreed, self.settings.recorded
         gone = recorded.has(path)
         if gone:
-            told = "is gone; the run goes on with the document that is on record"
-            self.notes.append(Problem(shown_path(path), 0, 0, "", told))
+            message = "no longer exists; the run continues with the recorded document"
+            self.notes.append(Problem(shown_path(path), 0, 0, "", message))
         if agreed is not None:
             if path not in agreed:
-                what = "is not among the files that were agreed to; run it again to be asked"
+                what = "is not among the approved files; run it again to approve it"
                 raise DocumentError([Problem(shown_path(path), 0, 0, "", what)])
             return agreed[path]
         try:
@@ -165,7 +218,7 @@ class Project:
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as the user would write it: relative to where he is, if it is below."""
+    """Return a path relative to the current folder if it is inside, else the path itself."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -123,7 +123,7 @@ async def open_log(
     try:
         _check_same(step, fresh, log.info, value, log, accept_changes)
     except ReplayMismatch:
-        await log.close(log.info.altered(status=status_of(log.recorded)))
+        await log.close(replace(log.info, status=status_of(log.recorded)))
         raise
     if log.recorded:
         await take_up(store, log)
@@ -277,7 +277,7 @@ def _described(
     """Return a row with what only a journal has use for: what the step is, and what bounds it."""
     bounds = bounds_of(step, budget)
     kept = {**source, "bounds": bounds} if bounds else source
-    return fresh.altered(fingerprint=step.fingerprint, source=kept)
+    return replace(fresh, fingerprint=step.fingerprint, source=kept)
 
 
 def _accept(state: Run, recorded: str, now: str) -> None:
@@ -305,7 +305,7 @@ def _bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
     bounds = fresh.source.get("bounds")
     if bounds is None or info.source.get("bounds") == bounds:
         return info
-    return info.altered(source={**info.source, "bounds": bounds})
+    return replace(info, source={**info.source, "bounds": bounds})
 
 
 def run_sync(step: StepLike, value: Json = None, **options: Any) -> Result:
@@ -398,7 +398,8 @@ async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
         return
     if not isinstance(error, JournalError | OwnershipLost):
         state.append(Entry("interrupted", "", state.now()))
-    row = info.altered(
+    row = replace(
+        info,
         status="interrupted",
         active=state.now(),
         updated=state.clock.wall(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..conditions import Budget
 from ..journal import RunInfo
@@ -103,7 +104,8 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     """Return the row of a run that ended, after so many active seconds."""
     best = result.best or next((r.best for r in result.loops.values() if r.best), None)
-    return info.altered(
+    return replace(
+        info,
         status=result.status.value,
         reason=result.reason.value,
         detail=result.detail,

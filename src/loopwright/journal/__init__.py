@@ -1,17 +1,21 @@
-"""The journal: what happened, written before anyone acts on it.
+"""The journal: a durable record of runs, written before any result is used.
 
 Rules:
 
-1. Effects are keyed by *path* (`refine/2/execute`); a finished one is never performed again.
-2. `append` orders, `sync` makes durable. Nothing acts on the world before its "started" entry is
-   durable; the "finished" of one effect and the "started" of the next share a commit.
+1. Effects are keyed by *path* (`refine/2/execute`); a finished effect is never performed again.
+2. `append` fixes the order of entries, `sync` makes them durable. No effect begins before its
+   "started" entry is durable; the "finished" of one effect and the "started" of the next share a
+   commit.
 3. One owner writes a run: a lease with an epoch, checked with every write.
-4. Entries are set aside by `rewind`, never deleted.
+4. `rewind` sets entries aside and never deletes them.
+
+`open_journal(URL)` opens a store. `recorded/` is the part that all durable stores share, `sqlite/`
+the store in one file.
 """
 
-from .cancel import cancel_suspended
 from .entries import Entry, is_at, is_note, set_aside, surviving
 from .in_memory import MemoryJournal, MemoryLog, NoLog
+from .inbox import cancel_suspended
 from .open import open_journal, open_memory
 from .protocol import Journal, Posted, Rewind, RunInfo, RunLog, missing_run
 

@@ -1,4 +1,4 @@
-"""Entries, and which of them a rewind leaves in place."""
+"""Entries of a journal, and the entries that a rewind leaves in place."""
 
 from __future__ import annotations
 
@@ -10,17 +10,32 @@ from ..records.codec import Json
 
 
 class Entry:
-    """One thing that happened in a run.
+    """One event of a run.
 
-    Kinds: `started` (an effect's intent, with what is `reserved`), `finished` (its value or error),
-    `cut` (it was cancelled: settled, without an outcome; one with a value left to ask a person),
-    `expired` (a step ran over its own time), `iteration` (a round's record; its `error` says which
-    guard cut it short), `ended` (a loop, or with an empty path the run), `suspended`,
-    `interrupted`, `asked` (a question to a person), `answered`, `rewound`, `accepted`, `warned`,
-    `reported` (what an agent says of its end), `step` (how a step of the root workflow ended, or that
-    it did not run).
-    `at` and `seconds` are active seconds of the run, an iteration's `seconds` those of its loop so
-    far; `seq` is its number in the run, from 1.
+    Args:
+        kind: the type of the event:
+
+            - `started`: an effect begins; `reserved` is its worst-case usage
+            - `finished`: an effect ended, with its `value` or `error`
+            - `cut`: an effect was cancelled and has no outcome; with a value, it stopped to ask a
+              person
+            - `expired`: a step exceeded its own time limit
+            - `iteration`: the record of an iteration; its `error` names the guard that cut it short
+            - `ended`: a loop ended; with an empty path, the run
+            - `suspended`, `interrupted`: the run paused
+            - `asked`, `answered`: a question to a person, and the answer
+            - `rewound`, `accepted`, `warned`: a rewind, an accepted change of code, a warning
+            - `reported`: the report of an agent about its end
+            - `step`: the outcome of a step of the root workflow
+        path: the place in the run, such as `refine/2/execute`; empty for the run itself.
+        at: active seconds of the run at the event; for an effect, at its beginning.
+        value: the value of the event, by kind.
+        fingerprint: the identity of the step, for effects.
+        error: the failure of an effect or a guard.
+        usage: calls, tokens and dollars of the effect.
+        reserved: the usage set aside for an effect that has begun.
+        seconds: active seconds that an effect took; for an iteration, those of its loop so far.
+        seq: its number in the run, from 1; assigned by the journal.
     """
 
     __slots__ = (
@@ -52,7 +67,7 @@ class Entry:
         self.seq = seq
 
     def view(self) -> Entry:
-        """Return it for one reader, who gets a copy of its value."""
+        """Return the entry for one reader, who receives a copy of its value."""
         made = _View(
             kind=self.kind,
             path=self.path,
@@ -72,7 +87,7 @@ class Entry:
         return f"Entry({self.seq} {self.kind} {self.path!r} at {self.at:.3f})"
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as a JSON object without the fields that say nothing."""
+        """Return the entry as a JSON object without empty fields."""
         value = self.value
         if isinstance(value, Iteration | Evaluation):
             value = value.to_json()
@@ -114,16 +129,16 @@ class Entry:
 
 @read_by_copy("value")
 class _View(Entry):
-    """An entry for one reader: its value is a copy, made when it is first read."""
+    """An entry for one reader: its value is copied when it is first read."""
 
     __slots__ = ("value",)
 
 
 def surviving(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries that rewinds left in place.
+    """Return the entries that no rewind has set aside, in order.
 
-    A rewind to a path sets aside everything recorded from the first entry at or under that path
-    on, and intents whose outcome was set aside with it; see `is_at` for what else a path may name.
+    A rewind to a path sets aside all entries from the first one at or under that path onward, and
+    each "started" whose outcome is set aside with them; see `is_at` for the forms of a path.
     """
     kept: list[Entry] = []
     for entry in entries:
@@ -135,35 +150,35 @@ def surviving(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def is_at(entry: Entry, path: str) -> bool:
-    """Return whether an entry is at or under a path, or the one that a point names.
+    """Return whether an entry is at or under a path.
 
-    `PATH/ended` is the end of the loop at PATH (`ended` alone that of the run), `PATH/3/record` the
-    record of its third iteration.
+    `PATH/ended` names the end of the loop at PATH (`ended` alone the end of the run), `PATH/3/record`
+    the record of its third iteration.
     """
     own = entry.path
     if own == path or own.startswith(path + "/"):
         return True
     if entry.kind == "ended":
         return path == (f"{own}/ended" if own else "ended")
-    round_ = path.removesuffix("/record") if entry.kind == "iteration" else path
-    return round_ != path and round_ == f"{own}/{entry.value.number}"
+    point = path.removesuffix("/record")
+    return point != path and entry.kind == "iteration" and point == f"{own}/{entry.value.number}"
 
 
 def _before(entries: list[Entry], path: str) -> list[Entry]:
     first = next((i for i, e in enumerate(entries) if is_at(e, path)), None)
     if first is None:
-        first = len(entries)  # nothing at that path yet: only endings are taken back
+        first = len(entries)  # the path has no entries yet: only the run's end is set aside
     kept = [e for e in entries[:first] if e.kind != "ended" or e.path]
     finished = {e.path for e in kept if e.kind == "finished"}
-    gone = {e.path for e in entries[first:] if e.kind == "finished"}
-    return [e for e in kept if not (e.kind == "started" and e.path in gone - finished)]
+    undone = {e.path for e in entries[first:] if e.kind == "finished"} - finished
+    return [e for e in kept if not (e.kind == "started" and e.path in undone)]
 
 
 def set_aside(entries: Sequence[Entry], path: str) -> int:
-    """Return how many entries a rewind to `path` sets aside.
+    """Return the number of surviving entries that a rewind to `path` sets aside.
 
     Raises:
-        RunNotFound: if nothing at or under that path was recorded; names the nearest path.
+        RunNotFound: if no entry is at or under that path; names the nearest path.
     """
     if not any(is_at(e, path) for e in entries):
         raise RunNotFound(
@@ -173,8 +188,8 @@ def set_aside(entries: Sequence[Entry], path: str) -> int:
 
 
 def is_note(fingerprint: str) -> bool:
-    """Return whether an effect only records something for a later resume; limits of effects ignore these.
+    """Return whether an effect only records a value for a later resume, by its fingerprint `note.…`.
 
-    The fingerprint of such a step begins with `note.`.
+    Limits on the number of effects do not count notes.
     """
     return fingerprint.startswith("note.")

@@ -1,4 +1,4 @@
-"""A journal that lives as long as its process."""
+"""A journal in memory, which lasts as long as its process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import replace
 from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
 from ..records import Iteration, codec, own
-from .cancel import cancel_suspended
 from .entries import Entry, set_aside, surviving
+from .inbox import cancel_suspended
 from .protocol import Posted, Rewind, RunInfo, missing_run
 
 
@@ -36,25 +36,25 @@ class MemoryLog:
         self.recorded: Sequence[Entry] = surviving(_numbered(run.entries))
         self.on_cancel: Callable[[], None] | None = None
         self._run = run
-        # A list of its own: what an owner that was replaced still appends reaches nobody.
+        # A new list, so that later appends of a replaced owner have no effect.
         run.entries = list(run.entries)
         self.append = run.entries.append
         run.owner = self
 
     def sync(self) -> None:
-        """Everything is as durable as memory is. Raises OwnershipLost."""
+        """Check that the run is still owned. Raises OwnershipLost."""
         if self._run.owner is not self:
             raise OwnershipLost(f"{self.info.run_id}: another owner took this run over")
 
     async def close(self, info: RunInfo) -> None:
-        """Write how far the run is and give it back."""
+        """Write the row of the run and give it back; see RunLog.close."""
         if self._run.owner is self:
             self._run.info = info
             self._run.owner = None
 
 
 class NoLog:
-    """The log of a run that is not kept: what `run` uses when it is given no journal."""
+    """The log of a run without a journal: it keeps no entries."""
 
     keeps_values = False
     silent = True
@@ -70,17 +70,24 @@ class NoLog:
         """Drop the entry."""
 
     def sync(self) -> None:
-        """There is nothing to wait for."""
+        """Return None: no entry waits."""
 
     async def close(self, info: RunInfo) -> None:
-        """There is nothing to give back."""
+        """Do nothing."""
 
 
 class MemoryJournal:
-    """A journal that lives as long as its process: the default, and the fake for tests.
+    """A journal in memory, which lasts as long as its process. Use it in tests.
 
-    `crash()` drops every owner as a dying process would, so that runs can be resumed in tests.
-    `memory` is what its runs remember from one to the next.
+    `memory` is the memory of its runs. `crash()` drops every owner, as the end of a process does, so
+    that a test can resume a run.
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, run_sync
+        >>> journal = MemoryJournal()
+        >>> loop = Loop(lambda n: n + 1, lambda n: 0.5, until=MaxIterations(2), name="count")
+        >>> run_sync(loop, 1, journal=journal).reason.value
+        'max_iterations'
     """
 
     def __init__(self) -> None:
@@ -88,14 +95,14 @@ class MemoryJournal:
 
     @functools.cached_property
     def memory(self) -> InMemory:
-        """What its runs remember; loaded once a run asks for it."""
+        """The memory of its runs."""
         return InMemory()
 
     def crash(self) -> None:
-        """Let go of every run at once, as if the process had died."""
+        """Drop every owner, as if the process had ended."""
         for run in self._runs.values():
             run.owner = None
-            run.entries = list(run.entries)  # what a dead process still appends reaches nobody
+            run.entries = list(run.entries)  # later appends of the old owners have no effect
 
     async def open(
         self, info: RunInfo, *, resume: bool = False, takeover: bool = False
@@ -117,10 +124,10 @@ class MemoryJournal:
     def _find(self, run_id: str) -> _MemoryRun:
         if run_id in self._runs:
             return self._runs[run_id]
-        found = [run for key, run in self._runs.items() if run_id and key.startswith(run_id)]
-        if len(found) != 1:
-            raise missing_run(run_id, len(found))
-        return found[0]
+        matches = [run for key, run in self._runs.items() if run_id and key.startswith(run_id)]
+        if len(matches) != 1:
+            raise missing_run(run_id, len(matches))
+        return matches[0]
 
     async def runs(
         self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
@@ -138,8 +145,8 @@ class MemoryJournal:
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
         """Return the entries of a run after a number; see Journal.entries."""
-        found = _numbered(self._find(run_id).entries)[after:]
-        return [entry.view() for entry in (found[:limit] if limit else found)]
+        entries = _numbered(self._find(run_id).entries)[after:]
+        return [entry.view() for entry in (entries[:limit] if limit else entries)]
 
     async def iterations(
         self, run_id: str, *, loop: str = "", offset: int = 0, limit: int = 100
@@ -153,7 +160,7 @@ class MemoryJournal:
         return rows[offset : offset + limit]
 
     async def cancel(self, run_id: str) -> bool:
-        """Ask the owner of a run to cancel it; see Journal.cancel."""
+        """Request the cancellation of a run; see Journal.cancel."""
         owner = self._find(run_id).owner
         if owner is None:
             return await cancel_suspended(self, run_id)
@@ -163,16 +170,16 @@ class MemoryJournal:
 
     async def post(self, run_id: str, answer: Posted) -> Posted:
         """Put an answer into the inbox of a run; see Journal.post."""
-        given = replace(answer, value=own(answer.value))
-        return self._find(run_id).inbox.setdefault((answer.asked, answer.path), given)
+        copy = replace(answer, value=own(answer.value))
+        return self._find(run_id).inbox.setdefault((answer.asked, answer.path), copy)
 
     async def inbox(self, run_id: str) -> list[Posted]:
         """Return the answers in the inbox of a run; see Journal.inbox."""
-        found = sorted(self._find(run_id).inbox.items(), key=lambda item: item[0])
-        return [replace(answer, value=own(answer.value)) for _, answer in found]
+        answers = sorted(self._find(run_id).inbox.items(), key=lambda item: item[0])
+        return [replace(answer, value=own(answer.value)) for _, answer in answers]
 
     async def rewind(self, run_id: str, path: str) -> Rewind:
-        """Set aside what was recorded from `path` on; see Journal.rewind."""
+        """Discard the recorded results from `path` onward; see Journal.rewind."""
         run = self._find(run_id)
         if run.owner is not None:
             raise RunLocked(f"{run_id}: it is running; cancel it before you rewind it")
@@ -182,7 +189,7 @@ class MemoryJournal:
         return Rewind(path, count)
 
     async def close(self) -> None:
-        """Nothing is waiting."""
+        """Do nothing: the journal stays usable."""
 
 
 def _numbered(entries: list[Entry]) -> list[Entry]:

@@ -1,66 +1,73 @@
-"""Where runs are kept: the journals that a URL can name."""
+"""Journals and memories by URL."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Protocol, Self
 from urllib.parse import parse_qsl
 
 from ..errors import ConfigurationError, nearest
-from ..memory import MemoryEntry
+from ..memory import Memory, MemoryEntry
 from .in_memory import MemoryJournal
 from .protocol import Journal
-
-__all__ = ["open_journal", "open_memory"]
 
 _SCHEMES = ("memory", "sqlite")
 
 
-def open_journal(url: str) -> Journal:
-    """Return the journal that a URL names; nothing is touched before it is used.
+class _Store(Journal, Protocol):
+    """A journal with a memory in the same store."""
 
-    `memory:` lives as long as the process. `sqlite:PATH` is a file, made when the first run is
-    opened; `sqlite:PATH?synchronous=normal` may lose its last commits at a loss of power, and is
-    faster.
+    @property
+    def memory(self) -> Memory: ...
+
+
+def open_journal(url: str) -> Journal:
+    """Return the journal at a URL; no file is opened before the first use.
+
+    Args:
+        url: `memory:` lasts as long as the process. `sqlite:PATH` is a file, which the first run
+            creates. `sqlite:PATH?synchronous=normal` is faster; a loss of power may undo its last
+            commits.
+
+    Returns:
+        The journal; close it, or use `sqlite:` journals as async context managers.
 
     Raises:
-        ConfigurationError: naming what cannot be read and the nearest word that can.
+        ConfigurationError: for any other URL; names the nearest scheme or option.
+
+    Example:
+        >>> open_journal("memory:").__class__.__name__
+        'MemoryJournal'
     """
-    if not isinstance(url, str):
-        raise ConfigurationError(f"journal: {url!r} is no URL; write sqlite:PATH or memory:")
-    scheme, colon, rest = url.partition(":")
-    if not colon:
-        raise ConfigurationError(
-            f"journal: {url!r} names no kind of store; write sqlite:{url} or memory:"
-        )
-    if scheme not in _SCHEMES:
-        guess = nearest(scheme, _SCHEMES) or "; use memory: or sqlite:PATH"
-        raise ConfigurationError(f"journal: {url!r}: {scheme!r} is no kind of store{guess}")
-    if scheme == "memory":
-        if rest:
-            raise ConfigurationError(
-                f"journal: {url!r} has {rest!r} after memory:; write memory: alone"
-            )
-        return MemoryJournal()
-    return _sqlite(url, rest)
+    return _open(url)
 
 
 def open_memory(url: str) -> OpenMemory:
-    """Return the memory in the store that a URL names; see `open_journal` for the URLs.
+    """Return the memory in the store at a URL; see `open_journal` for the URLs.
 
-    It is a context manager, or close it. A run that has a journal uses the memory in it without
-    being told.
+    A run with a journal uses the memory of that journal; this function is for programs that read or
+    write memory outside a run. Use the result as an async context manager, or close it.
 
     Raises:
         ConfigurationError: as for `open_journal`.
+
+    Example:
+        >>> import asyncio
+        >>> async def example() -> None:
+        ...     async with open_memory("memory:") as memory:
+        ...         await Space(memory, "notes").note("a value", at=1.0)
+        ...         print(await memory.spaces())
+        >>> from loopwright.memory import Space
+        >>> asyncio.run(example())
+        {'notes': 1}
     """
-    return OpenMemory(open_journal(url))
+    return OpenMemory(_open(url))
 
 
 class OpenMemory:
-    """The memory of a store that was opened for nothing else, and is closed with it."""
+    """The memory of a store that is opened for it alone, and closed with it; see Memory."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: _Store) -> None:
         self._store = store
 
     async def __aenter__(self) -> Self:
@@ -70,38 +77,53 @@ class OpenMemory:
         await self.close()
 
     async def append(self, *entries: MemoryEntry) -> list[int]:
-        numbers: list[int] = await self._store.memory.append(*entries)
-        return numbers
+        return await self._store.memory.append(*entries)
 
     async def entries(
         self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
     ) -> list[MemoryEntry]:
-        found: list[MemoryEntry] = await self._store.memory.entries(
-            space, kinds=kinds, after=after, latest=latest
-        )
-        return found
+        return await self._store.memory.entries(space, kinds=kinds, after=after, latest=latest)
 
     async def spaces(self) -> dict[str, int]:
-        found: dict[str, int] = await self._store.memory.spaces()
-        return found
+        return await self._store.memory.spaces()
 
     async def close(self) -> None:
         await self._store.close()
 
 
-def _sqlite(url: str, rest: str) -> Journal:
+def _open(url: str) -> _Store:
+    if not isinstance(url, str):
+        raise ConfigurationError(
+            f"journal: {url!r} is not a journal URL. Use sqlite:PATH or memory:."
+        )
+    scheme, colon, rest = url.partition(":")
+    if not colon:
+        raise ConfigurationError(
+            f"journal: {url!r} has no scheme. Use sqlite:{url} for a file, or memory:."
+        )
+    if scheme not in _SCHEMES:
+        hint = nearest(scheme, _SCHEMES) or "; use sqlite:PATH or memory:"
+        raise ConfigurationError(f"journal: {url!r}: unknown scheme {scheme!r}{hint}")
+    if scheme == "memory":
+        if rest:
+            raise ConfigurationError(
+                f"journal: {url!r}: unexpected {rest!r} after memory:. Use memory: alone."
+            )
+        return MemoryJournal()
+    return _sqlite(url, rest)
+
+
+def _sqlite(url: str, rest: str) -> _Store:
     path, _, query = rest.partition("?")
     if not path or path == ":memory:" or path.startswith("//"):
         raise ConfigurationError(
-            f"journal: {url!r} names no file; write sqlite:PATH, such as sqlite:runs.db, or memory:"
+            f"journal: {url!r} has no path. Use sqlite:PATH, such as sqlite:runs.db, or memory:."
         )
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name in options:
         if name != "synchronous":
-            raise ConfigurationError(
-                f"journal: {name!r} in {url!r} is no option of sqlite, which has "
-                f"synchronous{nearest(name, ['synchronous'])}"
-            )
+            hint = nearest(name, ["synchronous"]) or "; the only option is synchronous"
+            raise ConfigurationError(f"journal: {url!r}: unknown option {name!r}{hint}")
     # sqlite3 takes longer to import than a run in memory takes to start.
     from .sqlite import SqliteJournal
 

@@ -1,9 +1,9 @@
-"""What every store of runs offers."""
+"""The protocol that every store of runs implements."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..errors import RunNotFound
@@ -15,12 +15,23 @@ from .entries import Entry
 @read_by_copy("input", "source")
 @dataclass(frozen=True, slots=True)
 class RunInfo(Record):
-    """The row of a run: what it is and how far it is.
+    """The row of a run in the list of runs.
 
-    `created` and `updated` are wall-clock seconds since the epoch, `active` the seconds it was
-    alive. `source` says how to load it again (document, settings), as the command line needs it to
-    resume. `status` is `running`, `interrupted` (its process is gone or was asked to stop; resume
-    it) or a Status.
+    Args:
+        run_id: the id, unique in the journal.
+        name: the name of the step or document.
+        input: the input of the run.
+        fingerprint: the identity of the step.
+        source: how the command line loads the step again: document and settings.
+        status: `running`, `interrupted` (its process ended; resume it) or a Status.
+        reason: the Reason of its end; empty until then.
+        detail: the sentence of its end.
+        created, updated: seconds since the epoch.
+        active: seconds during which a process ran it.
+        epoch: how many times it was opened.
+        iterations: the number of its iterations.
+        score: the best score, from 0 to 1.
+        usage: calls, tokens and dollars so far.
     """
 
     run_id: str
@@ -40,16 +51,12 @@ class RunInfo(Record):
     usage: Usage = NOTHING
 
     def view(self) -> RunInfo:
-        """Return it for one reader, who gets copies of its input and source."""
-        return self.altered(input=Held(self.input), source=Held(self.source))
-
-    def altered(self, **changes: Any) -> RunInfo:
-        """Return a copy in which some fields are others, in a third of `dataclasses.replace`'s time."""
-        get = changes.get
-        return RunInfo(*[get(name, getattr(self, name)) for name in self.__slots__])
+        """Return the row for one reader, who receives copies of its input and source."""
+        held: dict[str, Any] = {"input": Held(self.input), "source": Held(self.source)}
+        return replace(self, **held)
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as a JSON object."""
+        """Return the row as a JSON object, as the command line prints it."""
         return {
             "run_id": self.run_id,
             "name": self.name,
@@ -70,7 +77,7 @@ class RunInfo(Record):
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """What a rewind set aside: the path it went back to and how many entries."""
+    """The result of a rewind: its path, and the number of entries that it set aside."""
 
     path: str
     entries: int
@@ -78,9 +85,14 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """An answer in the inbox of a run: to the question that entry number `asked` asked at `path`.
+    """An answer in the inbox of a run.
 
-    `who` gave it and when: `at` are seconds since the epoch.
+    Args:
+        path: the path of the question.
+        asked: the number of the entry with the question.
+        value: the answer.
+        who: the name of the person.
+        at: seconds since the epoch.
     """
 
     path: str
@@ -91,41 +103,57 @@ class Posted:
 
 
 class RunLog(Protocol):
-    """The open journal of one run, held by its one owner."""
+    """The open journal of one run, held by its owner."""
 
     info: RunInfo
     recorded: Sequence[Entry]
-    """What survived of the run before this opening, in order."""
+    """The surviving entries from before this opening, in order."""
     on_cancel: Callable[[], None] | None
-    """Called on the event loop when someone asks for the run to be cancelled, within a second."""
+    """Called on the event loop within a second of a request to cancel the run."""
     silent: bool
-    """Whether nobody can ever read it, so that entries need not be made."""
+    """Whether no reader exists, so that entries need not be created."""
     keeps_values: bool
-    """Whether values outlive the process, so that fingerprints are worth computing."""
+    """Whether values outlive the process, so that fingerprints are needed."""
 
     def append(self, entry: Entry, /) -> None:
-        """Put an entry in order."""
+        """Append an entry to the order of the run; `sync` makes it durable."""
 
     def sync(self) -> Awaitable[None] | None:
-        """Return what to await until everything appended is durable; None if it is already.
+        """Return an awaitable for the commit of all appended entries; None if they are durable.
 
         Raises:
             OwnershipLost: if another owner took the run over.
-            JournalUnavailable: if it could not be written.
+            JournalUnavailable: if the store could not be written.
         """
 
     async def close(self, info: RunInfo) -> None:
-        """Write how far the run is, give the lease back and forget the run."""
+        """Write the row of the run, and give the lease back."""
 
 
 class Journal(Protocol):
-    """A durable record of runs; memory, SQLite and others pass one contract suite."""
+    """A record of runs; all stores pass one suite of tests.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import Loop, MaxIterations, run
+        >>> async def example() -> None:
+        ...     journal = open_journal("memory:")
+        ...     loop = Loop(lambda n: n + 1, lambda n: n / 10, until=MaxIterations(3), name="count")
+        ...     await run(loop, 1, journal=journal, run_id="r1")
+        ...     print([info.status for info in await journal.runs()])
+        ...     await journal.close()
+        >>> from loopwright.journal import open_journal
+        >>> asyncio.run(example())
+        ['exhausted']
+    """
 
     async def open(self, info: RunInfo, *, resume: bool = False, takeover: bool = False) -> RunLog:
         """Open a run for writing and take its lease.
 
-        A new `run_id` makes a new run, a known one is opened again; with `resume` it must be known.
-        `takeover` takes the lease even of a live owner, which then can write nothing more.
+        Args:
+            info: the run; a new `run_id` creates a run, an existing one is opened again.
+            resume: require that the run exists.
+            takeover: take the lease even from a live owner, which can then write nothing more.
 
         Raises:
             RunNotFound: with `resume`, if there is no such run.
@@ -134,45 +162,59 @@ class Journal(Protocol):
         """
 
     async def find(self, run_id: str) -> RunInfo:
-        """Return the row of a run; a unique beginning of its id will do. Raises RunNotFound."""
+        """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
 
     async def runs(
         self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
     ) -> list[RunInfo]:
-        """Return the rows of runs, newest first."""
+        """Return the rows of runs, newest first.
+
+        Args:
+            limit, offset: the page.
+            name, status: only runs with this name or status.
+            text: only runs whose row contains this text, in any case.
+        """
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
-        """Return the entries of a run with `seq` above `after`, in order; 0 is all of them."""
+        """Return the entries of a run with `seq` above `after`, in order; a `limit` of 0 is all."""
 
     async def iterations(
         self, run_id: str, *, loop: str = "", offset: int = 0, limit: int = 100
     ) -> list[tuple[str, Iteration]]:
-        """Return (loop path, iteration) pairs of a run by page; of one loop if its path is
-        given."""
+        """Return a page of (loop path, iteration) pairs of a run; `loop` selects one loop."""
 
     async def cancel(self, run_id: str) -> bool:
-        """Ask the owner of a run to cancel it, or end one that is suspended; False if there is nothing to end."""
+        """Ask the owner of a run to cancel it, or end a suspended run.
+
+        Returns:
+            False if the run is neither running nor suspended.
+        """
 
     async def post(self, run_id: str, answer: Posted) -> Posted:
-        """Put an answer into the inbox of a run, whoever owns it, and return the one that counts: the first.
+        """Put an answer into the inbox of a run, and return the first answer to its question.
 
-        Whoever opens the run next moves it to the entries; see `opening.open_log`.
+        Only the first answer counts. The next opening of the run moves it to the entries.
         """
 
     async def inbox(self, run_id: str) -> list[Posted]:
-        """Return the answers that were ever put into the inbox of a run, in the order of their questions."""
+        """Return all answers ever put into the inbox of a run, in the order of their questions."""
 
     async def rewind(self, run_id: str, path: str) -> Rewind:
-        """Set aside what was recorded from `path` on, so that a resume does it again."""
+        """Discard the recorded results from `path` onward, so that a resume repeats that part.
+
+        Raises:
+            RunNotFound: if there is no such run or path.
+            RunLocked: if the run has a live owner.
+        """
 
     async def close(self) -> None:
-        """Write what is waiting and let go of the store."""
+        """Write all waiting entries and close the store."""
 
 
 def missing_run(run_id: str, matches: int = 0) -> RunNotFound:
-    """Return the error for an id that names no run, or several."""
+    """Return the error for an id that matches no run, or several."""
     if matches:
-        return RunNotFound(f"{run_id!r} begins the ids of {matches} runs; give more of it")
+        return RunNotFound(f"{run_id!r} matches {matches} runs; use more characters of the id")
     return RunNotFound(
         f"there is no run {run_id!r} in this journal", "; list them with: loopwright runs"
     )

@@ -1,17 +1,17 @@
-"""Questions to people: which a run waits for, and the answers that let it go on.
+"""Questions to people: those that a run waits for, and the answers with which it continues.
 
-A run that needs a person is suspended with its questions on record (`asked`), each at a path. An
-answer is recorded at that path by whoever has the journal, at any time later; the next resume goes on
-with it. Kinds of questions and their answers:
+A run that needs a person is suspended, with its questions recorded (`asked`), each at a path. An
+answer is recorded at the same path, by any process that can open the journal, at any later time. The
+next resume continues with it. Kinds of questions, and their answers:
 
-    tool       call a marked tool?        {"approve": true, "arguments"?: {…}}
-    iteration  is another round wanted?   {"approve": true, "output"?, "feedback"?}: what adapt is given
-    limit      the limit is used up       {"approve": true, "more"?: n}: so many more (default: the same)
+    tool       approve a tool call?       {"approve": true, "arguments"?: {…}}
+    iteration  continue with adapt?       {"approve": true, "output"?, "feedback"?}: the input of adapt
+    limit      raise the used-up limit?   {"approve": true, "more"?: n}: n more (default: the same again)
     doubt      a call may have acted      "rerun", {"output": value} or "fail"
-    free       anything a step asked      any value
+    free       the question of a step     any value
 
-For the first three, false in place of true ends it there, with a "reason" if there is one; `iteration`
-also takes {"approve": false, "accept": true}: this output, edited or not, satisfies the person.
+For the first three, false in place of true ends that part, with an optional "reason". `iteration` also
+accepts {"approve": false, "accept": true}: the output, edited or not, satisfies the person.
 True and false alone stand for {"approve": true} and {"approve": false}.
 """
 
@@ -21,17 +21,15 @@ import getpass
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ..conditions import CEILING
 from ..errors import ConfigurationError, RunLocked, StepError, nearest
-from ..records import codec
+from ..records import Iteration, codec
 from ..records.codec import Json
-from . import Entry, Journal, Posted, RunInfo, surviving
+from .entries import Entry, surviving
 from .inbox import status_of, take_up
+from .protocol import Journal, Posted, RunInfo
 from .replay import RecordedRun
-
-__all__ = ["KINDS", "Question", "answer", "checked", "open_questions", "pending"]
 
 _FIELDS: dict[str, dict[str, type]] = {
     "tool": {"approve": bool, "reason": str, "arguments": dict},
@@ -43,6 +41,7 @@ _FIELDS: dict[str, dict[str, type]] = {
 KINDS = (*_FIELDS, "doubt", "free")
 _ONLY_YES = ("arguments", "more")
 _ONLY_NO = ("reason", "accept")
+_TYPES = {bool: "true or false", str: "text", int: "an integer", dict: "an object"}
 _EXAMPLES = {
     "tool": '{"approve": true}, {"approve": true, "arguments": {…}} or {"approve": false, "reason": "…"}',
     "iteration": '{"approve": true, "feedback": "…"}, {"approve": false} or '
@@ -54,11 +53,15 @@ _EXAMPLES = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question that a run waits for an answer to.
+    """A question that a run waits to have answered.
 
-    `path` is where the answer belongs, `kind` a word of KINDS, `detail` the question as a sentence,
-    `request` what the answerer is shown, `since` when it was asked (seconds since the epoch), `asked` the
-    number of the entry that asked it.
+    Args:
+        path: the place of the question, and of its answer.
+        kind: one of KINDS.
+        detail: the question as a sentence.
+        request: the values to show to the person.
+        since: when it was asked, in seconds since the epoch.
+        asked: the number of the entry that asked it.
     """
 
     path: str
@@ -69,7 +72,7 @@ class Question:
     asked: int = 0
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as a JSON object, with what its answers look like as `answers`."""
+        """Return the question as a JSON object, with the form of its answers as `answers`."""
         return {
             "path": self.path,
             "kind": self.kind,
@@ -81,13 +84,20 @@ class Question:
 
 
 async def pending(journal: Journal, run_id: str) -> list[Question]:
-    """Return the open questions of a run, in the order they were asked; none if it has ended.
+    """Return the open questions of a run in the order in which they were asked.
+
+    Args:
+        journal: the journal of the run.
+        run_id: the id of the run, or a unique prefix of it.
+
+    Returns:
+        The questions; an ended run has none.
 
     Raises:
-        RunNotFound: if there is no such run; a unique beginning of its id will do.
+        RunNotFound: if there is no such run.
     """
     info = await journal.find(run_id)
-    recorded = await _recorded(journal, info)
+    recorded = surviving(await journal.entries(info.run_id))
     return _unanswered(recorded, await journal.inbox(info.run_id))
 
 
@@ -107,7 +117,7 @@ def open_questions(recorded: Sequence[Entry]) -> list[Question]:
 
 
 def _question(replay: RecordedRun, entry: Entry) -> Question:
-    value: dict[str, Any] = entry.value
+    value: dict[str, Json] = entry.value
     request = dict(value["request"])
     kind = request.get("kind")
     kind = kind if kind in KINDS else "free"
@@ -126,7 +136,7 @@ def _question(replay: RecordedRun, entry: Entry) -> Question:
 
 
 def _over(replay: RecordedRun, path: str) -> bool:
-    """Return whether what asked has ended meanwhile, so that nobody waits for the answer."""
+    """Return whether the step that asked at a path has ended since."""
     if "" in replay.ended:
         return True
     parts = path.split("/")
@@ -134,52 +144,59 @@ def _over(replay: RecordedRun, path: str) -> bool:
         above, part = "/".join(parts[:end]), parts[end]
         if above in replay.ended or above in replay.finished:
             return True
-        if part.isdigit() and _gone(replay, above, int(part), parts[end + 1 :]):
+        if part.isdigit() and _passed(replay, above, int(part), parts[end + 1 :]):
             return True
     return False
 
 
-def _gone(replay: RecordedRun, loop: str, number: int, rest: list[str]) -> bool:
-    """Return whether a loop is past what asked at `rest` in a round of it."""
-    if rest in (["approve"], ["limit"]):  # asked after the round
+def _passed(replay: RecordedRun, loop: str, number: int, rest: list[str]) -> bool:
+    """Return whether a loop is past the place `rest` in an iteration."""
+    if rest in (["approve"], ["limit"]):  # asked after the iteration
         return replay.began(f"{loop}/{number + 1}") is not None
     return _record(replay, loop, number) is not None
 
 
-def _record(replay: RecordedRun, loop: str, number: int) -> Any:
-    """Return the record of an iteration; None if there is none."""
-    rounds = (entry.value for entry in replay.rounds.get(loop, ()))
-    return next((record for record in rounds if record.number == number), None)
+def _record(replay: RecordedRun, loop: str, number: int) -> Iteration | None:
+    records: list[Iteration] = [entry.value for entry in replay.rounds.get(loop, ())]
+    return next((record for record in records if record.number == number), None)
 
 
 async def answer(
     journal: Journal, run_id: str, path: str, value: Json, *, who: str = ""
 ) -> Question:
-    """Record the answer to an open question of a run; return the question.
+    """Record the answer to an open question of a run.
 
-    The answer is durable when this returns, also while a process runs the run: that one, or the next
-    resume, goes on with it. Of several answers the first counts. `who` is the name of who answers
-    (default: that of the user of this process).
+    The answer is durable when this returns. A process that runs the run now, or the next resume,
+    continues with it. The first of several answers counts.
+
+    Args:
+        journal: the journal of the run.
+        run_id: the id of the run, or a unique prefix of it.
+        path: the path of the question.
+        value: the answer; see the module for the forms by kind.
+        who: the name of the person (default: the user of this process).
+
+    Returns:
+        The question.
 
     Raises:
         RunNotFound: if there is no such run.
-        ConfigurationError: if nothing is asked at that path (naming the nearest question), if it is
-            answered already (by whom and when), or if the answer does not fit the question.
+        ConfigurationError: if no question is open at that path (names the nearest), if it already has
+            an answer (names the person and the time), or if the answer has another form.
     """
     info = await journal.find(run_id)
-    recorded = await _recorded(journal, info)
-    question = _asked(info.run_id, recorded, path, await journal.inbox(info.run_id))
-    given = checked(question, value)
-    mine = Posted(path, question.asked, given, who or _user(), time.time())
+    recorded = surviving(await journal.entries(info.run_id))
+    question = _find(info.run_id, recorded, path, await journal.inbox(info.run_id))
+    mine = Posted(path, question.asked, checked(question, value), who or _user(), time.time())
     first = await journal.post(info.run_id, mine)
     if (first.who, first.at) != (mine.who, mine.at):
         raise _answered(info.run_id, path, first)
-    await _moved(journal, info)
+    await _take_up_now(journal, info)
     return question
 
 
-async def _moved(journal: Journal, info: RunInfo) -> None:
-    """Move answers to the entries of a run that nobody runs; whoever runs or opens it does so else."""
+async def _take_up_now(journal: Journal, info: RunInfo) -> None:
+    """Move answers to the entries of a run without a process; otherwise its process does."""
     try:
         log = await journal.open(info, resume=True)
     except RunLocked:
@@ -194,7 +211,7 @@ async def _moved(journal: Journal, info: RunInfo) -> None:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container without names
+    except (KeyError, OSError):  # a container without user names
         return "someone"
 
 
@@ -202,88 +219,83 @@ def _answered(run_id: str, path: str, first: Posted) -> ConfigurationError:
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(first.at))
     return ConfigurationError(
         f"{run_id}: the question at {path!r} is answered already: {first.who} answered "
-        f"{codec.text_of(first.value)[:80]} at {at}, and the first answer counts; go on with: resume"
+        f"{codec.text_of(first.value)[:80]} at {at}, and the first answer counts; continue with: resume"
     )
 
 
-async def _recorded(journal: Journal, info: RunInfo) -> list[Entry]:
-    return surviving(await journal.entries(info.run_id))
-
-
-def _asked(run_id: str, recorded: Sequence[Entry], path: str, inbox: Sequence[Posted]) -> Question:
-    found = _unanswered(recorded, inbox)
-    for question in found:
+def _find(run_id: str, recorded: Sequence[Entry], path: str, inbox: Sequence[Posted]) -> Question:
+    questions = _unanswered(recorded, inbox)
+    for question in questions:
         if question.path == path:
             return question
-    if (
-        first := next((answer for answer in reversed(inbox) if answer.path == path), None)
-    ) is not None:
-        raise _answered(run_id, path, first)
-    answered = {entry.path for entry in recorded if entry.kind == "answered"}
-    if path in answered:
+    for answer in reversed(inbox):
+        if answer.path == path:
+            raise _answered(run_id, path, answer)
+    if any(entry.kind == "answered" and entry.path == path for entry in recorded):
         raise ConfigurationError(
-            f"{run_id}: the question at {path!r} is answered already; go on with: resume"
+            f"{run_id}: the question at {path!r} is answered already; continue with: resume"
         )
-    if not found:
-        raise ConfigurationError(f"{run_id}: it waits for no answer")
-    paths = [question.path for question in found]
-    hint = nearest(path, paths) or f"; it waits at {', '.join(map(repr, paths))}"
-    raise ConfigurationError(f"{run_id}: nothing is asked at {path!r}{hint}")
+    if not questions:
+        raise ConfigurationError(f"{run_id}: no question of this run is open")
+    paths = [question.path for question in questions]
+    hint = nearest(path, paths) or f"; questions are open at {', '.join(map(repr, paths))}"
+    raise ConfigurationError(f"{run_id}: no question is open at {path!r}{hint}")
 
 
 def checked(question: Question, value: Json) -> Json:
-    """Return an answer in the form that its question's kind expects.
+    """Return an answer in the form that its question's kind requires.
 
     Raises:
-        ConfigurationError: if it does not fit; says which answers would.
+        ConfigurationError: if it has another form; shows the valid ones.
     """
     try:
-        given = codec.normalise(value, what="answer")
+        reply = codec.normalise(value, what="answer")
     except StepError as error:
         raise ConfigurationError(f"{question.path}: {error}") from None
     if question.kind == "doubt":
-        if given in ("rerun", "fail") or (isinstance(given, dict) and list(given) == ["output"]):
-            return given
-        raise _misfit(question, given)
+        if reply in ("rerun", "fail") or (isinstance(reply, dict) and list(reply) == ["output"]):
+            return reply
+        raise _misfit(question, reply)
     if question.kind not in _FIELDS:
-        return given
-    if isinstance(given, bool):
-        given = {"approve": given}
-    if not isinstance(given, dict) or not isinstance(given.get("approve"), bool):
-        raise _misfit(question, given)
-    _check_fields(question, given)
-    if question.kind == "limit" and given["approve"]:
-        given["more"] = given.get("more", question.request.get("more", 1))
-        _check_more(question, given["more"])
-    return given
+        return reply
+    if isinstance(reply, bool):
+        reply = {"approve": reply}
+    if not isinstance(reply, dict) or not isinstance(reply.get("approve"), bool):
+        raise _misfit(question, reply)
+    _check_fields(question, reply)
+    if question.kind == "limit" and reply["approve"]:
+        reply["more"] = reply.get("more", question.request.get("more", 1))
+        _check_more(question, reply["more"])
+    return reply
 
 
-def _check_fields(question: Question, given: Mapping[str, Json]) -> None:
+def _check_fields(question: Question, reply: Mapping[str, Json]) -> None:
     fields = _FIELDS[question.kind]
-    for name, value in given.items():
+    for name, value in reply.items():
         where = f"{question.path}: answer: {name}"
         if name not in fields:
-            hint = nearest(name, fields) or f"; give {_EXAMPLES[question.kind]}"
-            raise ConfigurationError(f"{where}: there is no such field{hint}")
-        wanted = fields[name]
-        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            kind = {bool: "true or false", str: "text", int: "a whole number", dict: "an object"}
-            raise ConfigurationError(f"{where}: {value!r} is not {kind[wanted]}")
-        if name in (_ONLY_NO if given["approve"] else _ONLY_YES):
-            said = "true" if given["approve"] else "false"
-            raise ConfigurationError(f"{where} says nothing beside approve: {said}; leave it out")
+            hint = nearest(name, fields) or f"; use {_EXAMPLES[question.kind]}"
+            raise ConfigurationError(f"{where}: unknown field{hint}")
+        expected = fields[name]
+        if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+            raise ConfigurationError(f"{where}: {value!r} is not {_TYPES[expected]}")
+        if name in (_ONLY_NO if reply["approve"] else _ONLY_YES):
+            approve = "true" if reply["approve"] else "false"
+            raise ConfigurationError(
+                f"{where} has no meaning with approve: {approve}; leave it out"
+            )
 
 
 def _check_more(question: Question, more: int) -> None:
-    most = CEILING - int(question.request.get("iteration", 0))
-    if not 1 <= more <= most:
+    maximum = CEILING - int(question.request.get("iteration", 0))
+    if not 1 <= more <= maximum:
         raise ConfigurationError(
-            f"{question.path}: answer: more: {more} is not a number from 1 to {most}"
+            f"{question.path}: answer: more: {more} is not an integer from 1 to {maximum}"
         )
 
 
-def _misfit(question: Question, given: Json) -> ConfigurationError:
+def _misfit(question: Question, reply: Json) -> ConfigurationError:
     return ConfigurationError(
-        f"{question.path}: {codec.text_of(given)[:80]!r} is no answer to this question; "
-        f"give {_EXAMPLES[question.kind]}"
+        f"{question.path}: {codec.text_of(reply)[:80]!r} is not an answer to this question; "
+        f"use {_EXAMPLES[question.kind]}"
     )

@@ -1,10 +1,9 @@
-"""What a resumed run already knows: an index of its journal, made once."""
+"""An index over the entries of a run, built once when the run is resumed or shown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from ..records import (
     NOTHING,
@@ -19,20 +18,34 @@ from ..records import (
     item_outcomes,
 )
 from ..records.codec import Json
-from . import Entry, is_note
+from .entries import Entry, is_note
 
-__all__ = ["RecordedRun"]
+_INNER = (
+    "",
+    "/do",
+    "/try",
+    "/within",
+    "/attempt-1",
+)  # the parts of a wrapping step that have its output
 
 
 class RecordedRun:
-    """An index over the entries of a run.
+    """An index over the surviving entries of a run.
 
-    `finished` holds effects with an outcome, `doubts` intents without one (their call may have been
-    made and billed), `rounds` the iterations of each loop, `ended` how loops ended, `answers` what
-    people answered, `asked` what they were asked, `raised` the limits of loops (of the run: "") that
-    they raised, `accepted` the fingerprints that were accepted in place of recorded ones, `warnings`
-    what was warned of, `reports` what agents said of their end, `steps` how the steps of the workflow
-    ended. A record that a person edited is kept as edited.
+    Most attributes are by path:
+
+    - `finished`: effects with an outcome
+    - `doubts`: effects without an outcome, whose call may have been made and billed
+    - `rounds`: the iterations of each loop; a record that a person edited is kept as edited
+    - `ended`: the ends of loops, "" for the run
+    - `asked`, `answers`: questions to people and their answers
+    - `raised`: raised limits of loops, "" for the run
+    - `accepted`: the fingerprints accepted in place of recorded ones
+    - `reports`: the reports of agents about their end
+    - `steps`: the outcomes of the steps of the workflow
+    - `repeated`: how many times an effect began again after a crash or cut
+
+    `warnings` are its warnings, `active` its active seconds, `judging` the usage of judging.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -42,81 +55,98 @@ class RecordedRun:
         self.ended: dict[str, Json] = {}
         self.answers: dict[str, Json] = {}
         self.asked: dict[str, Entry] = {}
-        self.raised: dict[str, dict[str, Any]] = {}
+        self.raised: dict[str, dict[str, Json]] = {}
         self.accepted: dict[str, str] = {}
         self.warnings: list[str] = []
         self.reports: dict[str, Json] = {}
         self.steps: dict[str, Entry] = {}
         self.active = 0.0
-        self.judging = NOTHING  # the part of what was spent that went into judging
-        self.repeated: dict[str, int] = {}  # effects begun again after a crash or a cut, how often
+        self.judging = NOTHING
+        self.repeated: dict[str, int] = {}
         self._spent: dict[str, Usage] = {}
         self._effects: dict[str, int] | None = None
         self._began: dict[str, float] = {}
+        handlers = {
+            "started": self._add_started, "finished": self._add_finished, "cut": self._add_cut,
+            "iteration": self._add_iteration, "ended": self._add_ended, "asked": self._add_asked,
+            "answered": self._add_answer, "accepted": self._add_accepted,
+            "warned": self._add_warning, "reported": self._add_report, "step": self._add_step,
+        }  # fmt: skip
         for entry in entries:
-            self._add(entry)
+            # The `seconds` of an iteration are those of its loop, which ended at `at`.
+            end = entry.at if entry.kind == "iteration" else entry.at + entry.seconds
+            self.active = max(self.active, end)
+            if (handler := handlers.get(entry.kind)) is not None:
+                handler(entry)
         for path, entry in self.doubts.items():
-            self._spend(path, entry.reserved.at_most())  # an unsettled intent counts as spent
+            self._spend(path, entry.reserved.at_most())  # its call may have been billed in full
 
-    def _add(self, entry: Entry) -> None:
-        kind, path = entry.kind, entry.path
-        # A round is recorded at its end; its seconds are those of its loop until then.
-        ended = entry.at if kind == "iteration" else entry.at + entry.seconds
-        self.active = max(self.active, ended)
-        if kind == "started":
-            if path in self.doubts:  # tried again after an earlier crash: both may have been billed
-                self.repeated[path] = self.repeated.get(path, 0) + 1
-                self._spend(path, self.doubts[path].reserved.at_most())
-                self.answers.pop(path, None)  # it was about the attempt before
-                self.asked.pop(path, None)
-            self.doubts[path] = entry
-            for above in _ancestors(path):
-                self._began.setdefault(above, entry.at)
-        elif kind == "finished":
-            self.doubts.pop(path, None)
-            self.finished[path] = entry
-            self._spend(path, entry.usage)
-        elif kind == "cut":  # settled, but what it did to the world is not known
-            self._spend(path, entry.usage)
-            if entry.value is None:
-                self.doubts[path] = entry
-            else:  # it left of itself, to ask: its next attempt begins anew
-                self.doubts.pop(path, None)
-        elif kind == "iteration":
-            self.rounds.setdefault(path, []).append(entry)
-        elif kind == "ended":
-            self.ended[path] = entry.value
-        elif kind == "asked":
-            self.asked[path] = entry
-        elif kind == "answered":
-            self.answers[path] = entry.value
-            if path in self.asked:
-                self._heed(self.asked[path].value["request"], entry.value)
-        elif kind == "accepted" and entry.value is None:
-            self.accepted[path] = entry.fingerprint
-        elif kind == "accepted":
-            self.raised.setdefault(path, {}).update(entry.value)
-        elif kind == "warned":
-            self.warnings.append(entry.value)
-        elif kind == "reported":
-            self.reports[path] = entry.value
-        elif kind == "step":
-            self.steps[path] = entry
+    def _add_started(self, entry: Entry) -> None:
+        path = entry.path
+        if path in self.doubts:  # repeated after a crash: both attempts may have been billed
+            self.repeated[path] = self.repeated.get(path, 0) + 1
+            self._spend(path, self.doubts[path].reserved.at_most())
+            self.answers.pop(path, None)  # it was about the earlier attempt
+            self.asked.pop(path, None)
+        self.doubts[path] = entry
+        for above in _ancestors(path):
+            self._began.setdefault(above, entry.at)
 
-    def _heed(self, request: Json, answer: Json) -> None:
-        """Take up what an answer says about a loop: its limit, or its latest record."""
+    def _add_finished(self, entry: Entry) -> None:
+        self.doubts.pop(entry.path, None)
+        self.finished[entry.path] = entry
+        self._spend(entry.path, entry.usage)
+
+    def _add_cut(self, entry: Entry) -> None:
+        self._spend(entry.path, entry.usage)
+        if entry.value is None:  # its usage is settled, its effect on the world is unknown
+            self.doubts[entry.path] = entry
+        else:  # it stopped to ask a person, and its next attempt starts again
+            self.doubts.pop(entry.path, None)
+
+    def _add_iteration(self, entry: Entry) -> None:
+        self.rounds.setdefault(entry.path, []).append(entry)
+
+    def _add_ended(self, entry: Entry) -> None:
+        self.ended[entry.path] = entry.value
+
+    def _add_asked(self, entry: Entry) -> None:
+        self.asked[entry.path] = entry
+
+    def _add_answer(self, entry: Entry) -> None:
+        self.answers[entry.path] = entry.value
+        if entry.path in self.asked:
+            self._apply_answer(self.asked[entry.path].value["request"], entry.value)
+
+    def _add_accepted(self, entry: Entry) -> None:
+        if entry.value is None:
+            self.accepted[entry.path] = entry.fingerprint
+        else:
+            self.raised.setdefault(entry.path, {}).update(entry.value)
+
+    def _add_warning(self, entry: Entry) -> None:
+        self.warnings.append(entry.value)
+
+    def _add_report(self, entry: Entry) -> None:
+        self.reports[entry.path] = entry.value
+
+    def _add_step(self, entry: Entry) -> None:
+        self.steps[entry.path] = entry
+
+    def _apply_answer(self, request: Json, answer: Json) -> None:
+        """Apply an answer about a loop: to its limit, or to its latest record."""
         kind = request.get("kind")
         if kind not in ("limit", "iteration") or "loop" not in request:
-            return  # a step's own question
+            return  # the question of a step
         loop, number = request["loop"], request["iteration"]
         if kind == "limit" and answer["approve"]:
-            most = number + answer["more"]
-            self.raised.setdefault(loop, {})["max_iterations"] = most
+            self.raised.setdefault(loop, {})["max_iterations"] = number + answer["more"]
         elif kind == "iteration" and not {"output", "feedback"}.isdisjoint(answer):
             last = self.rounds[loop][-1]
-            edited = Entry("iteration", loop, last.at, seconds=last.seconds, seq=last.seq)
-            edited.value = _edited(last.value, answer)
-            self.rounds[loop][-1] = edited
+            record = _edited(last.value, answer)
+            self.rounds[loop][-1] = Entry(
+                "iteration", loop, last.at, value=record, seconds=last.seconds, seq=last.seq
+            )
 
     def _spend(self, path: str, usage: Usage) -> None:
         if usage:
@@ -126,97 +156,94 @@ class RecordedRun:
                 self._spent[above] = self._spent.get(above, NOTHING) + usage
 
     def items(self, path: str) -> list[Json]:
-        """Return the items of the list at a path; none if it is no list, or has not read them."""
-        found = self.finished.get(f"{path}/items")
-        read = found is not None and found.error is None and isinstance(found.value, list)
-        return list(found.value) if found is not None and read else []
+        """Return the items of the list at a path; none for other steps, or before they were read."""
+        entry = self.finished.get(f"{path}/items")
+        if entry is None or entry.error is not None or not isinstance(entry.value, list):
+            return []
+        return list(entry.value)
 
     def lists(self) -> Iterator[str]:
-        """Iterate over the paths of its lists; of what has no rounds, some are no lists."""
-        ends = "/items"
-        return (path.removesuffix(ends) for path in self.finished if path.endswith(ends))
+        """Iterate over the paths of its lists; a path without iterations may be another step."""
+        end = "/items"
+        return (path.removesuffix(end) for path in self.finished if path.endswith(end))
 
     @property
     def iterations(self) -> int:
-        """How many iterations are recorded: those of all its loops, and the items of its lists."""
-        return sum(len(found) for found in self.rounds.values())
+        """The number of recorded iterations of all loops and items of all lists."""
+        return sum(len(entries) for entries in self.rounds.values())
 
     def outcomes(self, outputs: Mapping[str, Json] | None = None) -> dict[str, StepOutcome]:
-        """Return how the steps of the workflow ended, by name; `outputs` are those that are known."""
-        found = {}
+        """Return the outcomes of the steps of the workflow by name.
+
+        `outputs` are outputs by step name; the others are read from the entries.
+        """
+        outcomes = {}
         for path, entry in self.steps.items():
             name = str(entry.value["step"])
-            if (stop := entry.value.get("stop")) is None:
-                found[name] = StepOutcome(name)
+            if (data := entry.value.get("stop")) is None:
+                outcomes[name] = StepOutcome(name)
                 continue
-            of = Stop.from_json(stop)
-            known = (outputs or {}).get(name, self._output(path))
-            found[name] = StepOutcome(
+            stop = Stop.from_json(data)
+            outcomes[name] = StepOutcome(
                 name=name,
-                status=of.reason.status,
-                reason=of.reason,
-                detail=of.detail,
+                status=stop.reason.status,
+                reason=stop.reason,
+                detail=stop.detail,
                 seconds=entry.value["seconds"],
-                output=known,
+                output=(outputs or {}).get(name, self._output(path)),
                 items=self.table(path),
             )
-        return found
+        return outcomes
 
     def table(self, path: str) -> tuple[ItemOutcome, ...]:
-        """Return the item table of the list at a path; empty if it is no list."""
+        """Return the item table of the list at a path; empty for other steps."""
         items = self.items(path)
         return item_outcomes(items, [e.value for e in self.rounds.get(path, ())]) if items else ()
 
     def _output(self, path: str) -> Json:
-        """Return the output that is recorded of the step at a path, where its kind records one."""
+        """Return the recorded output of the step at a path; None if its kind records none."""
         if path in self.ended:
             return self.ended[path]["output"]
-        for part in ("", *("/" + word for word in _IN_PLACE)):
+        for part in _INNER:
             if (entry := self.finished.get(path + part)) is not None:
                 return entry.value
         return None
 
     def reported(self) -> dict[str, Json]:
-        """Return what agents reported, by name: the last report of each."""
+        """Return the last report of each agent by its name."""
         return {str(report["name"]): report for report in self.reports.values()}
 
     def spent(self, path: str) -> Usage:
-        """Return what was spent at and under a path; "" is the whole run."""
+        """Return the usage at and under a path; "" is the run."""
         return self._spent.get(path, NOTHING)
 
     def effects(self, path: str) -> int:
-        """Return how many effects began at and under a path, notes left out."""
-        if self._effects is None:  # only who limits them counts them
+        """Return the number of effects that began at and under a path, without notes."""
+        if self._effects is None:  # counted only for runs that limit them
             self._effects = {}
-            for known in (self.finished, self.doubts):
-                for place, entry in known.items():
+            for entries in (self.finished, self.doubts):
+                for place, entry in entries.items():
                     if not is_note(entry.fingerprint):
                         for above in _ancestors(place):
                             self._effects[above] = self._effects.get(above, 0) + 1
         return self._effects.get(path, 0)
 
     def began(self, path: str) -> float | None:
-        """Return the active second at which the first effect under a path was started."""
+        """Return the active second at which the first effect under a path started."""
         return self._began.get(path)
-
-
-_IN_PLACE = ("do", "try", "within", "attempt-1")  # where a step stands that another is around
 
 
 def _edited(record: Iteration, answer: Mapping[str, Json]) -> Iteration:
     """Return a record with the output or feedback that a person wrote; its score stays."""
-    output = answer.get("output", record.output)
     evaluation, error = record.evaluation, record.error
     if "feedback" in answer:
         if error is not None:
             error = replace(error, message=answer["feedback"])
         else:
-            evaluation = as_evaluation({**_judged(evaluation), "feedback": answer["feedback"]})
+            fields = (evaluation or Evaluation()).to_json()
+            evaluation = as_evaluation({**fields, "feedback": answer["feedback"]})
+    output = answer.get("output", record.output)
     return replace(record, output=output, evaluation=evaluation, error=error)
-
-
-def _judged(evaluation: Evaluation | None) -> dict[str, Json]:
-    return {} if evaluation is None else dict(evaluation.to_json())
 
 
 def _ancestors(path: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""One recorded run as a page looks at it: by loop, by iteration, by what came since.
+"""One recorded run as a page shows it: by loop, by iteration, by the entries since the last update.
 
-A store that can answer these by index has a view of its own; `EntriesView` answers them from the
-entries of any journal.
+A store with indexes has its own view; `EntriesView` answers the same queries from the entries of any
+journal.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Protocol
 from ..errors import RunNotFound
 from ..records import Iteration, StepOutcome
 from ..records.codec import Json
-from . import Entry, RunInfo, surviving
+from .entries import Entry, surviving
+from .protocol import RunInfo
 from .replay import RecordedRun
-
-__all__ = ["EntriesView", "RunView", "enclosing", "outermost", "step_outcomes"]
 
 Mark = tuple[int, Iteration]  # the number of an entry and the iteration that it records
 
@@ -36,50 +35,51 @@ class RunView(Protocol):
         """Return the paths of the outermost loops at or below a path, in the order of paths."""
 
     def count(self, loop: str) -> int:
-        """Return how many iterations of a loop are recorded."""
+        """Return the number of recorded iterations of a loop."""
 
     def total(self) -> int:
-        """Return how many iterations the run has: those of all its loops, and the items of lists."""
+        """Return the number of iterations of all loops and items of all lists."""
 
     def steps(self) -> list[StepOutcome]:
-        """Return how the steps of the workflow ended, and which are running."""
+        """Return the outcomes of the steps of the workflow, with those that are running."""
 
     def inputs(self, loop: str, offset: int, limit: int) -> list[tuple[int, Json]]:
-        """Return so many numbers of iterations of a loop, with their inputs."""
+        """Return a page of the iterations of a loop: their numbers and inputs."""
 
     def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
-        """Return iterations of a loop without their inputs and outputs; a negative `offset` counts
-        from the end."""
+        """Return iterations of a loop without their inputs and outputs.
+
+        A negative `offset` counts from the end.
+        """
 
     def iteration(self, loop: str, number: int) -> Iteration:
-        """Return an iteration, whole. Raises RunNotFound."""
+        """Return a complete iteration. Raises RunNotFound."""
 
     def effects(self, loop: str, number: int) -> list[Entry]:
-        """Return what happened inside an iteration, finished or not, but for loops inside it."""
+        """Return the entries inside an iteration, without those of inner loops."""
 
     def retries(self, loop: str, after: int = 0) -> dict[int, int]:
-        """Return how often something was tried again in iterations of a loop, by their numbers, among
-        the entries after a number."""
+        """Return the number of retries in each iteration of a loop, among the entries after a number."""
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         """Return the entries after a number; long values may be left out as None."""
 
     def between(self, seq: int, limit: int) -> list[Entry]:
-        """Return so many entries after a number, whole; a `limit` of 0 is all."""
+        """Return complete entries after a number; a `limit` of 0 is all."""
 
     def ending(self) -> dict[str, Json] | None:
-        """Return what was recorded of the run's end or suspension, if it is where it stands."""
+        """Return the recorded end or suspension of the run; None if it continued since."""
 
 
 def outermost(path: str) -> str:
-    """Return the path of the outermost loop around a path: a round's number follows a loop's."""
+    """Return the path of the outermost loop around a path: a loop's path precedes the first number."""
     parts = path.split("/")
     first = next((i for i, part in enumerate(parts) if part.isdigit()), len(parts))
     return "/".join(parts[:first])
 
 
 def enclosing(loop: str) -> tuple[str, int] | None:
-    """Return the loop and the iteration that a loop is inside of; None for an outermost one."""
+    """Return the loop and the iteration that contain a loop; None for an outermost loop."""
     parts = loop.split("/")
     for i in range(len(parts) - 1, 0, -1):
         if parts[i].isdigit():
@@ -103,19 +103,21 @@ _AGAIN = re.compile(r"(\d+)/.*\battempt-(?!1$)\d+")
 
 
 def retried(begun: Iterable[str], loop: str) -> dict[int, int]:
-    """Return how often something was tried again in iterations of a loop, by the paths of what
-    began: those inside loops in it count too."""
+    """Return the number of retries by iteration of a loop, from the paths of effects that began.
+
+    Retries inside inner loops count too.
+    """
     under = f"{loop}/"
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for path in dict.fromkeys(begun):
         again = _AGAIN.fullmatch(path.removeprefix(under)) if path.startswith(under) else None
         if again is not None:
-            found[int(again[1])] += 1
-    return dict(found)
+            counts[int(again[1])] += 1
+    return dict(counts)
 
 
 class EntriesView:
-    """A run's view made of all its entries: right for any journal, slow for long runs."""
+    """The view of a run of any journal, from all its entries; slow for long runs."""
 
     def __init__(self, info: RunInfo, entries: Sequence[Entry]) -> None:
         self.info = info
@@ -128,12 +130,12 @@ class EntriesView:
                 self._rounds.setdefault(entry.path, []).append((entry.seq, entry.value))
 
     def loops(self, under: str = "") -> list[str]:
-        found: list[str] = []
+        loops: list[str] = []
         for path in sorted(self._rounds):
             inside = not under or path.startswith(f"{under}/")
-            if inside and not any(path.startswith(f"{known}/") for known in found):
-                found.append(path)
-        return found
+            if inside and not any(path.startswith(f"{outer}/") for outer in loops):
+                loops.append(path)
+        return loops
 
     def count(self, loop: str) -> int:
         return len(self._rounds.get(loop, ()))
@@ -145,8 +147,8 @@ class EntriesView:
         return step_outcomes(self.info, self._all)
 
     def inputs(self, loop: str, offset: int, limit: int) -> list[tuple[int, Json]]:
-        found = self._rounds.get(loop, [])[offset : offset + limit]
-        return [(item.number, item.input) for _, item in found]
+        page = self._rounds.get(loop, [])[offset : offset + limit]
+        return [(item.number, item.input) for _, item in page]
 
     def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
         items = self._rounds.get(loop, [])[offset:]
@@ -167,8 +169,8 @@ class EntriesView:
         return retried(begun, loop)
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
-        found = [entry for entry in self._all if entry.seq > seq]
-        return found if limit < 0 else found[:limit]
+        entries = [entry for entry in self._all if entry.seq > seq]
+        return entries if limit < 0 else entries[:limit]
 
     def between(self, seq: int, limit: int) -> list[Entry]:
         return self.since(seq, limit or -1)
@@ -178,31 +180,30 @@ class EntriesView:
 
 
 def step_outcomes(info: RunInfo, entries: Sequence[Entry]) -> list[StepOutcome]:
-    """Return how the steps of a run's workflow ended, in the order in which they did.
+    """Return the outcomes of the steps of a run's workflow, in the order of their ends.
 
-    A step that has begun and not ended has no reason, and its detail is the status of the run.
+    A step that has begun and not ended has no reason; its detail is the status of the run.
     """
     replay = RecordedRun(surviving(entries))
     end = replay.ended.get("")
-    outputs = end["steps"] if end is not None else None
-    found = replay.outcomes(outputs)
+    outcomes = replay.outcomes(end["steps"] if end is not None else None)
     if not replay.steps and any("/" not in path for path in replay.rounds):
         return []  # the root is a loop
     for path in [] if end is not None else [*replay.finished, *replay.doubts]:
         parts = [part for part in path.split("/") if part != "within"]
-        if len(parts) < 2 or parts[1] in found:
+        if len(parts) < 2 or parts[1] in outcomes:
             continue
         began = replay.began("/".join(path.split("/")[: path.split("/").index(parts[1]) + 1]))
         seconds = max(0.0, replay.active - (began or 0.0))
-        found[parts[1]] = StepOutcome(parts[1], None, None, info.status, seconds)
-    return list(found.values())
+        outcomes[parts[1]] = StepOutcome(parts[1], detail=info.status, seconds=seconds)
+    return list(outcomes.values())
 
 
-ENDING = 6  # entries among which the one that says how a run ended is
+ENDING = 6  # entries from the last, among which an end or suspension is
 
 
 def ending_of(entries: Sequence[Entry]) -> dict[str, Json] | None:
-    """Return the value of the latest end or suspension of a run, unless it went on after it."""
+    """Return the value of the latest end or suspension of a run; None if it continued since."""
     for entry in reversed(entries):
         if entry.kind in ("ended", "suspended") and not entry.path:
             value: dict[str, Json] = entry.value
@@ -218,5 +219,5 @@ def replace_values(item: Iteration) -> Iteration:
 
 
 def no_iteration(run_id: str, loop: str, number: int) -> RunNotFound:
-    """Return the error for an iteration that is not on record."""
+    """Return the error for an iteration that is not recorded."""
     return RunNotFound(f"{run_id}: there is no iteration {number} of {loop!r}; reload the page")

@@ -1,20 +1,18 @@
-"""What outlives a run: working memory, episodes and facts, as one append-only log per store.
+"""Memory beyond a run: working memory, episodes and facts, as one append-only log per store.
 
 Rules:
 
-1. Nothing is ever changed or deleted: what is known is folded out of what was appended (`view`). A
-   fact that was superseded, a working memory that was cleared, an episode that was cleaned up are
-   still in the log.
-2. An entry with a key is appended once per space, however often it is tried.
-3. Time is a value of each entry; nothing here looks at a clock.
+1. Entries are never changed or deleted. A `View` is computed from all entries in order, so superseded
+   facts, cleared working memory and retired episodes stay in the log.
+2. An entry with a key is appended once per space, however often the append is repeated.
+3. Time is a value of each entry; this package does not read a clock.
 """
 
 from .entries import Memory, MemoryEntry, entry
 from .in_memory import InMemory
 from .lessons import Lessons, lessons_of
 from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
-from .search import ranked
-from .space import Space
+from .space import Space, ranked
 from .view import View, view_of
 
 __all__ = [

@@ -1,7 +1,4 @@
-"""One entry of a memory: what was appended, when, by which run.
-
-What every store of memories offers.
-"""
+"""The entries of a memory, and the protocol that every store of memories implements."""
 
 from __future__ import annotations
 
@@ -13,9 +10,6 @@ from ..errors import ConfigurationError, nearest
 from ..records import codec
 from ..records.codec import Json
 
-__all__ = ["KINDS", "LARGEST", "LONGEST_NAME", "Memory", "MemoryEntry", "entry", "origin"]
-
-
 LARGEST = 1 << 20  # bytes of an entry as JSON
 LONGEST_NAME = 200  # characters of a space's name
 KINDS = (
@@ -26,11 +20,16 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
-    """One thing that was appended to a space; `entry` makes a checked one.
+    """One entry of a space; `entry` returns a checked one.
 
-    `at` is in seconds since the epoch, `run` the run that appended it, `seq` its number in the
-    store, from 1, given when it is appended. With a `key` it is appended to its space once. `value`
-    None with the kind `unreadable` stands for an entry that the store found damaged.
+    Args:
+        space: the name of the space.
+        kind: one of KINDS; `unreadable`, with the value None, for a damaged entry.
+        value: the value, as JSON.
+        at: seconds since the epoch.
+        key: with a key, the entry is appended to its space once.
+        run: the id of the run that appended it.
+        seq: its number in the store, from 1; assigned by the store.
     """
 
     space: str
@@ -42,24 +41,27 @@ class MemoryEntry:
     seq: int = 0
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as a JSON object."""
-        found = {"seq": self.seq, "space": self.space, "kind": self.kind, "at": self.at}
-        if self.run:
-            found["run"] = self.run
-        return {**found, "value": self.value}
+        """Return the entry as a JSON object."""
+        run = {"run": self.run} if self.run else {}
+        data = {"seq": self.seq, "space": self.space, "kind": self.kind, "at": self.at}
+        return {**data, **run, "value": self.value}
 
 
 def entry(
     space: str, kind: str, value: Json, *, at: float, key: str = "", run: str = ""
 ) -> MemoryEntry:
-    """Return an entry that a store can keep; its value becomes plain JSON.
+    """Return a checked entry; its value becomes plain JSON. See MemoryEntry for the arguments.
 
     Raises:
-        ConfigurationError: for a kind, name, time or size that cannot be.
+        ConfigurationError: for an invalid kind, name or time, or a value above 1 MiB.
         StepError: of kind `not_json`, for a value that JSON cannot hold.
+
+    Example:
+        >>> entry("notes", "note", {"a": 1}, at=2.0).to_json()
+        {'seq': 0, 'space': 'notes', 'kind': 'note', 'at': 2.0, 'value': {'a': 1}}
     """
     if kind not in KINDS:
-        raise ConfigurationError(f"memory: {kind!r} is no kind of entry{nearest(kind, KINDS)}")
+        raise ConfigurationError(f"memory: unknown kind of entry {kind!r}{nearest(kind, KINDS)}")
     if not space or len(space) > LONGEST_NAME or "\0" in space:
         raise ConfigurationError(
             f"memory: the name of a space has 1 to {LONGEST_NAME} characters, and "
@@ -71,45 +73,51 @@ def entry(
     size = len(codec.encode(kept).encode())
     if size > LARGEST:
         raise ConfigurationError(
-            f"memory: {space}: an entry of {size:,} bytes is larger than {LARGEST:,}; keep a "
-            "summary, and the rest in a file"
+            f"memory: {space}: an entry of {size:,} bytes is larger than {LARGEST:,}; record a "
+            "summary, and keep the rest in a file"
         )
     return MemoryEntry(space=space, kind=kind, value=kept, at=float(at), key=key, run=run)
 
 
 def origin(key: str) -> str:
-    """Return the part of a key that names the effect: what comes before its `~`.
+    """Return the part of a key before its `~`, which names the effect.
 
-    A run that was rewound does an effect again, with another value. Both entries stay in the log;
-    the later one stands in the earlier one's place.
+    A rewound run repeats an effect with another value. Both entries stay in the log, and the later one
+    replaces the earlier one in views.
     """
     return key.partition("~")[0]
 
 
 class Memory(Protocol):
-    """An append-only log of memories; in memory, SQLite and others pass one contract suite."""
+    """An append-only log of memories; all stores pass one suite of tests."""
 
     async def append(self, *entries: MemoryEntry) -> list[int]:
         """Append entries, all or none, and return their numbers once they are durable.
 
-        An entry whose key its space has already is not appended again: its number is that of the
-        first.
+        An entry with a key that exists in its space is not appended; its number is that of the existing
+        entry.
 
         Raises:
-            JournalUnavailable: if it could not be written.
+            JournalUnavailable: if the store could not be written.
         """
 
     async def entries(
         self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
     ) -> list[MemoryEntry]:
-        """Return the entries of a space in the order in which they were appended.
+        """Return the entries of a space in the order of their numbers.
 
-        Only those of `kinds`, if any are named, with a number above `after`, and of them the
-        `latest`; 0 is all. A damaged entry comes as one of the kind `unreadable`.
+        Args:
+            space: the name of the space.
+            kinds: only entries of these kinds (default: all).
+            after: only entries with a higher number.
+            latest: only this many entries, the latest; 0 is all.
+
+        Returns:
+            The entries; a damaged one has the kind `unreadable`.
         """
 
     async def spaces(self) -> dict[str, int]:
         """Return the names of the spaces, sorted, with the number of their entries."""
 
     async def close(self) -> None:
-        """Write what is waiting and let go of the store."""
+        """Write all waiting entries and close the store."""

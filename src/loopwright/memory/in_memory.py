@@ -1,4 +1,4 @@
-"""A memory that lives as long as its process."""
+"""A memory that lasts as long as its process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Self
 from ..records.codec import copied
 from .entries import MemoryEntry
 
-__all__ = ["InMemory"]
-
 
 class InMemory:
-    """A memory that lives as long as its process: that of a MemoryJournal, and the fake for tests."""
+    """A memory that lasts as long as its process: that of a MemoryJournal, and for tests."""
 
     def __init__(self) -> None:
         self._entries: list[MemoryEntry] = []
@@ -44,16 +42,16 @@ class InMemory:
         self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
     ) -> list[MemoryEntry]:
         """Return the entries of a space in order; see Memory.entries."""
-        found = [
+        entries = [
             replace(item, value=copied(item.value))
             for item in self._entries[after:]
             if item.space == space and (not kinds or item.kind in kinds)
         ]
-        return found[-latest:] if latest else found
+        return entries[-latest:] if latest else entries
 
     async def spaces(self) -> dict[str, int]:
         """Return the names of the spaces with the number of their entries."""
         return dict(sorted(Counter(item.space for item in self._entries).items()))
 
     async def close(self) -> None:
-        """Nothing is waiting."""
+        """Do nothing: the memory stays usable."""

@@ -1,4 +1,4 @@
-"""What past runs teach the next: what was tried, with which score, and what was said of it."""
+"""Lessons of past runs for the next one: attempts, scores and feedback."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from ..records.codec import Json
 from .records import Episode
 from .view import View
 
-__all__ = ["Lessons", "lessons_of"]
-
-_LONGEST = 300  # characters of a remark in the text that a prompt is given
+_LONGEST = 300  # characters of one remark in the text for a prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """What past episodes teach, oldest first, with the facts that are surest.
+    """The lessons of past episodes, oldest first, with the most certain facts.
 
-    `to_json` has `text`, all of it in words for a prompt ("" if there is nothing), `lessons` with
-    `action`, `outcome`, `score`, `feedback`, `tried` and `said` each, `facts` and `success_rate`.
+    Args:
+        lessons: an object per episode, with `action`, `outcome`, `score`, `description`, `feedback`,
+            `tried`, `said` and `at`.
+        facts: the texts of facts.
+        success_rate: the share of successes, from 0 to 1; None without episodes.
+        unreadable: the number of damaged entries.
+
+    `text` has all of it as lines for a prompt.
     """
 
     lessons: tuple[Mapping[str, Json], ...] = ()
@@ -30,7 +34,7 @@ class Lessons:
 
     @property
     def text(self) -> str:
-        """The lessons as lines of text."""
+        """The lessons as lines for a prompt; "" if there are none."""
         lines = [_line(item) for item in self.lessons]
         if lines:
             lines.insert(0, "What earlier runs came to, oldest first:")
@@ -39,7 +43,7 @@ class Lessons:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as a JSON object."""
+        """Return the lessons as a JSON object, with `text`."""
         return {
             "text": self.text,
             "lessons": [dict(item) for item in self.lessons],
@@ -49,12 +53,15 @@ class Lessons:
 
 
 def lessons_of(view: View, action: str = "", *, most: int = 5, facts: int = 5) -> Lessons:
-    """Return what the latest `most` episodes of an action teach, and the surest `facts`."""
-    found = [item for item in view.live_episodes if action in ("", item.action)][-most:]
-    known = sorted(view.live_facts, key=lambda f: f.confidence * f.relevance, reverse=True)
+    """Return the lessons of the latest `most` episodes of an action, and the most certain `facts`.
+
+    An empty `action` is every action.
+    """
+    episodes = [item for item in view.live_episodes if action in ("", item.action)][-most:]
+    certain = sorted(view.live_facts, key=lambda f: f.confidence * f.relevance, reverse=True)
     return Lessons(
-        tuple(_lesson(item) for item in found) if most else (),
-        tuple(fact.text for fact in known[:facts]),
+        tuple(_lesson(item) for item in episodes) if most else (),
+        tuple(fact.text for fact in certain[:facts]),
         view.success_rate(action).rate,
         view.unreadable,
     )
@@ -76,16 +83,16 @@ def _lesson(item: Episode) -> dict[str, Json]:
 def _line(item: Mapping[str, Json]) -> str:
     score = "" if item["score"] is None else f" with score {item['score']:.2f}"
     about = f" ({_cut(item['description'])})" if item["description"] else ""
-    told = [f"- {item['outcome']}{score}{about}"]
+    lines = [f"- {item['outcome']}{score}{about}"]
     for tried in item["tried"]:
         if isinstance(tried, Mapping):
             at = "" if tried.get("score") is None else f" {tried['score']:.2f}"
-            said = f": {_cut(tried['feedback'])}" if tried.get("feedback") else ""
-            told.append(f"  - tried {_cut(codec.text_of(tried.get('tried', '')))}{at}{said}")
+            remark = f": {_cut(tried['feedback'])}" if tried.get("feedback") else ""
+            lines.append(f"  - tried {_cut(codec.text_of(tried.get('tried', '')))}{at}{remark}")
         else:
-            told.append(f"  - tried {_cut(codec.text_of(tried))}")
-    told += [f"  - said: {_cut(text)}" for text in (item["feedback"], *item["said"]) if text]
-    return "\n".join(told)
+            lines.append(f"  - tried {_cut(codec.text_of(tried))}")
+    lines += [f"  - said: {_cut(text)}" for text in (item["feedback"], *item["said"]) if text]
+    return "\n".join(lines)
 
 
 def _cut(text: str) -> str:

@@ -1,23 +1,20 @@
-"""What is remembered: episodes, facts, notes, and how often something succeeded."""
+"""The records of a memory: episodes, facts, notes and success rates."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from ..records.codec import Json
 
-__all__ = ["OUTCOMES", "Episode", "Fact", "Feedback", "Note", "SuccessRate", "fact_id"]
-
 OUTCOMES = ("success", "partial", "failure")
-DOUBTED = 0.1  # a fact of less confidence is no longer recalled
+DOUBTED = 0.1  # a fact with less confidence is not recalled
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What was said of an episode afterwards; `rating` from 0 to 1, if it was rated."""
+    """Later feedback on an episode: a text, an optional rating from 0 to 1, seconds since the epoch."""
 
     text: str
     rating: float | None = None
@@ -26,12 +23,24 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Something that was done and how it went.
+    """A recorded action and its outcome.
 
-    `id` is the number of its entry. `action` is what kind of thing it was, `outcome` one of
-    `success`, `partial`, `failure`, `score` from 0 to 1. `tried` is what was tried on the way, with
-    `score` and `feedback` each. `relevance` halves with every half-life that `decay` is given.
-    `retired`: a cleanup left it out of what is recalled.
+    Args:
+        id: the number of its entry.
+        action: the kind of action.
+        outcome: `success`, `partial` or `failure`.
+        at: seconds since the epoch.
+        description: the action in words.
+        score: from 0 to 1, or None.
+        feedback: the feedback at its end.
+        tried: the attempts, each with `score` and `feedback`.
+        context: any further value.
+        run: the id of the run.
+        said: later feedback.
+        relevance: from 0 to 1; halves with every half-life of `decay`.
+        touched: when it was last decayed, in seconds since the epoch.
+        consolidated: a fact summarises it.
+        retired: a cleanup removed it from recall.
     """
 
     id: int
@@ -52,7 +61,7 @@ class Episode:
 
     @property
     def text(self) -> str:
-        """The words by which it is found."""
+        """The words that `recall` searches."""
         said = " ".join(item.text for item in self.said)
         return f"{self.action} {self.description} {self.feedback} {said}"
 
@@ -61,7 +70,7 @@ class Episode:
         return {**asdict(self), "tried": list(self.tried), "said": [asdict(f) for f in self.said]}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Episode:
+    def from_json(cls, data: Mapping[str, Json]) -> Episode:
         """Return the episode that `to_json` wrote."""
         said = tuple(Feedback(**item) for item in data["said"])
         return cls(**{**data, "tried": tuple(data["tried"]), "said": said})
@@ -69,11 +78,21 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something held to be true, with a confidence from 0 to 1.
+    """A statement with a confidence.
 
-    `id` is made of its category and words (`fact_id`), so that remembering the same again
-    reinforces it. `sources` are the episodes that it was consolidated from. `relevance` halves with
-    every half-life that `decay` is given.
+    Args:
+        id: the hash of its category and words (`fact_id`), so that recording it again reinforces it.
+        text: the statement.
+        category: any word.
+        confidence: from 0 to 1.
+        at: when it was recorded, in seconds since the epoch.
+        touched: when it last changed, in seconds since the epoch.
+        relevance: from 0 to 1; halves with every half-life of `decay`.
+        reinforced, contradicted: how many times each.
+        contradictions: the reasons of contradictions.
+        sources: the ids of the episodes that it summarises.
+        superseded_by: the id of the fact that replaced it.
+        retired: a cleanup removed it from recall.
     """
 
     id: str
@@ -105,7 +124,7 @@ class Fact:
         return {**asdict(self), **lists, "status": self.status}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Fact:
+    def from_json(cls, data: Mapping[str, Json]) -> Fact:
         """Return the fact that `to_json` wrote."""
         fields = {key: value for key, value in data.items() if key != "status"}
         lists = {key: tuple(data[key]) for key in ("contradictions", "sources")}
@@ -114,7 +133,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Any value that was kept, with when and by which run."""
+    """A recorded value, with its number, time and run."""
 
     seq: int
     value: Json
@@ -124,8 +143,12 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """How many episodes ended how. `rate` is the share of successes, None if there is no episode:
-    a partial one is no success."""
+    """The numbers of outcomes of episodes.
+
+    Example:
+        >>> SuccessRate(successes=3, failures=1).rate
+        0.75
+    """
 
     successes: int = 0
     partial: int = 0
@@ -133,12 +156,12 @@ class SuccessRate:
 
     @property
     def total(self) -> int:
-        """How many episodes there are."""
+        """The number of episodes."""
         return self.successes + self.partial + self.failures
 
     @property
     def rate(self) -> float | None:
-        """The share of successes."""
+        """The share of successes, from 0 to 1, partial ones excluded; None without episodes."""
         return self.successes / self.total if self.total else None
 
     def to_json(self) -> dict[str, Json]:
@@ -147,7 +170,7 @@ class SuccessRate:
 
 
 def fact_id(text: str, category: str = "") -> str:
-    """Return the id of a fact: 8 hexadecimal digits of its category and words, without case."""
+    """Return the id of a fact: 8 hexadecimal digits of the SHA-256 of its category and case-folded words."""
     words = " ".join(text.split()).casefold()
     data = f"{category}\n{words}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(data).hexdigest()[:8]

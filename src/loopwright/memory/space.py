@@ -1,8 +1,11 @@
-"""A space of a memory: the working memory, episodes and facts that go under one name."""
+"""A space of a memory: the working memory, episodes and facts under one name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ..errors import ConfigurationError, nearest
 from ..records import codec
@@ -10,23 +13,63 @@ from ..records.codec import Json
 from .entries import KINDS, Memory, entry
 from .lessons import Lessons, lessons_of
 from .records import OUTCOMES, Episode, Fact, SuccessRate, fact_id
-from .search import ranked
 from .view import CONTRADICTION, REINFORCEMENT, View, consolidation, view_of
-
-__all__ = ["Space"]
 
 _FACTS = tuple(kind for kind in KINDS if kind not in ("set", "deleted", "cleared", "note"))
 _STATUSES = ("active", "doubted", "superseded", "retired")
 _WORKING = ("set", "deleted", "cleared")
+_WORDS = re.compile(r"[^\W_]{2,}")
+T = TypeVar("T")
+
+
+def ranked(
+    query: str,
+    items: Sequence[T],
+    text: Callable[[T], str],
+    *,
+    limit: int,
+    weight: Callable[[T], float] = lambda _: 1.0,
+) -> list[T]:
+    """Return the items whose texts share the most words with a query, the latest first on ties.
+
+    A common word counts 1 / n if n texts contain it (inverse document frequency), times the `weight` of
+    the item. An item without a common word is left out. A query without words returns the latest
+    items.
+
+    Args:
+        query: the words.
+        items: the items, oldest first.
+        text: returns the text of an item.
+        limit: the maximum number of results.
+        weight: returns the weight of an item (default: 1).
+
+    >>> ranked("loop budget", ["a budget", "a loop with a budget", "else"], str, limit=2)
+    ['a loop with a budget', 'a budget']
+    """
+    wanted = frozenset(_WORDS.findall(query.casefold()))
+    if not wanted:
+        return list(items[::-1][:limit])
+    words = [frozenset(_WORDS.findall(text(item).casefold())) for item in items]
+    common = Counter(word for each in words for word in each)
+    scores = [
+        weight(item) * sum(1 / common[word] for word in each & wanted)
+        for item, each in zip(items, words, strict=True)
+    ]
+    order = sorted(range(len(items)), key=lambda i: (scores[i], i), reverse=True)
+    return [items[i] for i in order[:limit] if scores[i] > 0]
 
 
 class Space:
-    """What goes under one name in a memory: working memory, episodes and facts.
+    """The working memory, episodes and facts under one name of a memory.
 
-    Every write takes `at`, seconds since the epoch, and may take a `key`, under which it is made
-    once. `run` is whose working memory is meant, and is noted with what is written; "" is that of
-    no run. Inside of a run use `remembered(ctx, name)`, which takes the time of the run and makes
-    every read and write a journaled effect.
+    Every write has `at`, the time in seconds since the epoch, and an optional `key`, with which it is
+    made once. Inside a run use `remembered(ctx, name)`: it uses the time of the run and records every read
+    and write as an effect.
+
+    Args:
+        memory: the store.
+        name: the name of the space, 1 to 200 characters.
+        run: the id of the run that owns the working memory; recorded with every write (default: none).
 
     >>> import asyncio
     >>> async def example() -> None:
@@ -49,36 +92,32 @@ class Space:
         self.run = run
 
     async def view(self, kinds: Sequence[str] = ()) -> View:
-        """Return all that is known, of some kinds of entries or of all."""
+        """Return the present content of the space, from some kinds of entries or all."""
         return view_of(await self.memory.entries(self.name, kinds=kinds))
 
     async def _write(self, kind: str, value: Json, at: float, key: str) -> int:
         made = entry(self.name, kind, value, at=at, key=key, run=self.run)
         return (await self.memory.append(made))[0]
 
-    # Working memory: of one run, until it is cleared.
-
     async def set(self, name: str, value: Json, *, at: float, key: str = "") -> None:
-        """Keep a value under a name for this run."""
+        """Store a value under a name in the working memory of the run."""
         await self._write("set", {"name": name, "value": value}, at, key)
 
     async def get(self, name: str, default: Json = None) -> Json:
-        """Return the value under a name, or `default`."""
+        """Return the value of a name in the working memory, or `default`."""
         return (await self.all()).get(name, default)
 
     async def all(self) -> dict[str, Json]:
-        """Return all that this run keeps, by name."""
+        """Return the working memory of the run by name."""
         return (await self.view(_WORKING)).working.get(self.run, {})
 
     async def delete(self, name: str, *, at: float, key: str = "") -> None:
-        """Keep nothing under a name any more."""
+        """Remove a name from the working memory."""
         await self._write("deleted", {"name": name}, at, key)
 
     async def clear(self, *, at: float, key: str = "") -> None:
-        """Keep nothing any more for this run."""
+        """Clear the working memory of the run."""
         await self._write("cleared", None, at, key)
-
-    # Episodes.
 
     async def record(
         self,
@@ -93,15 +132,15 @@ class Space:
         context: Json = None,
         key: str = "",
     ) -> int:
-        """Record what was done and how it went, and return the episode's id; see Episode.
+        """Record an episode and return its id; see Episode for the arguments.
 
         Raises:
-            ConfigurationError: for an outcome that is none of `success`, `partial`, `failure`, or a
-                score that is no number from 0 to 1.
+            ConfigurationError: for an outcome other than `success`, `partial` or `failure`, or a score
+                outside 0 to 1.
         """
         if outcome not in OUTCOMES:
             raise ConfigurationError(
-                f"memory: outcome: {outcome!r} is none of {', '.join(OUTCOMES)}"
+                f"memory: outcome: {outcome!r} is not one of {', '.join(OUTCOMES)}"
                 f"{nearest(outcome, OUTCOMES)}"
             )
         if score is not None:
@@ -114,26 +153,26 @@ class Space:
         return await self._write("episode", {"action": action, **kept}, at, key)
 
     async def recall(self, query: str = "", *, limit: int = 5, action: str = "") -> list[Episode]:
-        """Return the episodes that share most words with a query, those that faded later.
+        """Return the episodes that share the most words with a query, weighted by relevance.
 
-        Without a query the latest come, the newest first; `action` takes only those of one kind.
+        Without a query the latest are returned, newest first. `action` selects one kind of episode.
         """
-        found = [e for e in (await self.view(_FACTS)).live_episodes if action in ("", e.action)]
+        episodes = await self.episodes(action)
         weight = lambda item: item.relevance
-        return ranked(query, found, lambda item: item.text, limit=limit, weight=weight)
+        return ranked(query, episodes, lambda item: item.text, limit=limit, weight=weight)
 
     async def episodes(self, action: str = "") -> list[Episode]:
-        """Return the episodes of an action in order; "" is all, retired ones left out."""
+        """Return the episodes of an action ("" for all) in order, without retired ones."""
         return [e for e in (await self.view(_FACTS)).live_episodes if action in ("", e.action)]
 
     async def success_rate(self, action: str = "") -> SuccessRate:
-        """Return how many episodes of an action ended how."""
+        """Return the numbers of outcomes of the episodes of an action; "" is all actions."""
         return (await self.view(_FACTS)).success_rate(action)
 
     async def feedback(
         self, episode: int, text: str, *, at: float, rating: float | None = None, key: str = ""
     ) -> None:
-        """Add what was said of an episode, with a rating from 0 to 1 if there is one.
+        """Add feedback to an episode, with an optional rating from 0 to 1.
 
         Raises:
             ConfigurationError: if there is no such episode.
@@ -145,18 +184,16 @@ class Space:
         value = {"episode": episode, "text": text, "rating": rating}
         await self._write("feedback", value, at, key)
 
-    # Facts.
-
     async def remember(
         self, text: str, *, at: float, category: str = "", confidence: float = 0.5, key: str = ""
     ) -> str:
-        """Remember a fact and return its id; remembering it again reinforces it.
+        """Record a fact and return its id; recording it again reinforces it.
 
         Raises:
-            ConfigurationError: for a text without words, or a confidence that is none.
+            ConfigurationError: for a text without words, or a confidence outside 0 to 1.
         """
         if not text.strip():
-            raise ConfigurationError("memory: a fact needs words; give a sentence")
+            raise ConfigurationError("memory: a fact needs words; use a sentence")
         codec.number("memory: confidence", confidence, least=0, most=1)
         value = {"text": text, "category": category, "confidence": confidence}
         await self._write("fact", value, at, key)
@@ -165,24 +202,23 @@ class Space:
     async def recall_facts(
         self, query: str = "", *, limit: int = 5, category: str = ""
     ) -> list[Fact]:
-        """Return the active facts that share most words with a query, the surer ones first.
+        """Return the active facts that share the most words with a query.
 
-        Without a query those come first of which confidence times relevance is highest.
+        They are weighted by confidence times relevance, which alone orders them without a query.
         """
-        found = [f for f in (await self.view(_FACTS)).live_facts if category in ("", f.category)]
-        found.sort(key=lambda fact: fact.confidence * fact.relevance)
         weight = lambda fact: fact.confidence * fact.relevance
-        return ranked(query, found, lambda fact: fact.text, limit=limit, weight=weight)
+        facts = sorted(await self.facts(category), key=weight)
+        return ranked(query, facts, lambda fact: fact.text, limit=limit, weight=weight)
 
     async def facts(self, category: str = "", *, status: str = "active") -> list[Fact]:
-        """Return the facts of a category in order; "" is all. `status` as of Fact, "" is any.
+        """Return the facts of a category ("" for all) in order, by status ("" for any); see Fact.
 
         Raises:
-            ConfigurationError: for a status that no fact has.
+            ConfigurationError: for an unknown status.
         """
         if status and status not in _STATUSES:
-            hint = nearest(str(status), _STATUSES) or f"; give {', '.join(_STATUSES)}"
-            raise ConfigurationError(f"memory: status: {status!r} is none of a fact{hint}")
+            hint = nearest(str(status), _STATUSES) or f"; use {', '.join(_STATUSES)}"
+            raise ConfigurationError(f"memory: status: {status!r} is not a status of facts{hint}")
         found = (await self.view(_FACTS)).facts.values()
         return [f for f in found if category in ("", f.category) and status in ("", f.status)]
 
@@ -197,10 +233,10 @@ class Space:
     async def reinforce(
         self, fact: str, *, at: float, strength: float = REINFORCEMENT, key: str = ""
     ) -> None:
-        """Make a fact surer: its confidence c becomes c + (1 - c) * strength.
+        """Raise the confidence of a fact: c becomes c + (1 - c) * strength, with a strength from 0 to 1.
 
         Raises:
-            ConfigurationError: if there is no such fact, as for all that name one.
+            ConfigurationError: if there is no such fact.
         """
         await self._known(fact)
         codec.number("memory: strength", strength, least=0, most=1)
@@ -215,7 +251,7 @@ class Space:
         strength: float = CONTRADICTION,
         key: str = "",
     ) -> None:
-        """Make a fact less sure: c becomes c * (1 - strength); below 0.1 it is recalled no more."""
+        """Lower the confidence of a fact: c becomes c * (1 - strength); below 0.1 it is not recalled."""
         await self._known(fact)
         codec.number("memory: strength", strength, least=0, most=1)
         value = {"fact": fact, "reason": reason, "strength": strength}
@@ -224,26 +260,24 @@ class Space:
     async def supersede(
         self, fact: str, text: str, *, at: float, confidence: float = 0.5, key: str = ""
     ) -> str:
-        """Put a fact in the place of another, in its category, and return the new one's id."""
+        """Replace a fact by another in the same category, and return the id of the new one."""
         known = await self._known(fact)
         codec.number("memory: confidence", confidence, least=0, most=1)
         by = {"text": text, "category": known.category, "confidence": confidence}
         await self._write("superseded", {"fact": fact, "by": by}, at, key)
         return fact_id(text, known.category)
 
-    # What is done to all of it.
-
     async def decay(self, *, at: float, half_life: float = 30 * 86400.0, key: str = "") -> None:
-        """Let relevance fade: it halves with every `half_life` seconds since it was last touched."""
+        """Lower the relevance of facts and episodes: it halves per `half_life` (seconds, default: 30 days)."""
         codec.number("memory: half_life", half_life, least=0, above=True)
         await self._write("decayed", {"half_life": half_life}, at, key)
 
     async def consolidate(self, *, at: float, least: int = 3, key: str = "") -> list[Fact]:
-        """Make a fact of the category `experience` of each action with `least` new episodes.
+        """Summarise each action with `least` new episodes as a fact of the category `experience`.
 
-        It tells how many of all its episodes succeeded, their mean score and what was said most
-        often, and supersedes what was consolidated of the action before. Doing it twice at once
-        makes the fact once. Its confidence is n / (n + 2) of n episodes.
+        The fact has the number of successes, the mean score and the most frequent feedback, and replaces
+        the earlier fact of the action. Its confidence is n / (n + 2) for n episodes. Two simultaneous
+        calls create it once.
         """
         codec.whole("memory: least", least, least=1)
         before = await self.memory.entries(self.name, kinds=("consolidated",))
@@ -260,10 +294,11 @@ class Space:
     async def cleanup(
         self, *, at: float, relevance: float = 0.05, older_than: float = 90 * 86400.0, key: str = ""
     ) -> tuple[int, int]:
-        """Leave out what is of no use any more; return how many facts and episodes are out now.
+        """Retire facts and episodes of little use; return the numbers of retired facts and episodes.
 
-        Facts whose relevance times confidence is below `relevance`, and episodes older than
-        `older_than` seconds that were consolidated or are below it. They stay in the log.
+        Retired are facts whose relevance times confidence is below `relevance`, and episodes older than
+        `older_than` seconds (default: 90 days) that are consolidated or below `relevance`. They stay in
+        the log.
         """
         codec.number("memory: relevance", relevance, least=0, most=1)
         codec.number("memory: older_than", older_than, least=0)
@@ -273,16 +308,14 @@ class Space:
         return facts, sum(item.retired for item in known.episodes.values())
 
     async def lessons(self, action: str = "", *, most: int = 5, facts: int = 5) -> Lessons:
-        """Return what past episodes of an action teach, the latest `most`, with the surest facts."""
+        """Return the lessons of the latest `most` episodes of an action and the most certain `facts`."""
         return lessons_of(await self.view(_FACTS), action, most=most, facts=facts)
 
-    # Notes: values of any kind.
-
     async def note(self, value: Json, *, at: float, key: str = "") -> int:
-        """Keep any value and return its number."""
+        """Record a value of any kind and return its number."""
         return await self._write("note", value, at, key)
 
     async def notes(self, *, latest: int = 0) -> list[Json]:
-        """Return the values kept by `note` in order, the `latest`; 0 is all of them."""
-        found = view_of(await self.memory.entries(self.name, kinds=("note",), latest=latest))
-        return [item.value for item in found.notes.values()]
+        """Return the values recorded by `note` in order, only the `latest` ones; 0 is all."""
+        view = view_of(await self.memory.entries(self.name, kinds=("note",), latest=latest))
+        return [item.value for item in view.notes.values()]

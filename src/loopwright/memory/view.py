@@ -1,13 +1,12 @@
-"""What is known of a space: its entries folded in the order in which they were appended.
+"""The present content of a space, computed from its entries in order.
 
-Formulas, all of them of this package:
+Formulas, all defined by Loopwright:
 
-- reinforced: confidence c becomes c + (1 - c) * strength; relevance is 1 again
-- contradicted: c becomes c * (1 - strength); below 0.1 a fact is doubted and no longer recalled
-- decayed: relevance r becomes r * 2 ** (-t / half_life), t seconds since it was last touched, which
-  is when it was appended, reinforced, contradicted or last decayed
-
-Episodes of one action told as one fact.
+- reinforced: confidence c becomes c + (1 - c) * strength; relevance becomes 1
+- contradicted: c becomes c * (1 - strength); below 0.1 a fact is doubted and not recalled
+- decayed: relevance r becomes r * 2 ** (-t / half_life), t seconds since it was appended, reinforced,
+  contradicted or last decayed
+- consolidated: the confidence of a fact from n episodes is n / (n + 2)
 """
 
 from __future__ import annotations
@@ -15,26 +14,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
 from ..records.codec import Json
 from .entries import MemoryEntry, origin
 from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
 
-__all__ = ["CONTRADICTION", "EXPERIENCE", "REINFORCEMENT", "View", "consolidation", "view_of"]
-
-
+Key = TypeVar("Key")
+Remembered = TypeVar("Remembered", Fact, Episode)
 REINFORCEMENT = 0.2
-CONTRADICTION = 0.4  # one contradiction takes back what two or three confirmations gave
+CONTRADICTION = 0.4  # one contradiction outweighs two or three confirmations
 
 
 @dataclass
 class View:
-    """What is known of a space.
+    """The present content of a space.
 
-    `working` holds the working memory of each run by its id, "" for what no run set; `episodes`
-    and `facts` are by id, `notes` by the origin of their key. `unreadable` counts entries that are
-    damaged or not of a shape that is known here.
+    Args:
+        working: the working memory of each run by its id; "" is that of no run.
+        episodes, facts: by id.
+        notes: by the origin of their key.
+        unreadable: the number of entries that are damaged or have an unknown form.
+        origins: the numbers of episodes by the origin of their key.
     """
 
     working: dict[str, dict[str, Json]] = field(default_factory=dict)
@@ -51,17 +52,17 @@ class View:
 
     @property
     def live_facts(self) -> list[Fact]:
-        """The facts that are recalled, in the order in which they were first remembered."""
+        """The facts that are recalled, in the order of their first record."""
         return [item for item in self.facts.values() if item.status == "active"]
 
     def success_rate(self, action: str = "") -> SuccessRate:
-        """Return how the episodes of an action ended, retired ones included; "" is all of them."""
-        found = [e.outcome for e in self.episodes.values() if not action or e.action == action]
-        return SuccessRate(*(found.count(word) for word in ("success", "partial", "failure")))
+        """Return the outcomes of the episodes of an action ("" for all), retired ones included."""
+        outcomes = [e.outcome for e in self.episodes.values() if not action or e.action == action]
+        return SuccessRate(*(outcomes.count(word) for word in ("success", "partial", "failure")))
 
 
 def view_of(entries: Iterable[MemoryEntry]) -> View:
-    """Return what entries of one space tell; an entry that cannot be read is counted, not raised."""
+    """Return the view of the entries of one space; unreadable entries are counted, not raised."""
     view = View()
     for item in entries:
         fold = _FOLDS.get(item.kind)
@@ -74,20 +75,20 @@ def view_of(entries: Iterable[MemoryEntry]) -> View:
     return view
 
 
-def _set(view: View, item: MemoryEntry, value: Any) -> None:
+def _set(view: View, item: MemoryEntry, value: Json) -> None:
     view.working.setdefault(item.run, {})[value["name"]] = value["value"]
 
 
-def _deleted(view: View, item: MemoryEntry, value: Any) -> None:
+def _deleted(view: View, item: MemoryEntry, value: Json) -> None:
     view.working.get(item.run, {}).pop(value["name"], None)
 
 
-def _cleared(view: View, item: MemoryEntry, _: Any) -> None:
+def _cleared(view: View, item: MemoryEntry, _: Json) -> None:
     view.working.pop(item.run, None)
 
 
-def _episode(view: View, item: MemoryEntry, value: Any) -> None:
-    made = Episode(
+def _episode(view: View, item: MemoryEntry, value: Json) -> None:
+    episode = Episode(
         id=item.seq,
         action=str(value["action"]),
         outcome=str(value["outcome"]),
@@ -100,25 +101,25 @@ def _episode(view: View, item: MemoryEntry, value: Any) -> None:
         run=item.run,
         touched=item.at,
     )
-    if item.key:  # what a rewound run did instead stands in the place of what it did at first
+    if item.key:  # the repetition in a rewound run replaces the first episode
         view.episodes.pop(view.origins.pop(origin(item.key), 0), None)
         view.origins[origin(item.key)] = item.seq
-    view.episodes[item.seq] = made
+    view.episodes[item.seq] = episode
 
 
-def _feedback(view: View, item: MemoryEntry, value: Any) -> None:
+def _feedback(view: View, item: MemoryEntry, value: Json) -> None:
     known = view.episodes[value["episode"]]
     said = Feedback(str(value["text"]), value.get("rating"), item.at)
     view.episodes[known.id] = replace(known, said=(*known.said, said))
 
 
-def _fact(view: View, item: MemoryEntry, value: Any) -> None:
+def _fact(view: View, item: MemoryEntry, value: Json) -> None:
     text, category = str(value["text"]), str(value.get("category", ""))
     known = view.facts.get(fact_id(text, category))
     if known is not None and known.status != "superseded":
         _reinforced(view, item, {"fact": known.id, "strength": REINFORCEMENT})
         return
-    made = Fact(
+    fact = Fact(
         id=fact_id(text, category),
         text=text,
         category=category,
@@ -127,10 +128,10 @@ def _fact(view: View, item: MemoryEntry, value: Any) -> None:
         touched=item.at,
         sources=tuple(value.get("sources", ())),
     )
-    view.facts[made.id] = made
+    view.facts[fact.id] = fact
 
 
-def _reinforced(view: View, item: MemoryEntry, value: Any) -> None:
+def _reinforced(view: View, item: MemoryEntry, value: Json) -> None:
     known = view.facts[value["fact"]]
     confidence = known.confidence + (1 - known.confidence) * float(value["strength"])
     view.facts[known.id] = replace(
@@ -139,7 +140,7 @@ def _reinforced(view: View, item: MemoryEntry, value: Any) -> None:
     )  # fmt: skip
 
 
-def _contradicted(view: View, item: MemoryEntry, value: Any) -> None:
+def _contradicted(view: View, item: MemoryEntry, value: Json) -> None:
     known = view.facts[value["fact"]]
     reasons = [str(value["reason"])] if value.get("reason") else []
     view.facts[known.id] = replace(
@@ -148,30 +149,30 @@ def _contradicted(view: View, item: MemoryEntry, value: Any) -> None:
     )  # fmt: skip
 
 
-def _superseded(view: View, item: MemoryEntry, value: Any) -> None:
+def _superseded(view: View, item: MemoryEntry, value: Json) -> None:
     known = view.facts[value["fact"]]
     new = value["by"]
     by = fact_id(str(new["text"]), str(new.get("category", "")))
-    if by == known.id:  # the same words: there is nothing to supersede
+    if by == known.id:  # the same words: nothing changes
         return
     view.facts[known.id] = replace(known, superseded_by=by, touched=item.at)
     _fact(view, item, new)
 
 
-def _decayed(view: View, item: MemoryEntry, value: Any) -> None:
+def _decayed(view: View, item: MemoryEntry, value: Json) -> None:
     half_life = float(value["half_life"])
-    for table in (view.facts, view.episodes):
-        _fade(table, item.at, half_life)
+    _fade(view.facts, item.at, half_life)
+    _fade(view.episodes, item.at, half_life)
 
 
-def _fade(table: dict[Any, Any], at: float, half_life: float) -> None:
+def _fade(table: dict[Key, Remembered], at: float, half_life: float) -> None:
     for key, known in table.items():
         age = max(0.0, at - known.touched)
         relevance = known.relevance * 2.0 ** (-age / half_life)
         table[key] = replace(known, relevance=relevance, touched=max(at, known.touched))
 
 
-def _consolidated(view: View, item: MemoryEntry, value: Any) -> None:
+def _consolidated(view: View, item: MemoryEntry, value: Json) -> None:
     for number in value["episodes"]:
         if number in view.episodes:
             view.episodes[number] = replace(view.episodes[number], consolidated=True)
@@ -183,7 +184,7 @@ def _consolidated(view: View, item: MemoryEntry, value: Any) -> None:
         _superseded(view, item, {"fact": former.id, "by": new})
 
 
-def _cleaned(view: View, item: MemoryEntry, value: Any) -> None:
+def _cleaned(view: View, item: MemoryEntry, value: Json) -> None:
     least, before = float(value["relevance"]), float(value["before"])
     for name, fact in view.facts.items():
         if fact.relevance * fact.confidence < least:
@@ -193,55 +194,55 @@ def _cleaned(view: View, item: MemoryEntry, value: Any) -> None:
             view.episodes[number] = replace(episode, retired=True)
 
 
-def _note(view: View, item: MemoryEntry, value: Any) -> None:
+def _note(view: View, item: MemoryEntry, value: Json) -> None:
     place = origin(item.key) or str(item.seq)
     view.notes[place] = Note(item.seq, value, item.at, item.run)
 
 
-_FOLDS: Mapping[str, Callable[[View, MemoryEntry, Any], None]] = {
+_FOLDS: Mapping[str, Callable[[View, MemoryEntry, Json], None]] = {
     "set": _set, "deleted": _deleted, "cleared": _cleared, "episode": _episode,
     "feedback": _feedback, "fact": _fact, "reinforced": _reinforced,
     "contradicted": _contradicted, "superseded": _superseded, "decayed": _decayed,
     "consolidated": _consolidated, "cleaned": _cleaned, "note": _note,
 }  # fmt: skip
 
-EXPERIENCE = "experience"  # the category of facts that were made of episodes
-_SAID = 2  # remarks that such a fact repeats
+EXPERIENCE = "experience"  # the category of facts that summarise episodes
+_REMARKS = 2  # the most frequent feedback texts in such a fact
 
 
-def consolidation(view: View, least: int) -> list[dict[str, Any]]:
+def consolidation(view: View, least: int) -> list[dict[str, Json]]:
     """Return the values of `consolidated` entries: one for each action with `least` new episodes."""
-    made = []
+    values = []
     for action in dict.fromkeys(item.action for item in view.live_episodes):
         episodes = [item for item in view.live_episodes if item.action == action]
         if sum(not item.consolidated for item in episodes) < least:
             continue
         count = len(episodes)
         fact = {
-            "text": _told(action, episodes, view.success_rate(action)),
+            "text": _summary(action, episodes, view.success_rate(action)),
             "category": EXPERIENCE,
             "confidence": count / (count + 2),
         }
         former = next((f.id for f in view.live_facts if _about(f.category, f.text, action)), "")
         numbers = [item.id for item in episodes]
-        made.append({"action": action, "episodes": numbers, "fact": fact, "supersedes": former})
-    return made
+        values.append({"action": action, "episodes": numbers, "fact": fact, "supersedes": former})
+    return values
 
 
 def _about(category: str, text: str, action: str) -> bool:
     return category == EXPERIENCE and text.startswith(f"{action}: ")
 
 
-def _told(action: str, episodes: list[Episode], rate: SuccessRate) -> str:
+def _summary(action: str, episodes: list[Episode], rate: SuccessRate) -> str:
     scores = [item.score for item in episodes if item.score is not None]
-    told = f"{action}: {rate.successes} of {rate.total} succeeded"
+    text = f"{action}: {rate.successes} of {rate.total} succeeded"
     if scores:
-        told += f", mean score {sum(scores) / len(scores):.2f}"
-    said = Counter(
-        text
+        text += f", mean score {sum(scores) / len(scores):.2f}"
+    feedback = Counter(
+        remark
         for item in episodes
-        for text in (item.feedback, *(one.text for one in item.said))
-        if text
+        for remark in (item.feedback, *(one.text for one in item.said))
+        if remark
     )
-    remarks = "; ".join(" ".join(text.split())[:200] for text, _ in said.most_common(_SAID))
-    return f"{told}; said most often: {remarks}" if remarks else told
+    remarks = "; ".join(" ".join(one.split())[:200] for one, _ in feedback.most_common(_REMARKS))
+    return f"{text}; said most often: {remarks}" if remarks else text

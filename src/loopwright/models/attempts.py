@@ -1,8 +1,8 @@
 """One attempt of a model call, as an effect of the journal.
 
-A failed attempt is an error there, like that of any other effect. What the next decision needs of
-it (the wait that was asked for, the text received so far) does not fit into an error, so it is
-recorded as an effect of its own, `fault-1` beside `attempt-1`, before the attempt itself is.
+The error of an effect has no room for the facts that the next decision needs, such as the requested wait
+and the received text. They are recorded as another effect, `fault-1` beside `attempt-1`, before the
+attempt itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..engine.context import Context
 from ..engine.step import Leaf, digest_of
@@ -21,7 +20,7 @@ from .errors import ModelError, error_from_json, fault_of, too_many_calls
 from .prices import input_at_most, tokens_at_most
 from .protocol import Reply, Request
 from .registry import Models
-from .replies.received import received
+from .replies.values import received
 from .scripted import ScriptedModel
 
 __all__ = ["ModelAttempt", "RecordedFault", "attempt_name", "recorded_fault", "recorded_target"]
@@ -31,7 +30,7 @@ _FAULT = "note.model_fault/1"
 
 
 class _Facts(Leaf):
-    """A leaf that hands on what is known of a fault, so that the journal has it."""
+    """An effect whose result is the facts of a failed attempt, so that the journal has them."""
 
     name = "fault"
     wants_context = False
@@ -40,15 +39,15 @@ class _Facts(Leaf):
     def __init__(self, facts: Json) -> None:
         self.facts = facts
 
-    async def act(self, value: Json, ctx: Any) -> Json:
+    async def act(self, value: Json, ctx: Context | None) -> Json:
         del value, ctx
         return self.facts
 
 
 class ModelAttempt(Leaf):
-    """A leaf that makes one request; `fault` is how it failed, if it was made and did.
+    """An effect that makes one request; `fault` describes its failure.
 
-    It may be repeated if the process dies during it.
+    After a crash during the call it may be repeated.
     """
 
     fingerprint = _ATTEMPT
@@ -74,74 +73,73 @@ class ModelAttempt(Leaf):
         self.waited = waited
         self.on_text = on_text
         self.fault: RecordedFault | None = None
-        self._reserved: Usage | None = None  # found once: it reads the whole conversation
+        self._reserved: Usage | None = (
+            None  # computed once, because it reads the entire conversation
+        )
 
     def reserve(self, value: Json) -> Usage:
-        """Return the most that it may cost."""
+        """Return the highest possible cost."""
         del value
         if self._reserved is None:
             self._reserved = self.models.worst_case(self.request)
         return self._reserved
 
     def asks(self) -> Json:
-        """Return the question for the journal, without secrets: the model, and each message's role
-        and text.
+        """Return the request for the journal, without secrets: the model, and the role and text of each
+        message.
 
-        Each text is a field of its own, so that the turns of a conversation are stored once.
+        Each text is a separate field, so that the turns of a conversation are stored once.
         """
         request = self.request
-        told: dict[str, Json] = {"model": f"{request.provider}:{request.model}"}
-        told["roles"] = [message.role for message in request.messages]
+        question: dict[str, Json] = {"model": f"{request.provider}:{request.model}"}
+        question["roles"] = [message.role for message in request.messages]
         for number, message in enumerate(request.messages, start=1):
-            told[f"text-{number}"] = message.content
+            question[f"text-{number}"] = message.content
             if message.tool_calls:
-                told[f"calls-{number}"] = [call.to_json() for call in message.tool_calls]
-        return self.models.redactor.clean(told)
+                question[f"calls-{number}"] = [call.to_json() for call in message.tool_calls]
+        return self.models.redactor.clean(question)
 
     async def act(self, value: Json, ctx: Context) -> Json:
-        """Make the request, settle what it cost and write the transcript."""
+        """Make the request, settle its cost and write the transcript."""
         reserved = self.reserve(value)
         try:
-            given = await self.models.model.complete(self.request, on_text=self.on_text)
-            reply = received(given, self.request)
+            answer = await self.models.model.complete(self.request, on_text=self.on_text)
+            reply = received(answer, self.request)
         except asyncio.CancelledError:
-            cut = ModelError("cut off by a deadline or a cancel", kind="cancelled")
-            self._tell(ctx, reserved.at_most(), fault=cut)
+            error = ModelError("cut off by a deadline or a cancel", kind="cancelled")
+            self._write_transcript(ctx, reserved.at_most(), fault=error)
             raise
-        except Exception as error:  # what a model of the user's own raises is its own choice
+        except Exception as error:  # a user's own model may raise anything
             fault = fault_of(error) if isinstance(error, StepError) else None
             ctx.spend(reserved.at_most() if fault is None else self._spent(fault, reserved))
             if fault is None:
                 raise
-            self._tell(ctx, ctx.spent, fault=fault)
+            self._write_transcript(ctx, ctx.spent, fault=fault)
             self.fault = await self._keep(fault, ctx)
             raise fault from None
         spent = self.models.charged(self.request, self._reported(reply, ctx))
         ctx.spend(spent)
-        if (
-            len(reply.tool_calls) > self.request.max_tool_calls
-        ):  # of a script, or a model of one's own
+        if len(reply.tool_calls) > self.request.max_tool_calls:  # of a script or a user's own model
             fault = too_many_calls(self.request, len(reply.tool_calls))
             fault.usage, fault.parts = spent, reply.parts
-            self._tell(ctx, spent, fault=fault)
+            self._write_transcript(ctx, spent, fault=fault)
             self.fault = await self._keep(fault, ctx)
             raise fault
-        data = {**reply.to_json(), "usage": spent.to_json(), "request": self._asked()}
+        data = {**reply.to_json(), "usage": spent.to_json(), "request": self._settings()}
         if self.target:
             data["target"] = self.target
-        self._tell(ctx, spent, reply=data)
+        self._write_transcript(ctx, spent, reply=data)
         return data
 
     def _reported(self, reply: Reply, ctx: Context) -> Usage:
-        """Return what a reply says that it cost: one call at least, and where it says nothing of its
-        tokens the most that they can be, so that every budget can bind."""
+        """Return the usage of a reply: at least one call. Unreported tokens count at their upper bound,
+        so that every budget holds."""
         usage = reply.usage
         if usage.tokens or usage.usd or isinstance(self.models.model, ScriptedModel):
             return usage if usage.calls else replace(usage, calls=1)
         if ctx.account.capped:
             ctx.warn(
-                "unreported_usage: the model reports no tokens; each call counts at the most that it "
-                "can have used"
+                "unreported_usage: the model reports no tokens; each call counts at its upper bound"
             )
         written = codec.encode(
             [reply.text, reply.thinking, [call.to_json() for call in reply.tool_calls]]
@@ -149,40 +147,42 @@ class ModelAttempt(Leaf):
         tokens = (input_at_most(self.request), tokens_at_most(written))
         return Usage(max(1, usage.calls), *tokens, estimated=1)
 
-    def _asked(self) -> Json:
-        """Return which model was asked and how, for whoever reads the record; not the question."""
+    def _settings(self) -> Json:
+        """Return the model and its settings for readers of the record, without the messages."""
         request = self.request
-        told: dict[str, Json] = {"provider": request.provider, "model": request.model}
+        settings: dict[str, Json] = {"provider": request.provider, "model": request.model}
         names = ("temperature", "max_tokens")
-        told |= {n: value for n in names if (value := getattr(request, n)) is not None}
-        return told | ({"extra": dict(request.extra)} if request.extra else {})
+        settings |= {n: value for n in names if (value := getattr(request, n)) is not None}
+        return settings | ({"extra": dict(request.extra)} if request.extra else {})
 
     def _spent(self, fault: ModelError, reserved: Usage) -> Usage:
-        """Return what a failed request cost: all that was promised, where nobody knows."""
-        seen = self.models.charged(self.request, fault.usage or NOTHING)
+        """Return the cost of a failed request; the reserved amount where the cost is unknown."""
+        reported = self.models.charged(self.request, fault.usage or NOTHING)
         if fault.billed == "maybe":
-            return seen.settled_at(reserved)
+            return reported.settled_at(reserved)
         if fault.billed == "yes":
-            return seen or reserved.at_most()
+            return reported or reserved.at_most()
         return NOTHING
 
     async def _keep(self, fault: ModelError, ctx: Context) -> RecordedFault:
-        """Record what the next decision needs, before the attempt itself is recorded."""
-        facts = {**fault.to_json(), "request": self._asked()}
+        """Record the facts for the next decision, before the attempt itself is recorded."""
+        facts = {**fault.to_json(), "request": self._settings()}
         facts["message"] = ctx.run.error_text(str(facts.get("message", "")))
         policy = self.models.policy
         if self.target:
             facts["target"] = self.target
         if fault.retry_after is not None:
             facts["retry_at"] = ctx.run.clock.wall() + fault.retry_after
-            most = min(policy.longest_told, ctx.remaining(), policy.whole - self.waited)
-            facts["too_long"] = fault.retry_after > most
+            longest = min(policy.longest_told, ctx.remaining(), policy.whole - self.waited)
+            facts["too_long"] = fault.retry_after > longest
         number = len(_facts_of(self.outer, self.name, self.number))
-        again = f"-{number + 1}" if number else ""  # a try died before the attempt was recorded
+        again = (
+            f"-{number + 1}" if number else ""
+        )  # an earlier process ended before it recorded the attempt
         await self.outer.call(f"{_fault(self.name, self.number)}{again}", _Facts(facts))
         return RecordedFault(fault, facts.get("retry_at"), facts.get("too_long", False))
 
-    def _tell(
+    def _write_transcript(
         self, ctx: Context, spent: Usage, *, reply: Json = None, fault: ModelError | None = None
     ) -> None:
         request = self.request
@@ -197,15 +197,15 @@ class ModelAttempt(Leaf):
             "usage": spent.to_json(),
             "error": fault.to_json() if fault is not None else None,
         }
-        self.models.tell(ctx, record)
+        self.models.write_transcript(ctx, record)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFault:
-    """A fault as it is on record.
+    """A recorded failure of an attempt.
 
-    `retry_at` is the wall-clock second before which the endpoint wants no other request, `too_long`
-    that this was longer than the call could wait when it failed.
+    `retry_at` is the wall-clock time in seconds before which the endpoint accepts no request. `too_long`
+    means that the call could not wait so long when it failed.
     """
 
     fault: ModelError
@@ -214,17 +214,17 @@ class RecordedFault:
 
 
 def recorded_fault(ctx: Context, name: str, number: int) -> RecordedFault | None:
-    """Return the fault of a call's recorded attempt, if the journal has its facts."""
-    found = _facts_of(ctx, name, number)
-    if not found:
+    """Return the failure of a recorded attempt, if the journal has its facts."""
+    recorded = _facts_of(ctx, name, number)
+    if not recorded:
         return None
-    facts = found[-1]
+    facts = recorded[-1]
     fault = error_from_json(facts, path=ctx.below(name) if name else ctx.path)
     return RecordedFault(fault, facts.get("retry_at"), facts.get("too_long", False))
 
 
 def recorded_target(ctx: Context, name: str, number: int) -> int | None:
-    """Return which endpoint a finished attempt went to, 0 the first; None if none is on record."""
+    """Return the number of the endpoint of a recorded attempt, 0 for the first; None without a record."""
     replay = ctx.run.replay
     entry = replay.finished.get(ctx.below(attempt_name(name, number))) if replay else None
     if entry is None:
@@ -235,7 +235,7 @@ def recorded_target(ctx: Context, name: str, number: int) -> int | None:
 
 
 def attempt_name(name: str, number: int) -> str:
-    """Return what an attempt of a call is called in the journal."""
+    """Return the name of an attempt in the journal."""
     return f"{name}/attempt-{number}" if name else f"attempt-{number}"
 
 
@@ -244,13 +244,13 @@ def _fault(name: str, number: int) -> str:
 
 
 def _facts_of(ctx: Context, name: str, number: int) -> list[Json]:
-    """Return what is on record of the fault of an attempt, the latest try last."""
+    """Return the recorded facts of a failed attempt, the latest last."""
     replay = ctx.run.replay
     path = ctx.below(_fault(name, number))
-    found: list[Json] = []
+    facts: list[Json] = []
     while replay is not None:
-        entry = replay.finished.get(f"{path}-{len(found) + 1}" if found else path)
+        entry = replay.finished.get(f"{path}-{len(facts) + 1}" if facts else path)
         if entry is None:
             break
-        found.append(entry.value)
-    return found
+        facts.append(entry.value)
+    return facts

@@ -1,23 +1,31 @@
-"""Where a model is reached: providers, their origins, and which key may go where.
+"""The addresses of models: providers, permitted network addresses, and the key for each address.
 
 Rules:
 
-1. A key belongs to its provider's own origin. A `base_url` of one's own gets the key that
-   `api_key_env` names, or none; a provider's key by name never goes elsewhere.
-2. Keys are handed in as a mapping; nothing here reads the environment.
-3. A key travels over https, or to this machine.
-4. What is not OpenAI itself is spoken to in Chat Completions.
+1. A key belongs to the origin of its provider. Another `base_url` gets the key that `api_key_env` names, or
+   none; a provider's key is never sent elsewhere.
+2. Keys are passed as a mapping; this module does not read the environment.
+3. A key is sent over https, or to this machine.
+4. Every server except OpenAI gets Chat Completions, unless its provider has its own API.
+5. A host name is resolved once, each of its addresses is checked, and the connection uses a checked
+   address, so that a second answer of the name server has no effect.
+6. Public addresses are permitted. This machine is permitted if the URL names it (localhost, 127.0.0.1,
+   ::1). All others (private, link-local, metadata services, multicast, reserved) need an entry for the host
+   or its network in the list of allowed hosts: a document must not reach inside a network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
 from ..errors import ConfigurationError, nearest
-from .address_policy import is_loopback_name
+from .errors import ModelError
 from .protocol import Request
 
 __all__ = [
@@ -25,12 +33,15 @@ __all__ = [
     "PLACES",
     "PROVIDERS",
     "PROVIDER_NAMES",
+    "Allowed",
     "Endpoint",
     "Provider",
     "endpoint_of",
+    "is_loopback_name",
     "is_own_address",
     "origin_of",
     "owner_of",
+    "resolve",
 ]
 
 Api = Literal["responses", "chat", "anthropic", "gemini", "vertex", "bedrock"]
@@ -38,10 +49,22 @@ Api = Literal["responses", "chat", "anthropic", "gemini", "vertex", "bedrock"]
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A kind of endpoint: its own address, what it speaks, and the names its key may have.
+    """A provider of models: its address, its API, and the environment variables of its key.
 
-    In `base_url` stands `{NAME}` for what the environment says under one of `places`, or else `place`;
-    `signed` says that its library signs requests itself where there is no key.
+    Args:
+        name: the name in `provider:model`.
+        base_url: the address; `{PLACE}` in it is replaced by an environment variable. Default "".
+        api: the API of the endpoint; default "chat" (Chat Completions).
+        keys: environment variables that may hold the key; default none.
+        path: the path added to an address without one; default "/v1".
+        places: environment variables with the region or address; default none.
+        place: the region without these variables; default "".
+        signed: whether the provider's library signs requests without a key; default False.
+
+    Example:
+
+    >>> PROVIDERS["groq"].base_url
+    'https://api.groq.com/openai/v1'
     """
 
     name: str
@@ -54,20 +77,20 @@ class Provider:
     signed: bool = False
 
     def address(self, places: Mapping[str, str]) -> str:
-        """Return its own address, "" if it has none.
+        """Return the provider's address, "" if it has none.
 
         Raises:
-            ConfigurationError: if the environment does not say where it is.
+            ConfigurationError: if the environment variable with its address or region is missing.
         """
         if not self.places:
             return self.base_url
-        found = next((places[n].strip() for n in self.places if places.get(n, "").strip()), "")
-        if not found and not self.place:
+        place = next((places[n].strip() for n in self.places if places.get(n, "").strip()), "")
+        if not place and not self.place:
             names = " or ".join(self.places)
             raise ConfigurationError(
-                f"{self.name}: nothing says where it is; set {names} in the environment, or give model_url"
+                f"{self.name}: the address is unknown; set {names} in the environment, or give model_url"
             )
-        return self.base_url.replace("{PLACE}", found or self.place).rstrip("/")
+        return self.base_url.replace("{PLACE}", place or self.place).rstrip("/")
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -129,7 +152,7 @@ ALIASES = {
     "google-vertex": "vertex", "google-cloud": "vertex", "aws-bedrock": "bedrock", "azure-openai": "azure",
 }  # fmt: skip
 PROVIDER_NAMES = (*PROVIDERS, *ALIASES)
-# The names under which the environment says where providers are; they are no secrets.
+# The environment variables with addresses and regions of providers; they are not secret.
 PLACES = (*(name for p in PROVIDERS.values() for name in p.places), "GOOGLE_CLOUD_PROJECT")
 _OWNERS = {key: provider for provider in PROVIDERS.values() for key in provider.keys}
 _TAILS = ("/chat/completions", "/completions", "/api/generate", "/api/chat", "/api")
@@ -137,9 +160,22 @@ _TAILS = ("/chat/completions", "/completions", "/api/generate", "/api/chat", "/a
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One address that speaks one API, with the key that may go there; `notes` are for people.
+    """One address with its API and its key.
 
-    `own` says that it is the provider's own origin: only there its prices and profiles hold.
+    Args:
+        provider: the name of the provider.
+        api: the API of the address.
+        base_url: the address.
+        own: whether it is the provider's own origin, where known prices and profiles apply.
+        key: the key; default "": none. It is not shown.
+        account: the environment variable of the key; default "".
+        notes: remarks for people; default none.
+        project: the project of a Google Cloud account; default "".
+
+    Example:
+
+    >>> Endpoint("ollama", "chat", "http://localhost:11434/v1", own=True).origin
+    'http://localhost:11434'
     """
 
     provider: str
@@ -153,25 +189,38 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """The host that it names."""
+        """The host of the address."""
         return urlsplit(self.base_url).hostname or ""
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port, by which two addresses are the same or not."""
+        """Scheme, host and port."""
         return _origin(self.base_url)
 
 
 def endpoint_of(
     request: Request, keys: Mapping[str, str], places: Mapping[str, str] | None = None
 ) -> Endpoint:
-    """Return where a request goes, and the key from `keys` (by name) that may go with it.
+    """Return the address of a request and the key that may be sent there.
 
-    `places` are what the environment says of where providers are, by name: see `PLACES`.
+    Args:
+        request: the request; `provider`, `base_url` and `api_key_env` count.
+        keys: keys by the name of their environment variable.
+        places: addresses and regions by environment variable, see `PLACES`; default none.
+
+    Returns:
+        The endpoint, with remarks about a changed address.
 
     Raises:
-        ConfigurationError: for an unknown provider, an address that cannot be, or a key that is
-            missing or belongs elsewhere.
+        ConfigurationError: for an unknown provider, an invalid address, or a key that is missing or
+            belongs to another origin.
+
+    Example:
+
+    >>> from loopwright.models import Message
+    >>> request = Request((Message("user", "hello"),), model="llama3.2", provider="ollama")
+    >>> endpoint_of(request, {}).base_url
+    'http://localhost:11434/v1'
     """
     name = ALIASES.get(request.provider, request.provider)
     provider = PROVIDERS.get(name)
@@ -180,12 +229,11 @@ def endpoint_of(
         raise ConfigurationError(f"provider: {request.provider!r} is unknown{hint}")
     places = places or {}
     if not request.base_url and not provider.base_url:
-        raise ConfigurationError(f"model_url: {name} has no address of its own; give model_url")
+        raise ConfigurationError(f"model_url: {name} has no default address; give model_url")
     notes: list[str] = []
-    given = request.base_url or provider.address(places)
-    base_url = given
+    base_url = request.base_url or provider.address(places)
     if request.base_url or provider.base_url == "{PLACE}":
-        base_url = _address(given, provider, notes if request.base_url else [])
+        base_url = _address(base_url, provider, notes if request.base_url else [])
     own = bool(provider.base_url) and _own_origin(provider, places) == _origin(base_url)
     if name == "openai" and not own:
         provider = PROVIDERS["openai_compatible"]
@@ -203,21 +251,21 @@ def endpoint_of(
     )
 
 
-def _address(given: str, provider: Provider, notes: list[str]) -> str:
-    """Return the base address that a model_url means."""
+def _address(url: str, provider: Provider, notes: list[str]) -> str:
+    """Return the base address of a model_url."""
     try:
-        parts = urlsplit(given.strip())
+        parts = urlsplit(url.strip())
         port = parts.port
     except ValueError as error:
-        raise ConfigurationError(f"model_url: {given!r} is no address: {error}") from None
+        raise ConfigurationError(f"model_url: {url!r} is not an address: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
-            f"model_url: {given!r} is no address; give one such as http://localhost:1234/v1"
+            f"model_url: {url!r} is not an address; give one such as http://localhost:1234/v1"
         )
     if parts.username is not None or parts.password is not None:
-        raise ConfigurationError("model_url: has a user or password in it; name a key instead")
+        raise ConfigurationError("model_url: contains a user or password; use api_key_env instead")
     if parts.query or parts.fragment:
-        raise ConfigurationError(f"model_url: {given!r} has a query or fragment; leave it out")
+        raise ConfigurationError(f"model_url: {url!r} has a query or fragment; leave it out")
     path = parts.path.rstrip("/")
     shown = path
     for tail in _TAILS:
@@ -227,7 +275,7 @@ def _address(given: str, provider: Provider, notes: list[str]) -> str:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     base = f"{parts.scheme}://{host}" + (f":{port}" if port else "") + (path or provider.path)
     if (path or provider.path) != shown:
-        notes.append(f"model_url {given.strip()} is used as {base}")
+        notes.append(f"model_url {url.strip()} is used as {base}")
     return base
 
 
@@ -239,41 +287,41 @@ def _key(
     keys: Mapping[str, str],
     places: Mapping[str, str],
 ) -> tuple[str, str]:
-    """Return the key that may go to an address, and the name it was found by."""
+    """Return the key that may be sent to an address, and its environment variable."""
     named = request.api_key_env
     owner = _OWNERS.get(named)
     if owner is not None and _own_origin(owner, places) != _origin(base_url):
         raise ConfigurationError(
             f"api_key_env: {named} belongs to {_own_origin(owner, places) or owner.name} and is not sent to "
-            f"{_origin(base_url)}; put that endpoint's key under a name of its own"
+            f"{_origin(base_url)}; use another environment variable for the key of that endpoint"
         )
     names = (named,) if named else provider.keys if own else ()
-    found = next((name for name in names if keys.get(name, "").strip()), "")
-    if names and not found and not (provider.signed and not named):
+    variable = next((name for name in names if keys.get(name, "").strip()), "")
+    if names and not variable and not (provider.signed and not named):
         raise ConfigurationError(
             f"{provider.name}: there is no key; set {' or '.join(names)} in the environment"
         )
-    key = keys[found].strip() if found else ""
+    key = keys[variable].strip() if variable else ""
     if key and not (key.isascii() and key.isprintable()):
-        raise ConfigurationError(f"{found}: the key has characters that a header cannot carry")
+        raise ConfigurationError(f"{variable}: the key has characters that are invalid in a header")
     if (
         key
         and base_url.startswith("http:")
         and not is_loopback_name(urlsplit(base_url).hostname or "")
     ):
         raise ConfigurationError(
-            f"model_url: {base_url} would carry the key {found} unencrypted; use https"
+            f"model_url: {base_url} would send the key {variable} unencrypted; use https"
         )
-    return key, found
+    return key, variable
 
 
 def _own_origin(provider: Provider, places: Mapping[str, str]) -> str:
-    """Return the origin of a provider's own address, "" if nothing says what it is."""
+    """Return the origin of a provider's own address, "" if it is unknown."""
     try:
-        found = provider.address(places)
+        address = provider.address(places)
     except ConfigurationError:
         return ""
-    return _origin(found) if found else ""
+    return _origin(address) if address else ""
 
 
 def _origin(url: str) -> str:
@@ -283,7 +331,7 @@ def _origin(url: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of an address as people write them, by which a key's place is known."""
+    """Return scheme, host and port of an address, without the default port."""
     try:
         return _origin(url.strip()).removesuffix(
             ":443" if url.strip().startswith("https") else ":80"
@@ -293,12 +341,12 @@ def origin_of(url: str) -> str:
 
 
 def owner_of(key: str) -> Provider | None:
-    """Return the provider that a key of this name belongs to: it goes nowhere else."""
+    """Return the provider of the key in an environment variable, None for other variables."""
     return _OWNERS.get(key)
 
 
 def is_own_address(request: Request) -> bool:
-    """Whether a request goes to its provider's own origin, where known prices hold."""
+    """Whether a request goes to its provider's own origin, where known prices apply."""
     name = ALIASES.get(request.provider, request.provider)
     provider = PROVIDERS.get(name)
     if provider is None or not request.base_url:
@@ -307,3 +355,99 @@ def is_own_address(request: Request) -> bool:
         return _origin(request.base_url) == _own_origin(provider, {})
     except ValueError:
         return False
+
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# Public addresses that return the credentials of a cloud machine.
+_METADATA = frozenset({ipaddress.ip_address("168.63.129.16"), ipaddress.ip_address("192.0.0.192")})
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class Allowed:
+    """Hosts and networks that may be called although they are not public.
+
+    Each entry is a host name, an address, or a network such as `10.0.0.0/8`.
+
+    Raises:
+        ConfigurationError: for any other entry.
+    """
+
+    __slots__ = ("hosts", "networks")
+
+    def __init__(self, entries: Iterable[str] = ()) -> None:
+        hosts: set[str] = set()
+        networks: list[Network] = []
+        for entry in entries:
+            text = entry.strip().lower().rstrip(".")
+            try:
+                networks.append(ipaddress.ip_network(text))
+            except ValueError:
+                if not text or "/" in text or ":" in text or "*" in text:
+                    raise ConfigurationError(
+                        f"allowed hosts: {entry!r} is not a host, address or network; give one such "
+                        "as ollama.internal, 192.168.1.20 or 10.0.0.0/8"
+                    ) from None
+                hosts.add(text)
+        self.hosts = frozenset(hosts)
+        self.networks = tuple(networks)
+
+    def refusal(self, host: str, address: str) -> str:
+        """Return the reason why `address` of `host` must not be called, or ""."""
+        try:
+            ip = _plain(ipaddress.ip_address(address.split("%")[0]))
+        except ValueError:
+            return f"{address!r} is not an address"
+        if host.lower().rstrip(".") in self.hosts or any(ip in net for net in self.networks):
+            return ""
+        if ip.is_loopback:
+            return "" if is_loopback_name(host) else f"{ip} is this machine under another name"
+        if ip in _METADATA or ip.is_link_local:
+            return f"{ip} is a link-local or metadata address"
+        if ip.is_multicast or ip.is_unspecified or not ip.is_global:
+            return f"{ip} is a private or reserved address"
+        return ""
+
+
+def _plain(address: Address) -> Address:
+    """Return the IPv4 address inside an IPv6 address, else the address."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    inner = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
+    if inner:
+        return inner
+    if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def is_loopback_name(host: str) -> bool:
+    """Whether the host of a URL names this machine."""
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+async def resolve(host: str, port: int, allowed: Allowed) -> list[str]:
+    """Return the addresses of a host after a check that all of them may be called.
+
+    Raises:
+        ModelError: permanent, with reason `address_refused`, if one must not be called.
+        OSError: if the name cannot be resolved.
+    """
+    loop = asyncio.get_running_loop()
+    records = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(info[4][0]) for info in records))
+    for address in addresses:
+        if why := allowed.refusal(host, address):
+            raise ModelError(
+                f"model_url: {host} is refused: {why}; add it to the allowed hosts if this is intended",
+                kind="permanent",
+                reason="address_refused",
+            )
+    return addresses

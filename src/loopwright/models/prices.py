@@ -1,25 +1,28 @@
-"""What calls cost: known prices, prices a document states, and the worst case of a call.
+"""The cost of calls: known prices, stated prices, and the highest possible cost of a call.
 
 Rules:
 
-1. An unknown price is None, never 0. A local or foreign server has no price of its own, however its
-   model is called: a document states one, or `free`.
+1. An unknown price is None, never 0. Another server has no known price, whatever the name of its model;
+   a document states one, or `free`.
 2. Estimates are upper bounds: one token is at least one byte of text.
-3. Discounts are not counted: cached input costs the full price, and where a price depends on the
-   hour the dearest one holds.
+3. Discounts do not count: cached input has the full price, and of prices that depend on the hour the
+   highest counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
 from ..records import Usage, codec
 from ..records.codec import Json
 from .protocol import Request
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelPrice
 
 __all__ = [
     "DEFAULT_MAX_TOKENS",
@@ -38,7 +41,7 @@ PER_MESSAGE = 16  # tokens that a chat template adds around one message, generou
 PER_TOOLS = 512  # tokens of the instructions that providers add when there are tools
 MILLION = 1_000_000
 
-# Only these bill under their own name; everything else is someone's server.
+# Providers whose prices are known; any other name may be another server.
 _SOURCES = {
     "openai": "openai",
     "anthropic": "anthropic",
@@ -59,7 +62,7 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A price that holds for a call with more than `above` input tokens, in USD per million."""
+    """The price of a call with more than `above` input tokens, in USD per million tokens."""
 
     above: int
     input: float
@@ -68,10 +71,21 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a model costs, in USD per million tokens; the highest tier that applies holds for all.
+    """The price of a model in USD per million tokens.
+
+    Args:
+        input: the price of input tokens.
+        output: the price of output tokens.
+        tiers: higher prices for large inputs; the highest tier that applies counts for all tokens of
+            the call. Default none.
 
     Raises:
         ConfigurationError: for a price that is negative or not finite.
+
+    Example:
+
+    >>> Price(2.5, 10).at(1000)
+    (2.5, 10)
     """
 
     input: float
@@ -85,15 +99,15 @@ class Price:
             codec.number("price: output", high, least=0)
 
     def at(self, input_tokens: int) -> tuple[float, float]:
-        """Return the prices of input and output for a call with that much input."""
-        found: Price | Tier = self
+        """Return the prices of input and output for a call with this number of input tokens."""
+        price: Price | Tier = self
         for tier in sorted(self.tiers, key=lambda tier: tier.above):
             if input_tokens > tier.above:
-                found = tier
-        return found.input, found.output
+                price = tier
+        return price.input, price.output
 
     def highest(self, input_tokens: int) -> tuple[float, float]:
-        """Return the dearest prices of any call with at most that much input."""
+        """Return the highest prices of any call with at most this number of input tokens."""
         reached = [t for t in self.tiers if input_tokens > t.above]
         return (
             max([self.input, *(t.input for t in reached)]),
@@ -104,25 +118,35 @@ class Price:
 FREE = Price(0.0, 0.0)
 
 
-def read_prices(stated: Mapping[str, Any] | None) -> dict[str, Price]:
-    """Return the prices that a document states: `{model: {input: 2.5, output: 10} | "free"}`.
+def read_prices(stated: Mapping[str, Json] | None) -> dict[str, Price]:
+    """Return stated prices as `Price` objects.
 
-    A key is a model's name or `provider/model`; the figures are USD per million tokens.
+    Args:
+        stated: `{input: 2.5, output: 10}` in USD per million tokens, a `Price` or "free", by the
+            model's name or `provider/model`; None for none.
+
+    Returns:
+        The prices by the same keys.
 
     Raises:
-        ConfigurationError: naming the entry and what was expected.
+        ConfigurationError: for an invalid price, with its key.
+
+    Example:
+
+    >>> read_prices({"gpt-4o": {"input": 2.5, "output": 10}})["gpt-4o"].output
+    10.0
     """
     return {name: _stated(name, value) for name, value in (stated or {}).items()}
 
 
-def _stated(name: str, value: Any) -> Price:
+def _stated(name: str, value: Json) -> Price:
     if isinstance(value, Price):
         return value
     if value == "free":
         return FREE
     if not isinstance(value, Mapping) or set(value) != {"input", "output"}:
         raise ConfigurationError(
-            f"prices: {name}: {value!r} is no price; give {{input: USD per million tokens, "
+            f"prices: {name}: {value!r} is not a price; give {{input: USD per million tokens, "
             "output: USD per million tokens}, or free"
         )
     low, high = (
@@ -134,10 +158,23 @@ def _stated(name: str, value: Any) -> Price:
 def price_of(
     provider: str, model: str, overrides: Mapping[str, Price] | None = None, *, base_url: str = ""
 ) -> Price | None:
-    """Return what a model costs, or None if nobody knows; `overrides` come from `read_prices`.
+    """Return the price of a model, or None if it is unknown.
 
-    `base_url` is an endpoint of one's own: known prices do not hold there. The first lookup of a
-    known price loads the table, which takes most of a second.
+    The first lookup loads the table of known prices, which takes up to a second.
+
+    Args:
+        provider: a name of `PROVIDERS`.
+        model: the model's name at the provider.
+        overrides: stated prices from `read_prices`; default none.
+        base_url: the address of another server, where known prices do not apply; default "".
+
+    Returns:
+        The stated price, else the known price, else None.
+
+    Example:
+
+    >>> price_of("ollama", "llama3.2") is None
+    True
     """
     stated = overrides or {}
     for name in (f"{provider}/{model}", f"{provider}:{model}", model):
@@ -148,7 +185,7 @@ def price_of(
 
 
 def _known(source: str, model: str) -> Price | None:
-    # The table is large; only a price that nobody stated needs it.
+    # The table is large, and stated prices do not need it.
     from genai_prices.data_snapshot import get_snapshot
 
     try:
@@ -163,20 +200,25 @@ def _known(source: str, model: str) -> Price | None:
     return max(known, key=lambda price: (price.input, price.output))
 
 
-def _read(prices: Any) -> Price | None:
-    """Return the price that an entry of the table states, or None if half of it is missing."""
-    figures = [prices.input_mtok, prices.output_mtok]
+def _read(prices: ModelPrice) -> Price | None:
+    """Return the price of an entry of the table, or None if it is incomplete."""
+    figures: list[Json] = [prices.input_mtok, prices.output_mtok]
     if any(figure is None for figure in figures):
         return None
     bounds = sorted({tier.start for figure in figures for tier in getattr(figure, "tiers", ())})
-    low, high = (float(getattr(figure, "base", figure)) for figure in figures)
+    low, high = (_base(figure) for figure in figures)
     tiers = tuple(Tier(bound, *(_above(figure, bound) for figure in figures)) for bound in bounds)
     return Price(low, high, tiers)
 
 
-def _above(figure: Any, bound: int) -> float:
+def _above(figure: Json, bound: int) -> float:
     reached = [tier.price for tier in getattr(figure, "tiers", ()) if tier.start <= bound]
-    return float(reached[-1] if reached else getattr(figure, "base", figure))
+    return float(reached[-1]) if reached else _base(figure)
+
+
+def _base(figure: Json) -> float:
+    base: Json = getattr(figure, "base", figure)
+    return float(base)
 
 
 def tokens_at_most(text: str) -> int:
@@ -206,10 +248,21 @@ def _json(schema: Mapping[str, Json]) -> Json:
 
 
 def worst_case(request: Request, price: Price | None) -> Usage:
-    """Return the most that one call may cost, for a reservation.
+    """Return the highest possible usage of one call, for a reservation.
 
-    Output counts as `max_tokens`, 4,096 if the request does not say. Without a price the call is
-    counted as unpriced.
+    Args:
+        request: the request; without `max_tokens` the output counts as 4,096 tokens.
+        price: the price of its model; None counts the call as unpriced.
+
+    Returns:
+        A usage of one call, with upper bounds of tokens and USD.
+
+    Example:
+
+    >>> from loopwright.models import Message
+    >>> request = Request((Message("user", "hello"),), model="m", provider="openai", max_tokens=100)
+    >>> worst_case(request, FREE).output_tokens
+    100
     """
     tokens_in = input_at_most(request)
     tokens_out = request.max_tokens or DEFAULT_MAX_TOKENS
@@ -220,23 +273,22 @@ def worst_case(request: Request, price: Price | None) -> Usage:
 
 
 def cost(usage: Usage, price: Price | None) -> Usage:
-    """Return `usage` with its dollars filled in; without a price its calls become unpriced."""
+    """Return `usage` with its cost in USD.
+
+    Args:
+        usage: the reported usage.
+        price: the price of the model; None marks the calls as unpriced.
+
+    Returns:
+        The same usage with `usd`, or with `unpriced`.
+
+    Example:
+
+    >>> cost(Usage(1, 1_000_000, 0), Price(2.5, 10)).usd
+    2.5
+    """
     if price is None:
-        return Usage(
-            calls=usage.calls,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            usd=0.0,
-            unpriced=usage.calls,
-            estimated=usage.estimated,
-        )
+        return replace(usage, usd=0.0, unpriced=usage.calls)
     low, high = price.at(usage.input_tokens)
     usd = (usage.input_tokens * low + usage.output_tokens * high) / MILLION
-    return Usage(
-        calls=usage.calls,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        usd=usd,
-        unpriced=0,
-        estimated=usage.estimated,
-    )
+    return replace(usage, usd=usd, unpriced=0)

@@ -1,18 +1,18 @@
-"""What a model is asked and what it answers: the seam between the engine and every provider.
+"""Requests to a model and its replies: the interface between the engine and every provider.
 
 Rules:
 
-1. A `Model` makes at most one request to an endpoint per `complete`. Retries, failover and re-asks
-   are calls of their own, made by `call_model`, so that each is journaled and counted.
-2. A reply is whole or it is an error: what was cut off is a `ModelError` that carries the part.
-3. Everything here is plain JSON or a frozen value, and goes to JSON and back unchanged.
+1. A `Model` makes at most one request to an endpoint per `complete`. `call_model` makes retries, failover
+   and re-asks as separate calls, so that each is recorded and counted.
+2. A truncated reply is a `ModelError` with the received text.
+3. All values are plain JSON or frozen, and convert to JSON and back without a change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, Protocol, cast
 
 from ..errors import ConfigurationError, nearest
 from ..records import NOTHING, Usage, codec
@@ -40,28 +40,49 @@ _ROLES = ("system", "user", "assistant", "tool")
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model wants to be called: its call's id, the tool's name, its arguments."""
+    """A call of a tool that a model requests.
+
+    Args:
+        id: the ID of the call; the result refers to it.
+        name: the name of the tool.
+        arguments: the arguments as JSON; default None.
+
+    Example:
+
+    >>> ToolCall("call-1", "add", {"a": 1}).to_json()
+    {'id': 'call-1', 'name': 'add', 'arguments': {'a': 1}}
+    """
 
     id: str
     name: str
     arguments: Json = None
 
     def to_json(self) -> Json:
-        """Return it as a JSON object."""
+        """Return a JSON object."""
         return {"id": self.id, "name": self.name, "arguments": self.arguments}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> ToolCall:
-        """Return the call that `to_json` wrote."""
+        """Return the call of an object from `to_json`."""
         return cls(data["id"], data["name"], data.get("arguments"))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool that the model may ask for; `schema` is the JSON Schema of its arguments, an object.
+    """A tool that a model may call.
+
+    Args:
+        name: the name that the model calls.
+        description: the purpose of the tool, for the model; default "".
+        schema: the JSON Schema of the arguments; default: an object without properties.
 
     Raises:
-        ConfigurationError: for an empty name or a schema that is no object.
+        ConfigurationError: for an empty name or a schema that is not an object.
+
+    Example:
+
+    >>> ToolDefinition("now", "The current time.").to_json()["schema"]
+    {'type': 'object', 'properties': {}}
     """
 
     name: str
@@ -75,7 +96,7 @@ class ToolDefinition:
             raise ConfigurationError(f"tool {self.name!r}: schema: give a JSON Schema, an object")
 
     def to_json(self) -> Json:
-        """Return it as a JSON object."""
+        """Return a JSON object."""
         return {"name": self.name, "description": self.description, "schema": dict(self.schema)}
 
 
@@ -83,13 +104,23 @@ class ToolDefinition:
 class Message:
     """One message of a conversation.
 
-    `tool_calls` are what an assistant asked for, `call_id` and `name` say which call a `tool`
-    message answers. `parts` is the provider's own form of an assistant's message, an opaque and
-    versioned JSON value: where the same library reads it again it stands for the rest (reasoning,
-    signatures), anywhere else `content` and `tool_calls` do.
+    Args:
+        role: system, user, assistant or tool.
+        content: the text; default "".
+        tool_calls: the calls that an assistant requests; default none.
+        call_id: for a `tool` message, the ID of the call that it answers.
+        name: for a `tool` message, the name of the tool.
+        parts: the provider's form of an assistant's message with reasoning and signatures, an opaque
+            versioned JSON value. The same library uses it instead of the text. Default None.
 
     Raises:
-        ConfigurationError: for an unknown role, or content that is not text.
+        ConfigurationError: for an unknown role, content that is not text, or a `tool` message without
+            `call_id`.
+
+    Example:
+
+    >>> Message("user", "Capital of France?").to_json()
+    {'role': 'user', 'content': 'Capital of France?'}
     """
 
     role: Role
@@ -107,10 +138,12 @@ class Message:
             raise ConfigurationError(f"message: content: {self.content!r} is not text")
         object.__setattr__(self, "content", codec.normalise(self.content))
         if self.role == "tool" and not self.call_id:
-            raise ConfigurationError("message: call_id: a tool's message names the call it answers")
+            raise ConfigurationError(
+                "message: call_id: is missing; name the call that this tool message answers"
+            )
 
     def to_json(self) -> Json:
-        """Return it as a JSON object without the fields that say nothing."""
+        """Return a JSON object without empty fields."""
         data: dict[str, Json] = {"role": self.role, "content": self.content}
         if self.tool_calls:
             data["tool_calls"] = [call.to_json() for call in self.tool_calls]
@@ -121,7 +154,7 @@ class Message:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Message:
-        """Return the message that `to_json` wrote."""
+        """Return the message of an object from `to_json`."""
         calls = tuple(ToolCall.from_json(call) for call in data.get("tool_calls", ()))
         rest = {key: data[key] for key in ("call_id", "name", "parts") if key in data}
         return cls(data["role"], data.get("content", ""), calls, **rest)
@@ -129,11 +162,22 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """How long a call may take, in seconds.
+    """The time limits of a call in seconds. The deadline of the run applies as well.
 
-    `first_byte` until the reply begins, `idle` between two pieces of *content* (keep-alives do not
-    count), `whole` for all of it. The deadline of the run cuts all three. `answer` is for all calls that are tried for
-    one answer, with the waits between them; None leaves that to the policy.
+    Args:
+        first_byte: until the reply begins; default 60.
+        idle: between two pieces of content; keep-alives do not count. Default 60.
+        whole: for the entire reply; default 600.
+        answer: for all attempts at one answer and the waits between them; default None: the limits of
+            the policy.
+
+    Raises:
+        ConfigurationError: for a value that is not above 0.
+
+    Example:
+
+    >>> Timers(first_byte=5).whole
+    600.0
     """
 
     first_byte: float = 60.0
@@ -151,32 +195,38 @@ class Timers:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to one model.
+    """One request to one model.
 
     Args:
-        messages: the conversation, oldest first.
+        messages: the conversation, the oldest message first.
         model: the model's name at its provider.
-        provider: a name of `PROVIDERS`: openai, anthropic, gemini, deepseek, ollama, lm_studio or
+        provider: a name of `PROVIDERS`, such as openai, anthropic, gemini, ollama or
             openai_compatible.
-        temperature: 0 to 2; None leaves it to the provider.
-        max_tokens: the cap on what is written; None leaves it to the provider.
-        schema: a JSON Schema; the reply's `data` then is a value that meets it.
-        schema_name: what the schema is called, for providers that name it.
-        tools: what the model may ask for; the calls come back in `Reply.tool_calls`.
-        timeouts: see Timers.
-        base_url: the endpoint, instead of the provider's own.
-        api_key_env: the name of the key for `base_url`; without it no key is sent there.
-        max_tool_calls: how many tools one reply may call; a reply with more is refused while it is read.
-        on_cutoff: what follows a reply cut off at `max_tokens`: fail, retry with a larger limit, or
-            accept the text; "" is fail where `max_tokens` is given, else retry.
-        strict: read the value of `schema` as strict JSON only.
-        extra: further settings: top_p, seed, stop and others of `ModelSettings`, and fields of the
-            provider's own.
-        headers: headers of its own; what goes to JSON of a value is its digest.
-        path, run_id: where in which run the call is made; not sent.
+        temperature: 0 to 2; default None: the default of the provider.
+        max_tokens: the token limit of the reply; default None: the limit of the provider.
+        schema: a JSON Schema for `Reply.data`; default None: the reply is text.
+        schema_name: the name of the schema at the provider; default "reply".
+        tools: the tools that the model may call; `Reply.tool_calls` has the calls. Default none.
+        timeouts: time limits; default `Timers()`.
+        base_url: the address of another endpoint; default "": the provider's own.
+        api_key_env: the environment variable with the key for `base_url`; default "": no key is sent.
+        max_tool_calls: the highest number of tool calls in one reply; default 128. A reply with more
+            is refused.
+        on_cutoff: the reaction to a reply that reaches `max_tokens`: `fail`, `retry` with a larger
+            limit, or `accept` the text. Default "": `fail` with `max_tokens`, else `retry`.
+        strict: read the value of `schema` as strict JSON; default False.
+        extra: other settings (top_p, seed, stop; see `ModelSettings`) and fields of the provider.
+        headers: additional headers; the journal has digests of their values.
+        path, run_id: the position of the call in its run; not sent.
 
     Raises:
-        ConfigurationError: for a request that could not mean anything.
+        ConfigurationError: for a request without a user message, a model or a provider, or a value out
+            of range.
+
+    Example:
+
+    >>> Request((Message("user", "hello"),), model="gpt-4o", provider="openai").cutoff
+    'retry'
     """
 
     messages: tuple[Message, ...]
@@ -219,16 +269,16 @@ class Request:
 
     @property
     def cutoff(self) -> str:
-        """What follows a reply that was cut off: fail, retry or accept."""
+        """The reaction to a truncated reply: fail, retry or accept."""
         return self.on_cutoff or ("retry" if self.max_tokens is None else "fail")
 
     @property
     def prompt(self) -> str:
-        """The text of all messages, as rules of scripted replies and estimates read it."""
+        """The text of all messages, for rules of scripted replies and estimates."""
         return "\n".join(message.content for message in self.messages)
 
     def to_json(self) -> Json:
-        """Return what is sent, as a JSON object: not the timeouts, the path or the run."""
+        """Return the sent fields as a JSON object, without timeouts, path and run."""
         data: dict[str, Json] = {"provider": self.provider, "model": self.model}
         names = ("temperature", "max_tokens", "base_url", "api_key_env", "on_cutoff", "strict")
         data |= {
@@ -250,13 +300,26 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered.
+    """The reply of a model.
 
-    `text` is what the model says itself, `thinking` what it wrote before; `data` is the value that
-    meets the request's schema, `finish` why it ended (`length` only where a cut text is accepted),
-    `model` what the provider says answered. `parts` is what a next message needs to resume the
-    conversation; see Message. `warnings` are sentences for people, `repairs` what was done to the
-    text to read it.
+    Args:
+        text: the answer without thinking.
+        data: the value for the schema of the request; default None.
+        usage: calls, tokens and dollars; default none.
+        finish: why the reply ended: `stop`, `tool_calls`, `refused`, or `length` for accepted truncated
+            text. Default `stop`.
+        model: the model's name as the provider reports it; default "".
+        provider: the name of the provider; default "".
+        tool_calls: the requested calls; default none.
+        parts: the provider's form of the message; see `Message`.
+        warnings: sentences for people; default none.
+        repairs: descriptions of the changes that were needed to read the text; default none.
+        thinking: the text before the answer; default "".
+
+    Example:
+
+    >>> Reply("Paris").message().role
+    'assistant'
     """
 
     text: str
@@ -272,11 +335,11 @@ class Reply:
     thinking: str = ""
 
     def message(self) -> Message:
-        """Return it as the assistant's message of the conversation that goes on."""
+        """Return the assistant's message that continues the conversation."""
         return Message("assistant", self.text, self.tool_calls, parts=self.parts)
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as a JSON object without the fields that say nothing."""
+        """Return a JSON object without empty fields."""
         data: dict[str, Json] = {"text": self.text}
         if self.data is not None:
             data["data"] = self.data
@@ -296,8 +359,8 @@ class Reply:
         return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Reply:
-        """Return the reply that `to_json` wrote."""
+    def from_json(cls, data: Mapping[str, Json]) -> Reply:
+        """Return the reply of an object from `to_json`."""
         return cls(
             text=data["text"],
             data=data.get("data"),
@@ -314,15 +377,22 @@ class Reply:
 
 
 class Model(Protocol):
-    """Whatever answers requests: a provider, a script, or a class of your own."""
+    """An object that answers requests: a provider, a script, or your own class.
+
+    Example:
+
+    >>> class Echo:
+    ...     async def complete(self, request, *, on_text=None):
+    ...         return Reply(request.prompt)
+    """
 
     async def complete(
         self, request: Request, *, on_text: Callable[[str], None] | None = None
     ) -> Reply:
         """Answer one request with at most one call to an endpoint.
 
-        `on_text` is called with each piece of text as it comes; it may be cut off later.
+        `on_text` receives each piece of text as it arrives; the reply may still fail later.
 
         Raises:
-            ModelError: whatever went wrong, with a kind of the fault vocabulary.
+            ModelError: for every failure, with one of `KINDS`.
         """

@@ -1,12 +1,11 @@
-"""What the model calls of a process share: the model, its prices, cool-downs and the transcript.
+"""The state that the model calls of a process share: model, prices, pauses and transcript.
 
-One `Models` goes into `run(…, resources={"models": Models(…)})`; there is no other place to look.
+Pass it to a run with `run(…, resources={"models": Models(…)})`; there is no global instance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ..engine.context import Context
 from ..engine.run_state import Run
@@ -27,24 +26,33 @@ Account = tuple[str, str, str, str]
 
 
 class Models:
-    """What the model calls of any number of runs share.
+    """The model, prices and retry policy that any number of runs share.
 
     Args:
-        model: who answers; `ProviderModel` or `ScriptedModel`, or one of your own.
-        prices: what models cost, as `read_prices` takes it; over the known prices.
-        known_prices: whether prices of the public table count; default: they do, but for scripts
-            only under a cap in dollars.
-        transcript: called with a record of each attempt that was made: path, attempt, provider,
-            model, temperature, messages, reply, usage, error. It is called as the attempt ends.
-        redactor: what is taken out of the transcript; default: what the model itself takes out.
-        policy: how often and how long a call is tried.
+        model: a `ProviderModel`, a `ScriptedModel` or an object with `complete(request)`.
+        prices: prices by model, as for `read_prices`; they override known prices. Default none.
+        known_prices: whether to use the public price table; default: yes, for scripts only under a
+            limit in dollars.
+        transcript: called after each attempt with its path, attempt, provider, model, temperature,
+            messages, reply, usage and error; default none.
+        redactor: removes secrets from the transcript; default: the redactor of the model.
+        policy: number and duration of retries; default `Policy()`.
+
+    Raises:
+        ConfigurationError: for an object without `complete`, or an invalid price.
+
+    Example:
+
+    >>> models = Models(ScriptedModel([{"replies": ["4"]}]), prices={"gpt-4o": "free"})
+    >>> models.prices["gpt-4o"].input
+    0.0
     """
 
     def __init__(
         self,
         model: Model,
         *,
-        prices: Mapping[str, Any] | None = None,
+        prices: Mapping[str, Json] | None = None,
         known_prices: bool | None = None,
         transcript: Callable[[dict[str, Json]], None] | None = None,
         redactor: Redactor | None = None,
@@ -52,8 +60,8 @@ class Models:
     ) -> None:
         if not hasattr(model, "complete"):
             raise ConfigurationError(
-                f"models: {model!r:.40} cannot be asked; give a ProviderModel, a ScriptedModel, or "
-                "what has complete(request)"
+                f"models: {model!r:.40} is not a model; give a ProviderModel, a ScriptedModel, or an object "
+                "with complete(request)"
             )
         self.model = model
         self.prices = read_prices(prices)
@@ -68,13 +76,13 @@ class Models:
     # Prices.
 
     async def prepare(self, request: Request, *, capped: bool) -> None:
-        """Find the price of a request's model; for a real one the public table is read in a thread.
+        """Look up the price of a request's model; the public table is read in a thread.
 
-        What a script says costs nothing, so its prices matter only under a cap in dollars.
+        Scripted replies are free, so their prices matter only under a limit in dollars.
 
         Raises:
-            ConfigurationError: under a cap in dollars, for a real model whose price nobody knows:
-                the cap could not be held.
+            ConfigurationError: under a limit in dollars, for a real model with an unknown price, because
+                the limit could not be enforced.
         """
         scripted = isinstance(self.model, ScriptedModel)
         if self.known_prices is None and (capped or not scripted):
@@ -92,7 +100,7 @@ class Models:
             )
 
     def price(self, request: Request) -> Price | None:
-        """Return what the request's model costs, or None if nobody knows."""
+        """Return the price of the request's model, or None if it is unknown."""
         key = _priced_as(request)
         if key not in self._found:
             self._found[key] = self._look_up(request)
@@ -104,28 +112,28 @@ class Models:
         return price_of(request.provider, request.model, self.prices, base_url=url)
 
     def worst_case(self, request: Request) -> Usage:
-        """Return the most that one call may cost; see prices.worst_case."""
+        """Return the highest possible cost of one call; see `prices.worst_case`."""
         return worst_case(request, self.price(request))
 
     def charged(self, request: Request, usage: Usage) -> Usage:
-        """Return usage with its dollars."""
+        """Return usage with its cost in dollars."""
         return cost(usage, self.price(request)) if usage and not usage.usd else usage
 
     # Cool-downs.
 
     def cool(self, request: Request, until: float) -> None:
-        """Let nobody call the request's account and model before `until`, of the run's clock."""
+        """Pause all calls of the request's account and model until `until`, by the run's clock."""
         key = _account(request)
         self._cooling[key] = max(until, self._cooling.get(key, until))
 
     def cooling(self, request: Request, now: float) -> float:
-        """Return the seconds that calls to the request's account and model still wait."""
+        """Return the remaining seconds of the pause of the request's account and model."""
         return max(0.0, self._cooling.get(_account(request), now) - now)
 
     # Runs.
 
     def enter(self, run: Run) -> None:
-        """Take note of a run, once for each time it is opened: a script continues where it was."""
+        """Register a run each time it is opened, so that a script continues at its recorded position."""
         epoch = run.log.info.epoch
         opening = (epoch, 0 if epoch else id(run))  # a run without a journal is opened once
         if self._openings.get(run.run_id) == opening:
@@ -135,17 +143,17 @@ class Models:
         if continued is not None:
             continued(run.run_id, run.log.recorded)
 
-    def tell(self, ctx: Context, record: dict[str, Json]) -> None:
-        """Hand a record to the transcript, without secrets; a failure there is a warning."""
+    def write_transcript(self, ctx: Context, record: dict[str, Json]) -> None:
+        """Pass a record without secrets to the transcript; a failure there is a warning."""
         if self.transcript is None:
             return
         try:
             self.transcript(self.redactor.clean(record))
-        except Exception as error:  # a transcript watches; it never steers
+        except Exception as error:  # a transcript must not change the run
             ctx.warn(f"the transcript could not be written: {error}")
 
     async def aclose(self) -> None:
-        """Close what the model holds open."""
+        """Close the connections of the model."""
         close = getattr(self.model, "aclose", None)
         if close is not None:
             await close()
@@ -165,10 +173,10 @@ def models_of(ctx: Context) -> Models:
     Raises:
         ConfigurationError: if the run was started without any.
     """
-    found = ctx.run.resources.get("models")
-    if not isinstance(found, Models):
+    models = ctx.run.resources.get("models")
+    if not isinstance(models, Models):
         raise ConfigurationError(
             f"{ctx.path}: this run has no models; start it with resources={{'models': Models(…)}}"
         )
-    found.enter(ctx.run)
-    return found
+    models.enter(ctx.run)
+    return models

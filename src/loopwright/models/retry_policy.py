@@ -1,23 +1,23 @@
-"""What to do after a failed attempt: a pure function of what failed so far.
+"""The action after a failed attempt: a pure function of the previous failures.
 
 ====================================  ======================================================
-fault                                 next
+failure                               next action
 ====================================  ======================================================
 transient, unknown_outcome            wait and try again, 5 attempts at each endpoint
 throttled                             the same, but never before `retry_after`
-throttled for longer than may wait    another endpoint, else suspend the run, else fail
+throttled, and the wait is too long   another endpoint, else suspend the run, else fail
 quota                                 another endpoint, else suspend the run, else fail
 truncated                             by on_cutoff: once more with double the cap on tokens, or fail
 malformed                             twice more with the problem quoted, then fail
 empty_output                          once more, then fail
 refused                               another endpoint, else fail
-a format the endpoint does not know   at once, in the next format it may know
+an unsupported format                 at once, in the next format
 permanent                             another endpoint, else fail
 cancelled                             fail
 ====================================  ======================================================
 
-A judge moves to another endpoint only where the first one refuses every question, as with a wrong key or an unknown
-model: else its scores would stop being comparable.
+A judge uses another endpoint only if the first one refuses every request, for example because of a wrong
+key or an unknown model. Otherwise its scores would not be comparable.
 """
 
 from __future__ import annotations
@@ -32,26 +32,33 @@ __all__ = ["OF_ALL", "Action", "Policy", "Tally", "decide"]
 
 Action = Literal["wait", "again", "escalate", "re_ask", "failover", "suspend", "fail"]
 
-FORMATS = 3  # ways of structured output after the first
-# Refusals of every question at an endpoint: whoever moves on there has all questions answered by the same next one.
+FORMATS = 3  # formats of structured output after the first
+# With these reasons an endpoint refuses every request, so that all requests move to the same next endpoint.
 OF_ALL = frozenset({"unauthorised", "forbidden", "not_found", "configuration"})
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How often and how long a call is tried; times in seconds.
+    """The number and duration of retries of one call; times are in seconds.
 
     Args:
-        attempts: at each endpoint, for what may pass (transient, throttled, unknown outcome).
-        re_asks: with the problem quoted, for an answer in the wrong format.
-        escalations: with double the cap on tokens, where on_cutoff is retry.
-        empty_retries: when nothing was written.
-        delay, longest_delay: the wait after failure k is uniform(0, min(longest, delay * 2^(k-1))).
-        longest_told: a `retry_after` above it is not waited for.
-        whole: the most that one call waits in all.
+        attempts: at each endpoint, for temporary failures (transient, throttled, unknown outcome).
+            Default 5.
+        re_asks: after an answer in the wrong format, with the problem quoted; default 2.
+        escalations: with twice the token limit, if `on_cutoff` is retry; default 1.
+        empty_retries: after an empty reply; default 1.
+        delay, longest_delay: the wait after failure k is uniform(0, min(longest_delay, delay *
+            2^(k-1))), "full jitter" (AWS Architecture Blog, 2015); defaults 0.5 and 30.
+        longest_told: the longest `retry_after` to wait for; default 120.
+        whole: the longest total wait of one call; default 300.
 
     Raises:
-        ConfigurationError: for a number below its least.
+        ConfigurationError: for a number below its minimum.
+
+    Example:
+
+    >>> Policy(delay=1).backoff(3, 0.5)
+    2.0
     """
 
     attempts: int = 5
@@ -71,13 +78,13 @@ class Policy:
             codec.number(f"policy: {name}", getattr(self, name), least=0)
 
     def backoff(self, failures: int, chance: float) -> float:
-        """Return the wait after that many failures, full jitter; `chance` is in [0, 1)."""
+        """Return the wait in seconds after this number of failures; `chance` is in [0, 1)."""
         return chance * min(self.longest_delay, self.delay * 2.0 ** min(failures - 1, 60))
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What failed so far in one call; `tries` counts at the present endpoint only."""
+    """The failures of one call; `tries` counts those at the current endpoint."""
 
     tries: int = 0
     formats: int = 0
@@ -94,10 +101,10 @@ class Tally:
 def decide(
     fault: ModelError, tally: Tally, policy: Policy, *, others: bool, too_long: bool
 ) -> tuple[Action, Tally]:
-    """Return what to do after a fault, and the tally with it.
+    """Return the action after a failure, and the new tally.
 
-    `others` says that there is another endpoint to move to, `too_long` that this one asked for a
-    longer wait than may be.
+    `others` means that another endpoint is available, `too_long` that this one requested a wait that is
+    too long.
     """
     elsewhere: tuple[Action, Tally] = ("failover", tally.moved())
     match fault.kind:

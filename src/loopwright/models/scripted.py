@@ -1,13 +1,13 @@
-"""A model that answers from a script: for tests, dry runs and documentation. It is a real model.
+"""A model that answers from a script, for tests, dry runs and documentation.
 
 Rules:
 
-1. The first rule that matches a call answers it, by its replies in turn; the last one repeats.
-2. Each run has its own place in the script, so runs at the same time do not disturb each other.
-3. What a script says goes the way of a real reply: a text for a schema is parsed and checked, a cut
-   one is an error, and every fault of the vocabulary can be had.
-4. After a resume the script goes on where the journal is: every reply carries the number of its
-   rule (in `parts`), so that recorded attempts can be counted by rule.
+1. The first rule that matches a call answers it with its replies in order; the last reply repeats.
+2. Each run has its own position in the script, so runs at the same time do not disturb each other.
+3. A scripted reply is processed like a real one: text for a schema is parsed and checked, a truncated
+   reply is an error, and a script can raise every kind of model error.
+4. After a resume the script continues where the journal ends: each reply carries the number of its
+   rule in `parts`, so that recorded attempts can be counted by rule.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..records import Usage, codec
 from ..records.codec import Json
 from .errors import ModelError
 from .protocol import Finish, Reply, Request
-from .replies.received import received
-from .scripted_rules import ERRORS, Rule, Scripted, read_rules
+from .replies.values import received
+from .scripted_rules import ERRORS, ScriptedReply, read_rules
 
 __all__ = ["ScriptedModel"]
 
@@ -35,16 +35,20 @@ _FAULT = re.compile(r"(.*/|)fault-([0-9]+)(?:-[0-9]+)?", re.DOTALL)
 
 
 class ScriptedModel:
-    """A model that answers from rules, the first that matches.
+    """A model that answers from rules; the first rule that matches a call answers it.
 
-    `rules` is YAML or JSON text, or a list: `{step: glob over the path, prompt: regular expression
-    over the prompt, replies: […]}`. A reply is a text, or an object: `{text:, finish: length,
-    usage: {…}}`, `{json: {…}}`, `{tool_calls: [{name:, arguments: {…}}]}`, `{error: a kind,
-    retry_after:, message:}`, each with `after:` seconds to stall first. Usage is one token for
-    four characters unless a reply states it.
+    Args:
+        rules: YAML text, JSON text or a list of `{step: glob over the path, prompt: regular expression
+            over the prompt, replies: […]}`. A reply is text or an object: `{text:, finish: length,
+            usage: {…}}`, `{json: {…}}`, `{tool_calls: [{name:, arguments: {…}}]}` or `{error: a kind,
+            retry_after: seconds, message:}`. `after:` delays a reply by that many seconds, default 0.
+            Without `usage`, four characters count as one token.
+        file: the name of the rules in error messages; default "replies".
 
     Raises:
         DocumentError: with every problem of the rules and its place.
+
+    Example:
 
     >>> import asyncio
     >>> from loopwright.models import Message, Request
@@ -77,19 +81,19 @@ class ScriptedModel:
         return _reply(scripted, request, parts)
 
     def skip(self, calls: Iterable[tuple[str, str]], *, run_id: str = "") -> None:
-        """Go forward as if these calls, each a (path, prompt), had been made.
+        """Advance the script as if these calls, pairs of path and prompt, had been made.
 
         Raises:
-            ModelError: for a call that no rule matches.
+            ModelError: if no rule matches a call.
         """
         for path, prompt in calls:
             self._take(self._match(path, prompt), run_id)
 
     def continued(self, run_id: str, entries: Iterable[Entry]) -> None:
-        """Go to where a run's journal is: its finished attempts are counted by rule.
+        """Advance the script to the end of a run's journal: finished attempts are counted by rule.
 
-        An attempt that was in flight when the process died is not counted, so its repetition gets
-        the reply that it would have got.
+        An attempt that was in flight when the process died is not counted, so the repeated attempt
+        gets the same reply.
         """
         used: Counter[int] = Counter()
         failed: dict[str, int] = {}
@@ -112,7 +116,9 @@ class ScriptedModel:
             try:
                 if rule.matches(path, prompt):
                     return number
-            except StepError as error:  # a search that was given up is neither match nor none
+            except (
+                StepError
+            ) as error:  # a search that timed out is neither a match nor the absence of one
                 detail = f"{path}: rule {number + 1} of the replies: {error}"
                 raise ModelError(detail, kind="permanent", reason="no_reply") from None
         shown = prompt if len(prompt) <= 80 else prompt[:80] + "…"
@@ -124,9 +130,9 @@ class ScriptedModel:
             reason="no_reply",
         )
 
-    def _take(self, number: int, run_id: str) -> Scripted:
+    def _take(self, number: int, run_id: str) -> ScriptedReply:
         used = self._used.setdefault(run_id, Counter())
-        rule: Rule = self.rules[number]
+        rule = self.rules[number]
         reply = rule.replies[min(used[number], len(rule.replies) - 1)]
         used[number] += 1
         return reply
@@ -154,7 +160,7 @@ async def _stall(seconds: float, request: Request, parts: Json) -> None:
         )
 
 
-def _fault(scripted: Scripted, request: Request, parts: Json) -> ModelError:
+def _fault(scripted: ScriptedReply, request: Request, parts: Json) -> ModelError:
     kind, reason = ERRORS[scripted.error]
     what = f"{request.provider}/{request.model}"
     fault = ModelError(
@@ -164,7 +170,7 @@ def _fault(scripted: Scripted, request: Request, parts: Json) -> ModelError:
         reason=scripted.reason or reason,
         retry_after=scripted.retry_after,
         partial=scripted.text,
-        problem="it is not what was asked for" if kind == "malformed" else "",
+        problem="The reply does not have the requested format." if kind == "malformed" else "",
         parts=parts,
     )
     if fault.reason == "stream_incomplete":
@@ -174,15 +180,15 @@ def _fault(scripted: Scripted, request: Request, parts: Json) -> ModelError:
     return fault
 
 
-def _usage(scripted: Scripted, request: Request) -> Usage:
+def _usage(scripted: ScriptedReply, request: Request) -> Usage:
     if scripted.usage is not None:
         return scripted.usage
-    written = scripted.text + "".join(codec.encode(c.arguments) for c in scripted.tool_calls)
+    written = scripted.text + "".join(codec.encode(call.arguments) for call in scripted.tool_calls)
     return Usage(1, -(-len(request.prompt) // 4), -(-len(written) // 4))
 
 
-def _reply(scripted: Scripted, request: Request, parts: Json) -> Reply:
-    """Return a scripted reply as a real one would be taken."""
+def _reply(scripted: ScriptedReply, request: Request, parts: Json) -> Reply:
+    """Return a scripted reply, processed like the reply of a real model."""
     usage = _usage(scripted, request)
     what = f"{request.provider}/{request.model}"
     if scripted.finish in _REFUSED:
@@ -199,7 +205,7 @@ def _reply(scripted: Scripted, request: Request, parts: Json) -> Reply:
         finish=finish,
         model=request.model,
         provider=request.provider,
-        tool_calls=scripted.tool_calls,
+        tool_calls=scripted.calls,
         parts=parts,
     )
     try:

@@ -1,7 +1,7 @@
-"""The rules of scripted replies: from YAML or JSON text, or a list, every problem with its place.
+"""The rules of scripted replies, from YAML text, JSON text or a list. Every problem has its place.
 
-Plain scalars mean what they mean in documents (YAML 1.2): `NO` and `yes` are text. A reply that is
-a number is the text of that number, as it was written.
+Plain scalars have the meaning that they have in documents (YAML 1.2): `NO` and `yes` are text. A reply
+that is a number keeps the digits as they were written.
 """
 
 from __future__ import annotations
@@ -10,95 +10,226 @@ import fnmatch
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Literal, get_args
 
 import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
 
 from .._regex import Pattern, compile_pattern
-from ..errors import ConfigurationError, DocumentError, Problem, nearest
+from ..errors import DocumentError, Problem, nearest
 from ..records import Usage, codec
 from ..records.codec import Json
 from .errors import KINDS
 from .protocol import ToolCall
 
-__all__ = ["ERRORS", "Rule", "Scripted", "read_rules"]
+__all__ = ["ERRORS", "FINISHES", "Rule", "ScriptedReply", "read_rules"]
 
-# A script is its user's own, and a search that a busy machine delays must not change what it answers.
+# A script belongs to its user, so a slow search on a busy machine must not change the reply.
 SCRIPT_SECONDS = 5.0
-
 MAX_CHARS = 4_000_000
 MAX_DEPTH = 32
 MAX_NODES = 200_000
-# Words that are no kind of their own but a known case of one.
+TOO_LARGE = f"has more than {MAX_DEPTH} levels or {MAX_NODES:,} values"
+# The kinds of the vocabulary, and two frequent cases of a kind that have a name.
 ERRORS: Mapping[str, tuple[str, str]] = {
     **{kind: (kind, "") for kind in KINDS},
     "stream_incomplete": ("transient", "stream_incomplete"),
     "context_too_long": ("permanent", "context_too_long"),
 }
-_RULE_KEYS = ("step", "prompt", "replies")
-_REPLY_KEYS = (
-    "text", "json", "tool_calls", "finish", "usage", "error", "message", "reason", "retry_after",
-    "after",
-)  # fmt: skip
-_FINISHES = ("stop", "length", "refused", "content_filter", "tool_calls")
-_Place = tuple[str | int, ...]
+Finishes = Literal["stop", "length", "refused", "content_filter", "tool_calls"]
+FINISHES = get_args(Finishes)
+USAGE = tuple(Usage.__dataclass_fields__)
+Place = tuple[int | str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Scripted:
-    """One reply of a script: what to say or how to fail, after `after` seconds."""
-
-    text: str = ""
-    data: Json = None
-    tool_calls: tuple[ToolCall, ...] = ()
-    finish: str = "stop"
-    usage: Usage | None = None
-    error: str = ""
-    message: str = ""
-    reason: str = ""
-    retry_after: float | None = None
-    after: float = 0.0
+def _seconds(value: object, info: ValidationInfo) -> float | None:
+    return None if value is None else codec.number(str(info.field_name), value, least=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+def _filled(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, list | tuple) and value:
+        return value
+    if info.field_name == "replies":
+        raise ValueError("give a list of at least one reply")
+    raise ValueError("give a list of rules, such as - {step: '*draft*', replies: ['a text']}")
+
+
+def _one_of_errors(value: object) -> str:
+    if value and value not in ERRORS:
+        raise ValueError(f"unknown error {value!r}{_nearest(value, ERRORS)}")
+    return str(value)
+
+
+def _compiled(value: object) -> Pattern | None:
+    return None if value is None else compile_pattern(str(value), timeout=SCRIPT_SECONDS)
+
+
+def _usage(value: object) -> Usage | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{value!r} is not an object; use keys of {', '.join(USAGE)}")
+    for key in value:
+        if key not in USAGE:
+            raise ValueError(f"unknown key {key!r}{_nearest(key, USAGE)}")
+    return Usage(**{"calls": 1, **value})
+
+
+Normal = Annotated[Json, BeforeValidator(codec.normalise)]
+Text = Annotated[str, BeforeValidator(lambda value: codec.normalise(codec.text_of(value)))]
+Seconds = Annotated[float | None, BeforeValidator(_seconds)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, coerce_numbers_to_str=True, arbitrary_types_allowed=True
+    )
+
+
+class _Call(_Model):
+    id: str = ""
+    name: str = Field(min_length=1)
+    arguments: Normal = Field(default_factory=dict)
+
+
+class ScriptedReply(_Model):
+    """One reply of a script: its content or its error, after `after` seconds."""
+
+    text: Text = ""
+    data: Normal = Field(None, alias="json")
+    tool_calls: tuple[_Call, ...] = ()
+    finish: Finishes = "stop"
+    usage: Annotated[Usage | None, PlainValidator(_usage)] = None
+    error: Annotated[str, BeforeValidator(_one_of_errors)] = ""
+    message: Text = ""
+    reason: Text = ""
+    retry_after: Seconds = None
+    after: Seconds = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, value: object) -> object:
+        if isinstance(value, str | bool | int | float):
+            return {"text": value}
+        if isinstance(value, dict) and value.get("json") is not None and "text" not in value:
+            return {**value, "text": codec.encode(codec.normalise(value["json"]))}
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> ScriptedReply:
+        if not self.model_fields_set & {"text", "data", "tool_calls"} and not self.error:
+            raise ValueError("is empty; give text, json, tool_calls or error")
+        return self
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls; one without an ID is numbered."""
+        return tuple(
+            ToolCall(call.id or f"call-{number}", call.name, call.arguments)
+            for number, call in enumerate(self.tool_calls, start=1)
+        )
+
+
+class Rule(_Model):
     """Which calls get which replies: a glob over the path, a pattern over the prompt, or both."""
 
-    replies: tuple[Scripted, ...]
-    step: str = ""
-    prompt: Pattern | None = None
+    step: str = Field("", strict=True)
+    prompt: Annotated[Json, BeforeValidator(_compiled)] = (
+        None  # a Pattern, which pydantic cannot describe
+    )
+    replies: Annotated[tuple[ScriptedReply, ...], BeforeValidator(_filled)] = Field(
+        (), validate_default=True
+    )
 
     def matches(self, path: str, prompt: str) -> bool:
-        """Whether a call is one of this rule's."""
+        """Whether the rule applies to a call."""
         if self.step and not fnmatch.fnmatchcase(path, self.step):
             return False
-        return self.prompt is None or self.prompt.search(prompt) is not None
+        return bool(self.prompt is None or self.prompt.search(prompt) is not None)
 
 
-def read_rules(source: str | Sequence[Any], file: str = "replies") -> tuple[Rule, ...]:
-    """Return the rules in YAML or JSON text, or in a list already parsed; `file` is for messages.
+_RULES = TypeAdapter(Annotated[tuple[Rule, ...], BeforeValidator(_filled)])
+_KEYS: Mapping[str, Sequence[str]] = {
+    "rule": tuple(Rule.model_fields),
+    "reply": tuple(name if name != "data" else "json" for name in ScriptedReply.model_fields),
+    "tool call": tuple(_Call.model_fields),
+}
+
+
+def read_rules(source: str | Sequence[Json], file: str = "replies") -> tuple[Rule, ...]:
+    """Return the rules in YAML or JSON text, or in a parsed list; messages name `file`.
 
     Raises:
         DocumentError: with every problem and its place.
     """
     reader = _Reader(file)
     value = reader.parse(source) if isinstance(source, str) else source
-    rules = reader.rules(value)
+    rules: tuple[Rule, ...] = ()
+    try:
+        rules = _RULES.validate_python(value)
+    except ValidationError as error:
+        for detail in error.errors():
+            reader.problem(detail["loc"], _message(detail))
+    except RecursionError:
+        reader.problem((), TOO_LARGE)
     if reader.problems:
         raise DocumentError(reader.problems)
     return rules
 
 
+def _message(error: ErrorDetails) -> str:
+    """Return one error of the validation as a sentence that says what to do."""
+    place, value = error["loc"], error["input"]
+    name = str(place[-1]) if place else ""
+    match error["type"]:
+        case "extra_forbidden":
+            known = _KEYS[_object_at(place[:-1])]
+            return f"unknown key {name!r}{_nearest(name, known)}"
+        case "literal_error":
+            return f"unknown {name} {value!r}{_nearest(value, FINISHES)}"
+        case "model_type" | "model_attributes_type":
+            kind = "null" if value is None else type(value).__name__
+            return f"{kind} is not a {_object_at(place)}; give text, or an object"
+        case "string_type" if name == "step":
+            return f"{value!r} is not text; give a glob such as '*draft*'"
+        case "value_error":
+            return str(error["ctx"]["error"])
+    return "is missing; name the tool to call" if name == "name" else error["msg"]
+
+
+def _object_at(place: Place) -> str:
+    return {1: "rule", 3: "reply"}.get(len(place), "tool call")
+
+
+def _nearest(value: object, known: Sequence[str] | Mapping[str, object]) -> str:
+    return nearest(str(value), known) or f"; use one of {', '.join(known)}"
+
+
 @dataclass
 class _Reader:
+    """Reads the text, and knows the line and column of each value."""
+
     file: str
     problems: list[Problem] = field(default_factory=list)
-    lines: dict[_Place, tuple[int, int]] = field(default_factory=dict)
-    written: dict[_Place, str] = field(default_factory=dict)
+    lines: dict[Place, tuple[int, int]] = field(default_factory=dict)
 
-    # From text to values.
+    def problem(self, place: Place, message: str) -> None:
+        line, column = self.lines.get(place) or self.lines.get(place[:-1]) or (0, 0)
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+        self.problems.append(Problem(self.file, line, column, path.lstrip("."), message))
 
-    def parse(self, text: str) -> Any:
+    def parse(self, text: str) -> Json:
         try:
             if len(text) > MAX_CHARS:
                 raise ValueError(f"has {len(text):,} characters; at most {MAX_CHARS:,} are read")
@@ -114,172 +245,56 @@ class _Reader:
             what = str(error) if isinstance(error, ValueError) else "cannot be read as YAML"
             raise DocumentError([Problem(self.file, 0, 0, "", what)]) from None
 
-    def _value(self, node: yaml.Node, place: _Place) -> Any:
+    def _value(self, node: yaml.Node, place: Place) -> Json:
         self.lines[place] = (node.start_mark.line + 1, node.start_mark.column + 1)
         if len(place) > MAX_DEPTH or len(self.lines) > MAX_NODES:
-            raise ValueError(f"has more than {MAX_DEPTH} levels or {MAX_NODES:,} values")
+            raise ValueError(TOO_LARGE)
         if isinstance(node, yaml.SequenceNode):
             return [self._value(item, (*place, i)) for i, item in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, place)
-        self.written[place] = node.value
-        return _scalar(node)
+        value = _scalar(node)
+        is_reply = len(place) == 3 and place[1] == "replies"
+        return str(node.value) if is_reply and value is not None else value
 
-    def _mapping(self, node: yaml.MappingNode, place: _Place) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Json]:
+        members: dict[str, Json] = {}
         for key, value in node.value:
             name = str(key.value)
-            twice = name in made
-            made[name] = self._value(value, (*place, name))
-            if twice:
-                self._problem((*place, name), f"the key {name!r} is there twice")
-        return made
-
-    # From values to rules.
-
-    def _problem(self, place: _Place, message: str) -> None:
-        line, column = self.lines.get(place) or self.lines.get(place[:-1]) or (0, 0)
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-        self.problems.append(Problem(self.file, line, column, path.lstrip("."), message))
-
-    def rules(self, value: Any) -> tuple[Rule, ...]:
-        if not isinstance(value, list | tuple) or not value:
-            what = "give a list of rules, such as - {step: '*draft*', replies: ['a text']}"
-            self._problem((), what)
-            return ()
-        return tuple(rule for i, v in enumerate(value) if (rule := self._rule(v, (i,))) is not None)
-
-    def _rule(self, value: Any, place: _Place) -> Rule | None:
-        if not self._keys(value, place, _RULE_KEYS, "a rule"):
-            return None
-        replies = value.get("replies")
-        if not isinstance(replies, list | tuple) or not replies:
-            self._problem((*place, "replies"), "give a list of at least one reply")
-            return None
-        made = [self._reply(v, (*place, "replies", i)) for i, v in enumerate(replies)]
-        step = value.get("step", "")
-        if not isinstance(step, str):
-            self._problem((*place, "step"), f"{step!r} is not text; give a glob such as '*draft*'")
-            return None
-        return Rule(tuple(made), step, self._pattern(value, place))
-
-    def _pattern(self, value: Mapping[str, Any], place: _Place) -> Pattern | None:
-        text = value.get("prompt")
-        if text is None:
-            return None
-        try:
-            return compile_pattern(str(text), timeout=SCRIPT_SECONDS)
-        except ConfigurationError as error:
-            self._problem((*place, "prompt"), str(error))
-            return None
-
-    def _reply(self, value: Any, place: _Place) -> Scripted:
-        if isinstance(value, bool | int | float):
-            return Scripted(self.written.get(place, str(value)))
-        if isinstance(value, str):
-            return Scripted(codec.normalise(value))
-        if not self._keys(value, place, _REPLY_KEYS, "a reply"):
-            return Scripted()
-        error = str(value.get("error", ""))
-        if error and error not in ERRORS:
-            hint = nearest(error, ERRORS) or f"; use one of {', '.join(ERRORS)}"
-            self._problem((*place, "error"), f"unknown fault {error!r}{hint}")
-        finish = str(value.get("finish", "stop"))
-        if finish not in _FINISHES:
-            hint = nearest(finish, _FINISHES) or f"; use one of {', '.join(_FINISHES)}"
-            self._problem((*place, "finish"), f"unknown finish {finish!r}{hint}")
-        if not error and not {"text", "json", "tool_calls"} & set(value):
-            self._problem(place, "says nothing; give text, json, tool_calls or error")
-        data = value.get("json")
-        text = value.get("text", "" if data is None else codec.encode(codec.normalise(data)))
-        return Scripted(
-            text=codec.normalise(codec.text_of(text)),
-            data=codec.normalise(data),
-            tool_calls=self._tool_calls(value.get("tool_calls", ()), (*place, "tool_calls")),
-            finish=finish,
-            usage=self._usage(value.get("usage"), (*place, "usage")),
-            error=error,
-            message=str(value.get("message", "")),
-            reason=str(value.get("reason", "")),
-            retry_after=self._seconds(value, "retry_after", place),
-            after=self._seconds(value, "after", place) or 0.0,
-        )
-
-    def _keys(self, value: Any, place: _Place, known: tuple[str, ...], what: str) -> bool:
-        if not isinstance(value, Mapping):
-            shown = "null" if value is None else type(value).__name__
-            self._problem(place, f"{shown} is not {what}; give text, or an object")
-            return False
-        for key in [key for key in value if key not in known]:
-            hint = nearest(str(key), known) or f"; use {', '.join(known)}"
-            self._problem((*place, key), f"unknown key {key!r}{hint}")
-        return True
-
-    def _seconds(self, value: Mapping[str, Any], key: str, place: _Place) -> float | None:
-        if value.get(key) is None:
-            return None
-        try:
-            return codec.number(key, value[key], least=0)
-        except ConfigurationError as error:
-            self._problem((*place, key), str(error))
-            return None
-
-    def _usage(self, value: Any, place: _Place) -> Usage | None:
-        if value is None:
-            return None
-        names = ("calls", "input_tokens", "output_tokens", "usd", "unpriced", "estimated")
-        if not self._keys(value, place, names, "a usage"):
-            return None
-        try:
-            return Usage(**{"calls": 1, **{key: value[key] for key in names if key in value}})
-        except (ConfigurationError, TypeError) as error:
-            self._problem(place, str(error))
-            return None
-
-    def _tool_calls(self, value: Any, place: _Place) -> tuple[ToolCall, ...]:
-        if not isinstance(value, list | tuple):
-            self._problem(place, "give a list of calls, each {name: …, arguments: {…}}")
-            return ()
-        calls = []
-        for i, call in enumerate(value):
-            if self._keys(call, (*place, i), ("id", "name", "arguments"), "a tool call"):
-                name = str(call.get("name", ""))
-                if not name:
-                    self._problem((*place, i), "name the tool that is called")
-                arguments = codec.normalise(call.get("arguments", {}))
-                calls.append(ToolCall(str(call.get("id", f"call-{i + 1}")), name, arguments))
-        return tuple(calls)
+            repeated = name in members
+            members[name] = self._value(value, (*place, name))
+            if repeated:
+                self.problem((*place, name), f"the key {name!r} is repeated")
+        return members
 
 
 def _check_depth(text: str) -> None:
-    """Refuse deep nesting by the events of the text: what builds values from it would recurse."""
+    """Refuse deep nesting by the events of the text, because composing the nodes would recurse."""
     depth = 0
     for event in yaml.parse(text, Loader=_Plain):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise ValueError(f"has more than {MAX_DEPTH} levels or {MAX_NODES:,} values")
+            raise ValueError(TOO_LARGE)
 
 
 class _Plain(yaml.SafeLoader):
-    """A loader that resolves nothing by itself: what a scalar means is decided here."""
+    """A loader without resolvers: `_scalar` decides the type of each scalar."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the name is PyYAML's
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - the name is PyYAML's
 
 
 _INT = re.compile(r"[-+]?[0-9]{1,300}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
-_WORDS: Mapping[str, Any] = {
+_WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 
 
-def _scalar(node: yaml.Node) -> Any:
-    """Return what a scalar means by the core schema of YAML 1.2; what is quoted is text."""
+def _scalar(node: yaml.Node) -> Json:
+    """Return the value of a scalar by the core schema of YAML 1.2; a quoted scalar is text."""
     text = str(node.value)
     if getattr(node, "style", None) is not None:
         return text

@@ -1,11 +1,11 @@
-"""The settings of a model call: what a prompt, a judge or an agent may say of how a model answers."""
+"""The settings of a model call in a prompt, a judge or an agent."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from ..errors import ConfigurationError, listed, nearest
 from ..records import codec
@@ -28,15 +28,15 @@ _OURS = ("host", "content-length", "content-type", "transfer-encoding", "connect
 
 
 class ModelSettings(TypedDict, total=False):
-    """How a model is asked; what an endpoint does not take is left out with a warning.
+    """The settings of a model call; a setting that the endpoint does not support is left out with a warning.
 
-    `temperature` 0 to 2; `max_tokens` of the reply; `top_p` 0 to 1; `seed` a whole number; `stop` a text
-    or several at which it ends; `reasoning_effort`; `frequency_penalty` and `presence_penalty` -2 to
-    2; `timeout` of one call in seconds; `on_cutoff` what follows a reply cut off at `max_tokens`:
-    `fail` (default where `max_tokens` is given), `retry` (default elsewhere: once more with a larger
-    limit) or `accept` (texts only: the cut text is the output); `extra_body` further fields of the
-    request; `extra_headers`, without keys; `base_url` of a server of one's own, and `api_key_env`, the
-    environment variable with its key.
+    `temperature`: 0 to 2. `max_tokens`: limit of the reply. `top_p`: 0 to 1. `seed`: an integer. `stop`: one
+    or several texts that end the reply. `reasoning_effort`: none to high. `frequency_penalty` and
+    `presence_penalty`: -2 to 2. `timeout`: seconds for one call. `on_cutoff`: the reaction to a reply that
+    reaches `max_tokens`: `fail` (default with `max_tokens`), `retry` (default without: once more with a
+    larger limit) or `accept` (text only: the truncated text is the output). `extra_body`: more fields of the
+    request. `extra_headers`: more headers, without keys. `base_url`: the address of another server.
+    `api_key_env`: the environment variable with its key.
     """
 
     temperature: float | None
@@ -49,63 +49,65 @@ class ModelSettings(TypedDict, total=False):
     presence_penalty: float | None
     timeout: float | None
     on_cutoff: Literal["fail", "retry", "accept"] | None
-    extra_body: Mapping[str, Any] | None
+    extra_body: Mapping[str, Json] | None
     extra_headers: Mapping[str, str] | None
     base_url: str
     api_key_env: str
 
 
-def checked_sampling(given: Mapping[str, Any]) -> dict[str, Json]:
-    """Return the settings that go into the request as they are, those that are None left out.
+def checked_sampling(settings: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the settings that are not None.
 
     Raises:
-        ConfigurationError: for an unknown one, with the nearest name, or a value out of its range.
+        ConfigurationError: for an unknown setting, with the nearest name, or a value out of range.
     """
-    found: dict[str, Json] = {}
-    for name, value in given.items():
+    checked: dict[str, Json] = {}
+    for name, value in settings.items():
         if name not in SAMPLING:
-            hint = nearest(name, SAMPLING) or listed(name, SAMPLING, lead="there are")
-            raise ConfigurationError(f"{name}: is no setting of a model call{hint}")
+            hint = nearest(name, SAMPLING) or listed(name, SAMPLING, lead="use one of")
+            raise ConfigurationError(f"{name}: is not a setting of a model call{hint}")
         if value is not None:
-            found[name] = _CHECKS[name](name, value)
-    return found
+            checked[name] = _CHECKS[name](name, value)
+    return checked
 
 
-def _share(name: str, value: Any) -> float:
+def _share(name: str, value: Json) -> float:
     return codec.number(name, value, least=0, most=1)
 
 
-def _seed(name: str, value: Any) -> int:
+def _seed(name: str, value: Json) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigurationError(f"{name}: {value!r} is not a whole number")
+        raise ConfigurationError(f"{name}: {value!r} is not an integer")
     return value
 
 
-def _stop(name: str, value: Any) -> Json:
+def _stop(name: str, value: Json) -> Json:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple) or not texts:
         raise ConfigurationError(f"{name}: {value!r:.80} is not a text or a list of texts")
     for text in texts:
         if not isinstance(text, str) or not text:
-            raise ConfigurationError(f"{name}: {text!r:.80} is not a text with characters in it")
+            raise ConfigurationError(
+                f"{name}: {text!r:.80} is not a text with at least one character"
+            )
     return value if isinstance(value, str) else list(texts)
 
 
-def _effort(name: str, value: Any) -> str:
+def _effort(name: str, value: Json) -> str:
     if value not in EFFORTS:
         hint = nearest(str(value), EFFORTS) or f"; use one of {', '.join(EFFORTS)}"
         raise ConfigurationError(f"{name}: {value!r:.40} is unknown{hint}")
     return str(value)
 
 
-def _penalty(name: str, value: Any) -> float:
+def _penalty(name: str, value: Json) -> float:
     ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not ok or not -2 <= value <= 2:
         raise ConfigurationError(f"{name}: {value!r:.40} is not a number from -2 to 2")
     return float(value)
 
 
-def _body(name: str, value: Any) -> Json:
+def _body(name: str, value: Json) -> Json:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ConfigurationError(f"{name}: {value!r:.80} is not an object")
     return codec.normalise(dict(value), what=name)
@@ -123,45 +125,45 @@ _CHECKS = {
 
 
 def checked_cutoff(value: str, *, schema: bool) -> str:
-    """Return what follows a reply that was cut off; "" for the default.
+    """Check and return `on_cutoff`; "" is the default.
 
     Raises:
-        ConfigurationError: for another word, or for `accept` where a value was asked for.
+        ConfigurationError: for another word, or for `accept` with a schema.
     """
     if value and value not in CUTOFFS:
         hint = nearest(str(value), CUTOFFS) or f"; use one of {', '.join(CUTOFFS)}"
         raise ConfigurationError(f"on_cutoff: {value!r:.40} is unknown{hint}")
     if value == "accept" and schema:
         raise ConfigurationError(
-            "on_cutoff: accept is for texts; a JSON value that was cut off is not read: use fail or retry"
+            "on_cutoff: accept is for text; a truncated JSON value cannot be read: use fail or retry"
         )
     return value
 
 
 def header_digests(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return what is kept of headers: their names, and the digests of their values."""
+    """Return the recorded form of headers: their names and digests of their values."""
     return {
         name.lower(): hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         for name, value in headers.items()
     }
 
 
-def checked_headers(given: Mapping[str, str]) -> dict[str, str]:
-    """Return headers of a request's own.
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Check and return the additional headers of a request.
 
     Raises:
-        ConfigurationError: for a header that holds a key or belongs to the client, or is no text.
+        ConfigurationError: for a header with a key, a header that the client sets, or one that is not text.
     """
-    if not isinstance(given, Mapping):
-        raise ConfigurationError(f"extra_headers: {given!r:.80} is not an object")
-    for name, value in given.items():
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError(f"extra_headers: {headers!r:.80} is not an object")
+    for name, value in headers.items():
         plain = str(name).lower()
         if not isinstance(name, str) or not name or not isinstance(value, str):
-            raise ConfigurationError(f"extra_headers: {name!r:.40}: name and value are texts")
+            raise ConfigurationError(f"extra_headers: {name!r:.40}: name and value must be text")
         if plain in _SECRET or any(part in plain for part in _KEYS):
             raise ConfigurationError(
-                f"extra_headers: {name} carries a key; name its environment variable in api_key_env"
+                f"extra_headers: {name} contains a key; name its environment variable in api_key_env"
             )
         if plain in _OURS or any(c in name + value for c in "\r\n\0") or not name.isascii():
             raise ConfigurationError(f"extra_headers: {name!r:.40} cannot be set; leave it out")
-    return dict(given)
+    return dict(headers)

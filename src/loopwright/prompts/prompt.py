@@ -1,11 +1,11 @@
-"""A prompt as a step: a template rendered, a model asked, the reply as output.
+"""A prompt as a step: it renders a template, calls a model, and returns the reply.
 
 Rules:
 
-1. The prompt is rendered once; what a value contains is never rendered again.
-2. Every attempt is an effect of its own, journaled, reserved in the ledger and paid for once.
-3. A refused reply is an error, never an output; one that was cut off only where `on_cutoff: accept`
-   says so, and then the run warns of it.
+1. The prompt is rendered once; template syntax inside a value is never interpreted.
+2. Each attempt is a separate effect, recorded in the journal, reserved in the budget and paid once.
+3. A refused reply is an error. A truncated reply is an output only with `on_cutoff: accept`, with a
+   warning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Unpack
+from typing import Unpack
 
 from ..engine.context import Context
 from ..engine.scope import Scope
@@ -44,15 +44,15 @@ Text = str | TemplatedValue | Callable[[Json, Context], str]
 
 @dataclass(frozen=True, slots=True)
 class PromptSettings:
-    """How a model is asked: `models` are `provider:model`, the first that is available answers.
+    """The models and the settings of a prompt.
 
-    `temperature` 0 to 2, `max_tokens` of the reply, `schema` a JSON Schema of structured output, `base_url` and
-    `api_key_env` for an endpoint of one's own. `sampling` holds the other settings of `ModelSettings`,
-    `headers` are sent along. `cap` is the limit of tokens where no `max_tokens` is given, `strict` reads a
-    value as strict JSON only. A reply with more than `max_tool_calls_per_reply` calls is refused.
+    `models` are `provider:model`; the first that is available answers. `temperature` is 0 to 2. `schema` is a
+    JSON Schema of structured output. `base_url` and `api_key_env` select another server. `sampling` has
+    the other settings of `ModelSettings`. `cap` is the token limit without `max_tokens`. `strict` reads a
+    value as strict JSON. A reply with more than `max_tool_calls_per_reply` calls is refused.
 
     Raises:
-        ConfigurationError: for a model without its provider, or a number out of its range.
+        ConfigurationError: for a model without its provider, or a number out of range.
     """
 
     models: tuple[str, ...] = ()
@@ -84,22 +84,22 @@ class PromptSettings:
             raise ConfigurationError(_no_schema(self.schema))
 
     def named(self, ctx: Context) -> tuple[str, ...]:
-        """Return the models, or the run's default.
+        """Return the models, or the default model of the run.
 
         Raises:
-            ConfigurationError: if nothing names a model.
+            ConfigurationError: if no model is named.
         """
         default = ctx.run.resources.get("model")
-        found = self.models or ((str(default),) if default else ())
-        if not found:
+        models = self.models or ((str(default),) if default else ())
+        if not models:
             raise ConfigurationError(
                 f"{ctx.path}: no model is named; give model='provider:model' here, or "
                 "resources={'model': …} to the run"
             )
-        return found
+        return models
 
     async def ask(self, messages: Sequence[Message], ctx: Context, *, judge: bool = False) -> Reply:
-        """Ask the first model, and those after it when it is not available.
+        """Call the first model, and the next ones if it is not available.
 
         Raises:
             ModelError: when nothing is left to try.
@@ -112,10 +112,10 @@ class PromptSettings:
     def request(
         self, messages: Sequence[Message], ctx: Context
     ) -> tuple[Request, tuple[Target, ...]]:
-        """Return the question to the first model, and where to go on with it.
+        """Return the request to the first model, and the other models as failover targets.
 
         Raises:
-            ConfigurationError: if nothing names a model.
+            ConfigurationError: if no model is named.
         """
         first, *others = (split_model(name) for name in self.named(ctx))
         request = Request(
@@ -129,12 +129,12 @@ class PromptSettings:
         return request, tuple(Target(provider, model) for provider, model in others)
 
     def _cutoff(self) -> str:
-        """Return what follows a cut reply: a limit of our own is no reason to fail at once."""
-        ours = self.max_tokens is None and self.cap is not None
-        return self.on_cutoff or ("retry" if ours else "")
+        """Return the reaction to a truncated reply; a default limit allows one retry."""
+        default_limit = self.max_tokens is None and self.cap is not None
+        return self.on_cutoff or ("retry" if default_limit else "")
 
     def to_json(self) -> Json:
-        """Return what makes one way of asking differ from another; of headers the digests."""
+        """Return the settings for the fingerprint, with digests of headers."""
         more: dict[str, Json] = {
             "on_cutoff": self.on_cutoff,
             "cap": self.cap,
@@ -160,14 +160,14 @@ class PromptSettings:
 
 def asking_of(
     model: str | Sequence[str],
-    settings: Mapping[str, Any],
+    settings: Mapping[str, Json],
     *,
     schema: Mapping[str, Json] | None = None,
     temperature: float | None = None,
     cap: int | None = None,
     strict: bool = False,
 ) -> PromptSettings:
-    """Return how a model is asked with the settings of a step; `temperature` is what it is else.
+    """Return the settings of a step; `temperature` is the default temperature.
 
     Raises:
         ConfigurationError: for an unknown setting, with the nearest name, or a value out of range.
@@ -175,7 +175,7 @@ def asking_of(
     for name in settings:
         if name not in ModelSettings.__annotations__:
             hint = nearest(name, ModelSettings.__annotations__)
-            raise ConfigurationError(f"{name}: is no setting of a model call{hint}")
+            raise ConfigurationError(f"{name}: is not a setting of a model call{hint}")
     given = {name: value for name, value in settings.items() if value is not None}
     seconds = given.get("timeout")
     if seconds is not None:
@@ -196,15 +196,15 @@ def asking_of(
     )
 
 
-def _no_schema(given: Any) -> str:
-    if hasattr(given, "model_json_schema"):
-        name = getattr(given, "__name__", "Model")
+def _no_schema(schema: object) -> str:
+    if hasattr(schema, "model_json_schema"):
+        name = getattr(schema, "__name__", "Model")
         return f"schema: {name} is a class; give its JSON Schema: schema={name}.model_json_schema()"
-    return f"schema: {given!r:.60} is not a JSON Schema; give an object"
+    return f"schema: {schema!r:.60} is not a JSON Schema; give an object"
 
 
 def warn_of(reply: Reply, ctx: Context) -> None:
-    """Add what a reply warns of to the run's warnings: that a setting was left out once in a run."""
+    """Add the warnings of a reply to the run; the run keeps each sentence once."""
     for warning in reply.warnings:
         ctx.run.warn(warning)
     if reply.finish == "length":
@@ -212,9 +212,26 @@ def warn_of(reply: Reply, ctx: Context) -> None:
 
 
 class Prompt(CompositeStep):
-    """A prompt as a step; its output is the reply's text, or its data where a schema is given.
+    """A prompt as a step; its output is the reply's text, or its data if there is a schema.
 
-    `carried` makes the rounds of a loop one conversation; else every round starts afresh.
+    `prompt` makes one from the settings of a model call.
+
+    Args:
+        text: a template, a compiled template, or a function of the input and the context.
+        name: the name of the step; default "prompt".
+        system: the system message, like `text`; default "": none.
+        asking: the models and their settings.
+        carried: use one conversation for all iterations of a loop; default False: each iteration starts
+            a new conversation.
+        read: returns the output for a reply; default: its data, else its text.
+
+    Raises:
+        TemplateError: for an invalid template, with its line and column.
+
+    Example:
+
+    >>> Prompt("Capital of {{ input }}?", asking=PromptSettings(("openai:gpt-4o",))).name
+    'prompt'
     """
 
     def __init__(
@@ -235,15 +252,15 @@ class Prompt(CompositeStep):
         self.read = read or _output
 
     def calling_at_most(self, number: int) -> Prompt:
-        """Return the same prompt, whose replies may have so many calls of tools."""
-        made = copy.copy(self)
-        made.asking = replace(self.asking, max_tool_calls_per_reply=number)
-        made.__dict__.pop("fingerprint", None)
-        return made
+        """Return the same prompt with another limit of tool calls per reply."""
+        limited = copy.copy(self)
+        limited.asking = replace(self.asking, max_tool_calls_per_reply=number)
+        limited.__dict__.pop("fingerprint", None)
+        return limited
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """What makes one prompt differ from another; made when it is asked for, as a check never does."""
+        """The identity of the prompt for replays; computed on first use, because a check needs none."""
         shown = (
             getattr(t, "source", getattr(t, "__qualname__", "")) for t in (self.text, self.system)
         )
@@ -251,40 +268,40 @@ class Prompt(CompositeStep):
         return digest_of("prompt", *(codec.canonical(s) for s in shown), asking)
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Render, ask and read."""
-        said = Message("user", filled_in(self.text, value, ctx))
-        talk = _talk(ctx) if self.carried else []
+        """Render the template, call the model and read the reply."""
+        question = Message("user", filled_in(self.text, value, ctx))
+        conversation = _conversation(ctx) if self.carried else []
         system = filled_in(self.system, value, ctx)
         head = [Message("system", system)] if system else []
         if self.carried:
             await ctx.call(
-                "said", _SAID, said.content
-            )  # a resume takes the conversation up from here
-        reply = await self.asking.ask([*head, *talk, said], ctx)
+                "said", _SAID, question.content
+            )  # a resumed run reads the conversation from this record
+        reply = await self.asking.ask([*head, *conversation, question], ctx)
         if self.carried:
-            _carry(ctx, [*talk, said, reply.message()])
+            _carry(ctx, [*conversation, question, reply.message()])
         output = self.read(reply)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
         )
 
     async def asked_again(self, value: Json, reply: str, complaint: str, ctx: Context) -> Json:
-        """Return the output of the prompt once more, asked in one conversation with its reply."""
+        """Ask again in one conversation with the reply and its problem; return the output."""
         system = filled_in(self.system, value, ctx)
         quoted = own_words(reply)[:QUOTED]
-        talk = [
+        messages = [
             *([Message("system", system)] if system else []),
             Message("user", filled_in(self.text, value, ctx)),
             *([Message("assistant", quoted)] if quoted.strip() else []),
             Message("user", complaint),
         ]
-        return self.read(await self.asking.ask(talk, ctx))
+        return self.read(await self.asking.ask(messages, ctx))
 
 
 class Reask(CompositeStep):
-    """A prompt whose reply was no use, asked once more in the same conversation.
+    """A prompt that is repeated in the same conversation after an unusable reply.
 
-    Its input says what was replied and what is wrong with it: `{"reply": ..., "complaint": ...}`.
+    Its input is the reply and its problem: `{"reply": ..., "complaint": ...}`.
     """
 
     fingerprint: str
@@ -295,9 +312,9 @@ class Reask(CompositeStep):
         self.fingerprint = digest_of("again", asked.fingerprint)
 
     async def run(self, value: Mapping[str, Json], ctx: Context) -> Result:
-        """Ask again; the output is that of the prompt."""
-        given = ctx.scope.initial if ctx.scope else None
-        output = await self.asked.asked_again(given, value["reply"], value["complaint"], ctx)
+        """Ask again and return the output of the prompt."""
+        initial = ctx.scope.initial if ctx.scope else None
+        output = await self.asked.asked_again(initial, value["reply"], value["complaint"], ctx)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
         )
@@ -308,23 +325,23 @@ def _output(reply: Reply) -> Json:
 
 
 def filled_in(text: Text, value: Json, ctx: Context) -> str:
-    """Return a text as it is said: with its template filled in."""
+    """Return a text with its template rendered."""
     if isinstance(text, TemplatedValue):
         return codec.text_of(rendered(_bounded(text, ctx), ctx, value))
     return text if isinstance(text, str) else text(value, ctx)
 
 
 def _bounded(text: TemplatedValue, ctx: Context) -> TemplatedValue:
-    """Return a template whose values are cut where they are too long for a prompt, with a warning."""
+    """Return the template with values cut to the limit of a prompt; a cut value adds a warning."""
     limit = int(ctx.run.resources.get("max_value_chars") or VALUE_CHARS)
 
-    def see(ctx: Context, value: Json) -> Any:
-        seen = text.see(ctx, value)
-        if not isinstance(seen, dict):  # of a dialect without commands
-            return seen
-        short = shortened(seen, limit)
-        for name in seen:
-            if short[name] is not seen[name] and name in text.names | FIXED:
+    def see(ctx: Context, value: Json) -> Json:
+        variables = text.see(ctx, value)
+        if not isinstance(variables, dict):  # the variables of another dialect
+            return variables
+        short = shortened(variables, limit)
+        for name in variables:
+            if short[name] is not variables[name] and name in text.names | FIXED:
                 ctx.warn(
                     f"{name} has a text of more than {limit:,} characters; it was cut in the prompt"
                 )
@@ -334,23 +351,23 @@ def _bounded(text: TemplatedValue, ctx: Context) -> TemplatedValue:
 
 
 def source_of(text: Text) -> str:
-    """Return a text as it was written."""
+    """Return the source of a text."""
     return text if isinstance(text, str) else str(getattr(text, "source", text))
 
 
-def _talk(ctx: Context) -> list[Message]:
-    """Return the conversation of the rounds before: kept in the scope, or found in the journal."""
-    scope = _rounds(ctx)
+def _conversation(ctx: Context) -> list[Message]:
+    """Return the conversation of the previous iterations, from the scope or the journal."""
+    scope = _loop_scope(ctx)
     if scope is None or scope.number <= 1:
         return []
     part = _part(ctx, scope)
     if scope.talks is not None and part in scope.talks:
         return list(scope.talks[part])
-    return _recorded_talk(ctx, scope, part)
+    return _recorded_conversation(ctx, scope, part)
 
 
-def _rounds(ctx: Context) -> Scope | None:
-    """Return the scope of the nearest loop: a workflow inside its body has no rounds of its own."""
+def _loop_scope(ctx: Context) -> Scope | None:
+    """Return the scope of the nearest loop; a workflow inside its body has no iterations."""
     scope = ctx.scope
     while scope is not None and (not scope.number or scope.total):
         scope = scope.parent
@@ -358,17 +375,17 @@ def _rounds(ctx: Context) -> Scope | None:
 
 
 def _part(ctx: Context, scope: Scope) -> str:
-    """Return where in a round a prompt is, by whatever try it is reached."""
+    """Return the position of a prompt inside an iteration, the same for each retry."""
     return _TRY.sub("", ctx.path.removeprefix(f"{scope.path}/{scope.number}"))
 
 
-def _recorded_talk(ctx: Context, scope: Scope, part: str) -> list[Message]:
-    """Return what was said and answered in the rounds before, as the journal has it."""
+def _recorded_conversation(ctx: Context, scope: Scope, part: str) -> list[Message]:
+    """Return the questions and replies of the previous iterations from the journal."""
     replay = ctx.run.replay
     if replay is None:
         return []
-    said: dict[int, Json] = {}
-    replied: dict[int, list[Message]] = {}
+    questions: dict[int, Json] = {}
+    exchanges: dict[int, list[Message]] = {}
     begin = f"{scope.path}/"
     for path, entry in replay.finished.items():
         place, _, leaf = path.rpartition("/")
@@ -378,11 +395,11 @@ def _recorded_talk(ctx: Context, scope: Scope, part: str) -> list[Message]:
         if int(number) >= scope.number or _TRY.sub("", slash + rest) != part:
             continue
         if leaf == "said":
-            said[int(number)] = entry.value
-        elif leaf.startswith("attempt-") and int(number) in said:
-            asked = Message("user", said[int(number)])
-            replied[int(number)] = [asked, Reply.from_json(entry.value).message()]
-    return [message for number in sorted(replied) for message in replied[number]]
+            questions[int(number)] = entry.value
+        elif leaf.startswith("attempt-") and int(number) in questions:
+            question = Message("user", questions[int(number)])
+            exchanges[int(number)] = [question, Reply.from_json(entry.value).message()]
+    return [message for number in sorted(exchanges) for message in exchanges[number]]
 
 
 async def _echo(value: Json) -> Json:
@@ -397,7 +414,7 @@ def split_model(name: str) -> tuple[str, str]:
     """Return provider and model of `provider:model`.
 
     Raises:
-        ConfigurationError: if it is not written so.
+        ConfigurationError: for another form.
     """
     provider, _, model = name.partition(":")
     if not provider or not model:
@@ -407,10 +424,10 @@ def split_model(name: str) -> tuple[str, str]:
     return provider, model
 
 
-def _carry(ctx: Context, talk: list[Message]) -> None:
-    scope = _rounds(ctx)
+def _carry(ctx: Context, conversation: list[Message]) -> None:
+    scope = _loop_scope(ctx)
     if scope is not None:
-        scope.talks = {**(scope.talks or {}), _part(ctx, scope): talk}
+        scope.talks = {**(scope.talks or {}), _part(ctx, scope): conversation}
 
 
 def prompt(
@@ -426,41 +443,62 @@ def prompt(
 ) -> Prompt:
     """Make a step that sends a template to a model.
 
-    The template sees `value` (the step's input), `loop` and the outputs of earlier steps; see
-    `variables`. `model` is `provider:model`, or several tried in order; default: that of the run.
-    With `schema` the output is the one value in the reply that fits it; `strict` reads the reply as one
-    strict JSON value. `carried` makes the rounds of a loop one conversation. `settings` are those of
-    `ModelSettings`: temperature, max_tokens, top_p, seed, stop, on_cutoff and others.
+    Args:
+        text: the template of the user message. It can use `value` (the input of the step), `loop` and the
+            outputs of earlier steps; see `templates.variables`. `run` reports unknown names before any
+            model is called.
+        model: `provider:model`, or several to try in order; default: the model of the run.
+        name: the name of the step; default "prompt".
+        system: the template of the system message; default "": none.
+        schema: a JSON Schema; the output is the value in the reply that fits it. Default None: the output
+            is text.
+        strict: read the reply as one strict JSON value; default False.
+        carried: use one conversation for all iterations of a loop; default False.
+        settings: settings of the model call; see `ModelSettings` for units and defaults.
+
+    Returns:
+        A step for a loop or a workflow.
 
     Raises:
-        TemplateError: for a template that cannot be read, with its line and column. A name that no step
-            supplies is an error of `run`, before anything is asked.
-        ConfigurationError: for a template that is no text, a model without its provider, or a number
-            out of its range.
+        TemplateError: for an invalid template, with its line and column.
+        ConfigurationError: for a template that is not text, a model without its provider, an unknown
+            setting, or a value out of range.
+
+    Example:
+
+    >>> import asyncio
+    >>> from loopwright import run
+    >>> from loopwright.models import Models, ScriptedModel
+    >>> ask = prompt("Capital of {{ value }}?", model="openai:gpt-4o", temperature=0)
+    >>> models = Models(ScriptedModel([{"prompt": "France", "replies": ["Paris"]}]))
+    >>> asyncio.run(run(ask, "France", resources={"models": models})).output
+    'Paris'
     """
-    for what, given in (("text", text), ("system", system)):
-        if not isinstance(given, str):
-            raise ConfigurationError(f"prompt {name!r}: {what}: {given!r:.40} is no template")
+    for what, template in (("text", text), ("system", system)):
+        if not isinstance(template, str):
+            raise ConfigurationError(
+                f"prompt {name!r}: {what}: {template!r:.40} is not a template; give text"
+            )
     asking = asking_of(model, settings, schema=schema, strict=strict)
-    made = Prompt(text, name=name, system=system, asking=asking, carried=carried)
-    made.unsupplied = _unsupplied(name, text) | _unsupplied(name, system)
-    return made
+    step = Prompt(text, name=name, system=system, asking=asking, carried=carried)
+    step.unsupplied = _unsupplied(name, text) | _unsupplied(name, system)
+    return step
 
 
 def _unsupplied(name: str, text: str) -> dict[str, str]:
-    """Return the names that a template needs beyond those that are always there, and where."""
-    found = {}
+    """Return the names that a template needs in addition to the predefined ones, and their positions."""
+    missing = {}
     for needed in sorted(fill(text).names - FIXED - {"loop"}):
         if "." not in needed:
             place = re.search(rf"{{[{{%][^}}]*?\b({re.escape(needed)})\b", text)
             before = text[: place.start(1)] if place else ""
             line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-            found[needed] = (
+            missing[needed] = (
                 f"prompt {name!r}: template line {line}, column {column}: nothing supplies {needed!r}"
             )
-    return found
+    return missing
 
 
 def with_schema(asking: PromptSettings, schema: Mapping[str, Json] | None) -> PromptSettings:
-    """Return the same way of asking, for structured output."""
+    """Return the same settings with another schema."""
     return replace(asking, schema=schema)

@@ -1,13 +1,13 @@
-"""A model with tools: asked, its calls made, told what they returned, asked again, until it answers.
+"""A conversation with a model that calls tools, until it answers.
 
 Rules:
 
-1. Every attempt at the model and every call of a tool is an effect of its own, at
+1. Every attempt and every tool call is a separate effect, at
    `name/round-2/attempt-1` and `name/round-2/call-1`, so a resumed run repeats none of them.
-2. The calls of one reply run at the same time, and the model is told of them in its own order. One
-   that waits for a person does not cut off the others.
-3. A tool that is unknown, arguments that do not fit and whatever a tool raises are told to the
-   model; they end nothing.
+2. The calls of one reply run at the same time; the model gets the results in the order of its calls. A
+   call that waits for approval does not stop the others.
+3. Unknown tools, invalid arguments and errors of a tool are results for the model; they do not end the
+   conversation.
 4. The calls of the last permitted reply are not made, and the conversation says so.
 """
 
@@ -22,7 +22,7 @@ from ..engine.concurrency import run_all
 from ..engine.context import Context
 from ..errors import ConfigurationError, nearest
 from ..models import Message, Reply, Request, Target, ToolCall, call_model
-from ..records import NOTHING, Usage, codec
+from ..records import NOTHING, codec
 from ..records.codec import Json
 from ..tools.base import Tool, call_tool, error_of, message_of
 from ..tools.function import as_tool
@@ -42,39 +42,40 @@ async def call_with_tools(
     on_text: Callable[[str], None] | None = None,
     failover: Sequence[Target] = (),
 ) -> dict[str, Json]:
-    """Ask a model that may call tools, until a reply calls none or `max_rounds` replies were had.
+    """Call a model with tools until a reply calls none, or for at most `max_rounds` replies.
 
     Args:
-        ctx: the context of the step that asks.
-        name: what the conversation is called in the journal; "" for the step's own path.
-        request: the question; its `tools` are filled in.
+        ctx: the context of the calling step.
+        name: the name of the conversation in the journal; "" for the path of the step.
+        request: the request; its `tools` are filled in.
         tools: functions, tools and sets of tools such as MCP servers.
-        max_rounds: how many replies at most; the calls of the last one are not made.
-        on_text: called with text as it comes.
-        failover: endpoints to go on with, in order.
+        max_rounds: the highest number of replies; the calls of the last one are not made. Default 8.
+        on_text: receives text as it arrives; default none.
+        failover: other endpoints to try, in order; default none.
 
-    Returns the last reply as JSON (see Reply.to_json) with
-        `messages`: the whole conversation including this reply, as JSON (see Message.to_json);
-        `tool_calls`: every call that was asked for, `{"tool", "arguments", "output"}` or with
+    Returns:
+        The last reply as JSON (see Reply.to_json) with
+        `messages`: the conversation including this reply, as JSON (see Message.to_json);
+        `tool_calls`: every requested call, `{"tool", "arguments", "output"}` or with
             `"error": {"kind", "message"}` in place of `output`;
-        `rounds`: how many replies; `attempts`: how many attempts they took;
-        `usage`: of all of them; `limit_reached`: whether the last reply still wanted calls.
+        `rounds`: the number of replies; `attempts`: the number of attempts;
+        `usage`: the total; `limit_reached`: whether the last reply still requests calls.
 
     Raises:
         ModelError: when nothing is left to try.
-        Suspended: while a person has not approved a call, or one was in flight at a crash.
-        ConfigurationError: if two tools have one name, or the run has no models.
+        Suspended: while a call waits for approval, or was in progress during a crash.
+        ConfigurationError: if two tools have the same name, or the run has no models.
     """
     codec.whole("max_rounds", max_rounds, least=1)
     known = await tools_of(ctx, tools)
     described = tuple(one.described() for one in known.values())
-    talk = _Talk(ctx, f"{name}/" if name else "", known)
-    messages, made = list(request.messages), talk.made
+    conversation = _ToolConversation(ctx, f"{name}/" if name else "", known)
+    messages, made = list(request.messages), conversation.made
     usage, attempts, number = NOTHING, 0, 0
     while True:
         number += 1
         asked = replace(request, messages=tuple(messages), tools=described)
-        path = f"{talk.prefix}round-{number}"
+        path = f"{conversation.prefix}round-{number}"
         reply = await call_model(ctx, path, asked, failover=failover, on_text=on_text)
         answer = Reply.from_json(reply)
         usage += answer.usage
@@ -83,20 +84,9 @@ async def call_with_tools(
         if not answer.tool_calls:
             break
         more = number < max_rounds
-        messages += await talk.answer(number, answer.tool_calls, made=more)
+        messages += await conversation.answer(number, answer.tool_calls, made=more)
         if not more:
             break
-    return _told(reply, messages, made=made, number=number, attempts=attempts, usage=usage)
-
-
-def _told(
-    reply: dict[str, Json],
-    messages: list[Message],
-    made: list[Json],
-    number: int,
-    attempts: int,
-    usage: Usage,
-) -> dict[str, Json]:
     return {
         **reply,
         "messages": [message.to_json() for message in messages],
@@ -108,8 +98,8 @@ def _told(
     }
 
 
-class _Talk:
-    """The calls of one conversation: `made` are those that were asked for so far."""
+class _ToolConversation:
+    """The tool calls of one conversation; `made` are the requested calls and their results."""
 
     def __init__(self, ctx: Context, prefix: str, known: dict[str, Tool]) -> None:
         self.ctx = ctx
@@ -118,12 +108,13 @@ class _Talk:
         self.made: list[Json] = []
 
     async def answer(self, number: int, calls: Sequence[ToolCall], *, made: bool) -> list[Message]:
-        """Make the calls of a reply, or refuse them, and return what the model is told of each."""
+        """Make or refuse the calls of a reply, and return a message for each result."""
         if made:
             told = await run_all(
                 [functools.partial(self._call, f"{number}/call-{n}", c) for n, c in _counted(calls)]
             )
         else:
+            # A resumed run compares this text with the recorded request, so it must not change.
             limit = error_of("limit", f"not made: {number} rounds are all that there are")
             told = [{"tool": c.name, "arguments": c.arguments, **limit} for c in calls]
         self.made += told
@@ -139,7 +130,7 @@ class _Talk:
             hint = nearest(call.name, self.known)
             why = f"there is no tool {call.name!r}{hint}; there are: {names}"
             return {"tool": call.name, "arguments": call.arguments, **error_of("unknown_tool", why)}
-        # A call without arguments comes as null from some endpoints.
+        # Some endpoints send null for a call without arguments.
         arguments = {} if call.arguments is None else call.arguments
         return await call_tool(self.ctx, f"{self.prefix}round-{place}", tool, arguments)
 
@@ -149,13 +140,13 @@ def _counted(calls: Sequence[ToolCall]) -> list[tuple[int, ToolCall]]:
 
 
 async def tools_of(ctx: Context, given: Sequence[Any]) -> dict[str, Tool]:
-    """Return tools by the name that a model calls: those of sets are found now.
+    """Return tools by name, including the current tools of each set.
 
-    Where a tool of a set has the name of another, it is called `set__tool`.
+    If two tools have the same name, those of a set are renamed to `set__tool`.
 
     Raises:
-        StepError: if a set's tools cannot be found.
-        ConfigurationError: if two tools have one name all the same.
+        StepError: if the tools of a set cannot be listed.
+        ConfigurationError: if two tools still have the same name.
     """
     found: list[tuple[str, Tool]] = []
     for thing in (as_tool(one) for one in given):

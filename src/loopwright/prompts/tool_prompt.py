@@ -1,4 +1,4 @@
-"""Steps that use tools: a prompt whose model may call them, and one call of a tool."""
+"""Steps that use tools: a prompt whose model may call tools, and a single tool call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_MORE = "No more tools can be called. Answer now, from what you have."
 
 
 class Selected:
-    """Some tools of a set, by name; with one name it is that tool."""
+    """Some tools of a set, by name."""
 
     def __init__(self, tools: Any, names: Sequence[str]) -> None:
         self.tools_of = tools
@@ -69,12 +69,12 @@ class ToolPrompt(Prompt):
         self.fingerprint = digest_of("tools", str(max_rounds), self.fingerprint, *prints)
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Render, ask, call what is asked for and ask again, and read the last reply.
+        """Render the prompt, call the model and its tools, and read the last reply.
 
-        When the rounds are used up the model is asked once more, to answer without tools.
+        After the last permitted reply the model is asked once more, to answer without tools.
 
         Raises:
-            StepError: `tool_rounds` if it wants to call tools all the same.
+            StepError: of kind `tool_rounds` if it still calls tools.
         """
         system = filled_in(self.system, value, ctx)
         said = Message("user", filled_in(self.text, value, ctx))
@@ -94,12 +94,12 @@ async def answered(
     max_rounds: int,
     ctx: Context,
 ) -> tuple[Reply, list[Message]]:
-    """Ask a model that may call tools; return its answer, and the conversation with it.
+    """Call a model with tools; return its answer and the conversation.
 
-    When the rounds are used up the model is asked once more, to answer without tools.
+    After the last permitted reply the model is asked once more, to answer without tools.
 
     Raises:
-        StepError: `tool_rounds` if it wants to call tools all the same.
+        StepError: of kind `tool_rounds` if it still calls tools.
     """
     request, targets = asking.request(messages, ctx)
     told = await call_with_tools(ctx, "", request, tools, max_rounds=max_rounds, failover=targets)
@@ -132,7 +132,7 @@ class ToolStep(CompositeStep):
         tool: Any,
         *,
         name: str = "",
-        arguments: Mapping[str, Any] | TemplatedValue | None = None,
+        arguments: Mapping[str, Json] | TemplatedValue | None = None,
     ) -> None:
         self.tool = as_tool(tool)
         if not isinstance(self.tool, Tool) and len(getattr(tool, "names", ())) != 1:
@@ -148,14 +148,14 @@ class ToolStep(CompositeStep):
 
     @property
     def reports(self) -> bool:
-        """Whether it reports what it costs: an MCP server's tool and a command do not."""
+        """Whether the tool reports its cost; MCP tools and commands do not."""
         return bool(getattr(self.tool, "reports", False))
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Call it and return its output.
+        """Call the tool and return its output.
 
         Raises:
-            StepError: of the kind that the call's error has.
+            StepError: of the kind of the call's error.
         """
         (tool,) = (await tools_of(ctx, [self.tool])).values()
         arguments = value
@@ -163,7 +163,7 @@ class ToolStep(CompositeStep):
             arguments = codec.normalise(rendered(self.arguments, ctx, value), what="arguments")
         told = await call_tool(ctx, "call", tool, {} if arguments is None else arguments)
         if "error" in told:
-            error: Any = told["error"]
+            error = told["error"]
             raise StepError(
                 f"{tool.name}: {error['message']}", path=ctx.path, kind=str(error["kind"])
             )
@@ -183,15 +183,18 @@ def tool_prompt(
     max_tool_calls_per_reply: int = MAX_TOOL_CALLS,
     **settings: Unpack[ModelSettings],
 ) -> ToolPrompt:
-    """Make a step that sends a template to a model which may call tools; see `prompt`.
+    """Make a step that sends a template to a model that may call tools.
 
-    `tools` are functions, tools and MCP servers; `max_rounds` is how many replies may call them,
-    `max_tool_calls_per_reply` how many calls one reply may have: one with more is refused, and asked for
-    again.
+    Args:
+        text, model, name, system, schema, settings: as for `prompt`.
+        tools: functions, tools and MCP servers.
+        max_rounds: the highest number of replies that may call tools; default 8.
+        max_tool_calls_per_reply: the highest number of calls in one reply; default 128. A reply with
+            more is refused and requested again.
 
     Raises:
-        TemplateError: for a template that cannot be read, with its line and column.
-        ConfigurationError: for what cannot be a tool.
+        TemplateError: for an invalid template, with its line and column.
+        ConfigurationError: for an object that is not a tool.
     """
     asking = replace(
         asking_of(model, settings, schema=schema), max_tool_calls_per_reply=max_tool_calls_per_reply
@@ -199,12 +202,17 @@ def tool_prompt(
     return ToolPrompt(text, tools, max_rounds=max_rounds, name=name, system=system, asking=asking)
 
 
-def tool_step(tool: Any, *, name: str = "", arguments: Mapping[str, Any] | None = None) -> ToolStep:
-    """Make one call of a tool a step: with `arguments`, a template, or with the input as they are.
+def tool_step(
+    tool: Any, *, name: str = "", arguments: Mapping[str, Json] | None = None
+) -> ToolStep:
+    """Make a step that calls a tool; a failed call fails the step with the kind of its error.
 
-    Its output is the tool's; a call that fails fails the step, with the kind of its error.
+    Args:
+        tool: a function, a tool, or one selected tool of an MCP server.
+        name: the name of the step; default: the name of the tool.
+        arguments: the arguments, which may contain templates; default: the input of the step.
 
     Raises:
-        ConfigurationError: for what cannot be a tool.
+        ConfigurationError: for an object that is not a tool.
     """
     return ToolStep(tool, name=name, arguments=arguments)

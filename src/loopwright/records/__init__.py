@@ -1,13 +1,19 @@
-"""What was recorded: usage, evaluations, iterations, histories, reasons and results; frozen values
-all."""
+"""The frozen values of a run: usage, evaluations, iterations, histories, reasons and results."""
 
 from .evaluation import Criterion, Evaluation, as_evaluation, reaches
 from .history import History, agents_history
 from .isolation import Held, Record, own, read_by_copy
 from .iteration import Failure, Iteration
 from .outcome import Reason, Status, Stop
-from .parts import ItemOutcome, StepOutcome, item_outcomes, item_stop
-from .result import LoopResults, Result, failure_of
+from .result import (
+    ItemOutcome,
+    LoopResults,
+    Result,
+    StepOutcome,
+    failure_of,
+    item_outcomes,
+    item_stop,
+)
 from .usage import NOTHING, Usage, by_purpose, is_judging
 
 __all__ = [

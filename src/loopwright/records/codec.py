@@ -1,12 +1,12 @@
-"""Values to JSON and back: the one place where what a step produced becomes what is kept.
+"""Values to JSON and back: the one place that turns the output of a step into a recorded value.
 
 Rules:
 
-1. What goes on is what was recorded. A step's value is *normalised* before anyone else sees it, so
-   a live run and a replayed one hand on the same value: dataclasses and pydantic models become
-   objects, tuples become lists.
+1. The next step receives the recorded value. The output of a step is *normalised* before any other
+   code reads it, so that a live run and a replay pass on the same value: dataclasses and pydantic
+   models become objects, tuples become lists.
 2. JSON only. No pickle, no tags that name classes, no fallback serialiser.
-3. Text is cleaned at this single point: a lone surrogate becomes U+FFFD, NUL is dropped, because
+3. Text is cleaned here and nowhere else: a lone surrogate becomes U+FFFD and NUL is dropped, because
    stores refuse them.
 4. Numbers are finite.
 """
@@ -24,56 +24,46 @@ from typing import Any
 from ..errors import ConfigurationError, StepError
 from .sanitize import cleaned
 
-__all__ = [
-    "ATOMS",
-    "Json",
-    "canonical",
-    "copied",
-    "decode",
-    "digest",
-    "encode",
-    "normalise",
-    "text_of",
-]
-
 Json = Any  # JSON values: None, bool, int, float, str, list[Json], dict[str, Json]
 
 MAX_DEPTH = 100
-ATOMS = frozenset({str, int, float, bool, type(None)})  # types of values that nobody can change
+ATOMS = frozenset({str, int, float, bool, type(None)})  # types of immutable values
 _SHORT = 40
 _WHOLE = 10**15
-_BITS = 14_000  # of a whole number: about 4,200 digits, Python writes no more than 4,300
+_BITS = 14_000  # of an integer: about 4,200 digits; Python converts at most 4,300
 
 
-def normalise(value: Any, *, what: str = "value") -> Json:
-    """Return `value` as plain JSON, a copy that later changes of the original do not reach.
+def normalise(value: Json, *, what: str = "value") -> Json:
+    """Return `value` as plain JSON, independent of later changes to the original.
+
+    Args:
+        value: the output of a step.
+        what: its name in messages.
 
     Raises:
-        StepError: of kind `not_json`, naming the place and type of what JSON cannot hold.
+        StepError: of kind `not_json`, with the place and type of a value that JSON cannot hold.
     """
-    kind = type(value)
-    if kind is str:
+    if type(value) is str:
         return _clean(value)
-    if kind is int:
+    if type(value) is int:
         return value if value.bit_length() <= _BITS else _refuse(value, what)
-    if kind is bool or value is None:
+    if type(value) is bool or value is None:
         return value
-    if kind is float:
+    if type(value) is float:
         return value if math.isfinite(value) else _refuse(value, what)
-    if getattr(value, "frozen_json", False):  # an immutable record of ours: already clean
+    if getattr(value, "frozen_json", False):  # an immutable record: already clean
         return value.sealed()
     return _container(value, what, 0)
 
 
-def _container(value: Any, path: str, depth: int) -> Json:
+def _container(value: Json, path: str, depth: int) -> Json:
     if depth > MAX_DEPTH:
         raise StepError(
             f"{path}: nested deeper than {MAX_DEPTH} levels; flatten it or store it in a file",
             kind="not_json",
             retryable=False,
         )
-    kind = type(value)
-    if kind in ATOMS:
+    if type(value) in ATOMS:
         return normalise(value, what=path)
     if isinstance(value, (list, tuple)) and not hasattr(value, "to_json"):
         return [_container(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
@@ -85,7 +75,7 @@ def _container(value: Any, path: str, depth: int) -> Json:
     return _other(value, path, depth)
 
 
-def _other(value: Any, path: str, depth: int) -> Json:
+def _other(value: Json, path: str, depth: int) -> Json:
     if hasattr(value, "to_json"):
         return _container(value.to_json(), path, depth + 1)
     if hasattr(value, "model_dump"):  # pydantic
@@ -98,17 +88,17 @@ def _other(value: Any, path: str, depth: int) -> Json:
     return _refuse(value, path)
 
 
-def _plain(value: Any) -> Json:
-    for base in (bool, int, float, str):
+def _plain(value: bool | float | str) -> Json:
+    for base in (bool, int, float):
         if isinstance(value, base):
-            return base.__str__(value) if base is str else base(value)
-    raise AssertionError(value)
+            return base(value)
+    return str.__str__(value)
 
 
-def _refuse(value: Any, path: str) -> Json:
+def _refuse(value: object, path: str) -> Json:
     shown = repr(value) if isinstance(value, float) else type(value).__name__
     if isinstance(value, int):
-        shown = f"a whole number of {value.bit_length()} bits"
+        shown = f"an integer of {value.bit_length()} bits"
     raise StepError(
         f"{path}: {shown} is not a JSON value; return text, finite numbers, booleans, lists, "
         "objects with text keys, dataclasses or pydantic models",
@@ -117,7 +107,7 @@ def _refuse(value: Any, path: str) -> Json:
     )
 
 
-def _key(key: Any, path: str) -> str:
+def _key(key: object, path: str) -> str:
     if not isinstance(key, str):
         raise StepError(
             f"{path}: the key {key!r} is not text; JSON objects have text keys",
@@ -135,35 +125,35 @@ def _clean(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # A surrogate pair that arrived as two halves is one character; what is left over is damage.
+        # Two surrogates that form a pair are one character; a single one is damage.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
 
 def error_text(error: BaseException, redact: Callable[[str], str] | None = None) -> str:
-    """Return what an error says as text that may be stored; "" if it cannot be printed.
+    """Return the message of an error as text that may be stored; "" if it cannot be printed.
 
-    `redact` takes known secrets out. It comes first: the other rules could leave a part of one.
+    `redact` removes known secrets. It runs first, because the other rules could leave a part of one.
     """
     try:
-        said = _clean(str(error))
-        return cleaned(said if redact is None else redact(said))
-    except BaseException:  # its own __str__ failed, in whatever way
+        message = _clean(str(error))
+        return cleaned(message if redact is None else redact(message))
+    except BaseException:  # from the __str__ of the error, of any kind
         return ""
 
 
 def error_line(error: BaseException, redact: Callable[[str], str] | None = None) -> str:
-    """Return the type of an error and what it says, for a message.
+    """Return the type and message of an error.
 
     >>> error_line(ValueError("no"))
     'ValueError: no'
     """
-    name, words = type(error).__name__, error_text(error, redact)
-    return f"{name}: {words}" if words else name
+    name, message = type(error).__name__, error_text(error, redact)
+    return f"{name}: {message}" if message else name
 
 
 def copied(value: Json) -> Json:
-    """Return a copy of a JSON value that can be changed without changing the value."""
+    """Return an independent copy of a JSON value."""
     kind = type(value)
     if kind is dict:
         return {key: copied(item) for key, item in value.items()}
@@ -172,7 +162,7 @@ def copied(value: Json) -> Json:
     return value
 
 
-def _default(value: Any) -> Json:
+def _default(value: Json) -> Json:
     if hasattr(value, "to_json"):
         return value.to_json()
     raise TypeError(f"{type(value).__name__} is not a JSON value")
@@ -194,11 +184,10 @@ def decode(text: str | bytes) -> Json:
 
 
 def canonical(value: Json, *, volatile: Iterable[str] = ()) -> str:
-    """Return JSON text that is equal for equal meaning: sorted keys, Unicode NFC, `volatile` keys
-    left out.
+    """Return JSON text that is equal for equal meaning: sorted keys, Unicode NFC, no `volatile` keys.
 
-    Total: what is not JSON is taken by its type and text, so that a guard never fails on an odd
-    output.
+    It accepts any value: a value that is not JSON is represented by its type and text, so that a
+    condition never fails on an unusual output.
     """
     dropped = frozenset(volatile)
     plain = _strip(value, dropped, 0)
@@ -211,8 +200,8 @@ def _strip(value: Json, dropped: frozenset[str], depth: int) -> Json:
         return str(type(value))
     if isinstance(value, Mapping):
         kept = [(k, _strip(v, dropped, depth + 1)) for k, v in value.items() if k not in dropped]
-        found = {unicodedata.normalize("NFC", str(k)): v for k, v in kept}
-        return found if len(found) == len(kept) else _numbered(kept)
+        members = {unicodedata.normalize("NFC", str(k)): v for k, v in kept}
+        return members if len(members) == len(kept) else _numbered(kept)
     if isinstance(value, list | tuple):
         return [_strip(item, dropped, depth + 1) for item in value]
     if hasattr(value, "to_json"):
@@ -222,10 +211,10 @@ def _strip(value: Json, dropped: frozenset[str], depth: int) -> Json:
     return value
 
 
-def _numbered(members: list[tuple[Any, Json]]) -> dict[str, Json]:
-    """Return the members of an object of which some have names that differ in their Unicode form only.
+def _numbered(members: list[tuple[object, Json]]) -> dict[str, Json]:
+    """Return the members of an object with names that differ only in their Unicode form.
 
-    None of them gets lost, and their order does not matter: equal names are numbered by their values.
+    Equal names are numbered in the order of their values, so that every member counts.
     """
     groups: dict[str, list[Json]] = {}
     for key, value in members:
@@ -233,19 +222,18 @@ def _numbered(members: list[tuple[Any, Json]]) -> dict[str, Json]:
     return {
         f"{name}\0{number}" if number else name: value
         for name, values in groups.items()
-        for number, value in enumerate(sorted(values, key=_written))
+        for number, value in enumerate(sorted(values, key=_sort_key))
     }
 
 
-def _written(value: Json) -> str:
+def _sort_key(value: Json) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
 def digest(value: Json) -> str:
-    """Return a short, stable name of a value: its own JSON text while short, else 32 hex digits of
-    SHA-256.
+    """Return a short, stable name of a value: its JSON text if short, else 32 hex digits of SHA-256.
 
-    Short values stay readable in a mismatch message, and cost nothing to name.
+    Short values stay readable in messages.
     """
     kind = type(value)
     if kind is int and -_WHOLE < value < _WHOLE:
@@ -261,38 +249,43 @@ def digest(value: Json) -> str:
 
 
 def text_of(value: Json) -> str:
-    """Return a value as a reader sees it: text as it is, everything else as JSON."""
+    """Return a value as text: a string unchanged, None as "", any other value as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=_default)
 
 
-def whole(name: str, value: Any, *, least: int) -> int:
-    """Return `value` as a whole number of at least `least`.
+def whole(name: str, value: object, *, least: int) -> int:
+    """Return `value` as an integer of at least `least`.
 
     Raises:
-        ConfigurationError: naming the field and what was expected.
+        ConfigurationError: for any other value; names the field and the range.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigurationError(f"{name}: {value!r} is not a whole number")
-    _sized(name, value)
+        raise ConfigurationError(f"{name}: {value!r} is not an integer")
+    _check_size(name, value)
     if value < least:
         raise ConfigurationError(f"{name}: {value!r} is too small; give at least {least}")
     return value
 
 
 def number(
-    name: str, value: Any, *, least: float = -math.inf, most: float = math.inf, above: bool = False
+    name: str,
+    value: object,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: bool = False,
 ) -> float:
     """Return `value` as a finite number in [least, most], or above `least` if `above`.
 
     Raises:
-        ConfigurationError: naming the field and what was expected.
+        ConfigurationError: for any other value; names the field and the range.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigurationError(f"{name}: {value!r} is not a number")
     if isinstance(value, int):
-        _sized(name, value)
+        _check_size(name, value)
     if not math.isfinite(value):
         raise ConfigurationError(f"{name}: {value!r} is not finite")
     if value < least or value > most or (above and value == least):
@@ -302,6 +295,6 @@ def number(
     return float(value)
 
 
-def _sized(name: str, value: int) -> None:
-    if value.bit_length() > 1000:  # neither a float nor a message can hold it
+def _check_size(name: str, value: int) -> None:
+    if value.bit_length() > 1000:  # too long for a float or a message
         raise ConfigurationError(f"{name}: a number of {value.bit_length()} bits is out of range")

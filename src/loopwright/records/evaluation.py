@@ -1,47 +1,67 @@
-"""What an evaluator found, and how its answer is read."""
+"""The result of an evaluator, and the forms in which it may be returned."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from ..errors import EvaluationError, StepError, nearest
 from . import codec
 from .codec import Json
-from .isolation import EMPTY, Held, Record, own, read_by_copy, slot_of
+from .isolation import EMPTY, Held, Record, own, read_by_copy
 
 Item = TypeVar("Item")
-TOLERANCE = 1e-9  # of scores: sums of floats miss the figure that is meant by less
+TOLERANCE = 1e-9  # of scores: the rounding error of a sum of floats is smaller
 _new = object.__new__
 _put = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One item of an evaluation: whether it holds, and what is missing if not."""
+    """One criterion of an evaluation.
+
+    Args:
+        name: its name.
+        passed: whether the output meets it.
+        gap: what is missing, if it does not.
+
+    Example:
+        >>> Criterion("short", False, gap="over 100 words").to_json()
+        {'name': 'short', 'passed': False, 'gap': 'over 100 words'}
+    """
 
     name: str
     passed: bool
     gap: str = ""
 
     def to_json(self) -> Json:
-        """Return it as a JSON object."""
+        """Return the criterion as a JSON object."""
         return {"name": self.name, "passed": self.passed, "gap": self.gap}
 
 
 @read_by_copy("votes", "details")
 @dataclass(frozen=True, slots=True, init=False)
 class Evaluation(Record):
-    """What an evaluator found: a score in [0, 1], a verdict, and what would make it better.
+    """The result of an evaluator: a score, a verdict, and advice for the next iteration.
 
-    `undecided` means that the judge could not be read: neither satisfied nor a score of 0. `details` is an
-    object of anything else that the evaluator reports, such as figures it measured; it is recorded and shown, and
-    decides nothing. A score within 1e-9 outside of [0, 1] is the edge.
+    Args:
+        score: from 0 to 1; a value within 1e-9 of this range is rounded to it.
+        passed: the verdict, or None.
+        feedback: advice for the next iteration.
+        improvements: single suggestions.
+        criteria: the criteria and their verdicts.
+        votes: the single votes of judges, as JSON.
+        undecided: the evaluator could not decide; this is neither success nor a score of 0.
+        details: other figures, as JSON; recorded and shown, without an effect on the loop.
 
     Raises:
-        EvaluationError: if the score is not a finite number in [0, 1], or a field is of another
-            kind than it should be, naming it.
+        EvaluationError: of kind `bad_score` or `bad_evaluation`, for a value of another type or range;
+            names the field.
+
+    Example:
+        >>> Evaluation(0.8, feedback="shorter").score
+        0.8
     """
 
     score: float | None
@@ -52,9 +72,9 @@ class Evaluation(Record):
     votes: tuple[Json, ...]
     undecided: bool
     details: Mapping[str, Json]
-    _raw_votes: ClassVar[Any]
-    _raw_details: ClassVar[Any]
-    frozen_json: ClassVar[bool] = True  # to the codec: an immutable record, kept as it is
+    _raw_votes: ClassVar[Json]
+    _raw_details: ClassVar[Json]
+    frozen_json: ClassVar[bool] = True  # tells the codec that the record is immutable
 
     def __init__(
         self,
@@ -79,7 +99,7 @@ class Evaluation(Record):
         _put(self, "details", _detailed(details) if details else EMPTY)
 
     def view(self) -> Evaluation:
-        """Return it for one reader, who gets copies of its votes and details."""
+        """Return the evaluation for one reader, who receives copies of its votes and details."""
         return (
             self._with(Held(self.votes), Held(self.details) if self.details else EMPTY)
             if self._holds_values
@@ -87,7 +107,7 @@ class Evaluation(Record):
         )
 
     def sealed(self) -> Evaluation:
-        """Return it as it is now: who made it and keeps it can no longer change it."""
+        """Return the evaluation in its present state, independent of later changes by its creator."""
         return (
             self._with(own(self.votes), own(self.details) or EMPTY) if self._holds_values else self
         )
@@ -96,25 +116,25 @@ class Evaluation(Record):
     def _holds_values(self) -> bool:
         return bool(self._raw_votes) or self._raw_details is not EMPTY
 
-    def _with(self, votes: Any, details: Any) -> Evaluation:
-        made = _new(Evaluation)
+    def _with(self, votes: object, details: object) -> Evaluation:
+        copy = _new(Evaluation)
         for name in ("score", "passed", "feedback", "improvements", "criteria", "undecided"):
-            _put(made, name, getattr(self, name))
-        _put(made, "votes", votes)
-        _put(made, "details", details)
-        return made
+            _put(copy, name, getattr(self, name))
+        _put(copy, "votes", votes)
+        _put(copy, "details", details)
+        return copy
 
     def __hash__(self) -> int:
         return hash((self.score, self.passed, self.feedback, self.undecided))
 
     @property
-    def says_only_score(self) -> bool:
-        """Whether it is a score and a verdict, or one of them, and nothing else."""
-        told = self.feedback or self.improvements or self.criteria or self._holds_values
-        return not told and not self.undecided
+    def has_only_score(self) -> bool:
+        """Whether it has a score, a verdict or both, and no other field."""
+        more = self.feedback or self.improvements or self.criteria or self._holds_values
+        return not more and not self.undecided
 
     def to_json(self) -> Json:
-        """Return it as a JSON object without the fields that say nothing."""
+        """Return the evaluation as a JSON object without empty fields."""
         data: dict[str, Json] = {"score": self.score, "passed": self.passed}
         if self.feedback:
             data["feedback"] = self.feedback
@@ -132,7 +152,7 @@ class Evaluation(Record):
 
 
 def reaches(score: float, threshold: float) -> bool:
-    """Return whether a score is at least a threshold, but for what floats lose in sums and products.
+    """Return whether a score is at least a threshold, within the rounding error of floats.
 
     >>> reaches(0.3 * 3, 0.9), reaches(0.89, 0.9)
     (True, False)
@@ -140,7 +160,7 @@ def reaches(score: float, threshold: float) -> bool:
     return score >= threshold - TOLERANCE
 
 
-def _checked(score: Any) -> float:
+def _checked(score: Json) -> float:
     if type(score) is float and 0.0 <= score <= 1.0:
         return score + 0.0  # -0.0 becomes 0.0
     scored = isinstance(score, int | float) and not isinstance(score, bool)
@@ -154,31 +174,27 @@ def _checked(score: Any) -> float:
 
 
 _FIELDS = (
-    "score",
-    "passed",
-    "feedback",
-    "improvements",
-    "criteria",
-    "votes",
-    "undecided",
-    "details",
-)
+    "score", "passed", "feedback", "improvements", "criteria", "votes", "undecided", "details",
+)  # fmt: skip
 
 
-def as_evaluation(value: Any) -> Evaluation:
-    """Return what an evaluator gave as an `Evaluation`.
+def as_evaluation(value: Json) -> Evaluation:
+    """Return the return value of an evaluator as an `Evaluation`.
 
-    Shapes: an Evaluation; None (nothing to say); True or False (a verdict); a number (a score); an
-    object with the fields of Evaluation, where `confidence` is read as `score` as in the loop
-    controller of the seed.
+    Args:
+        value: an Evaluation; None (no result); True or False (a verdict); a number (a score); or an
+            object with the fields of Evaluation, where `confidence` stands for `score` as in the loop
+            controller. Other fields of an object become `details`.
 
     Raises:
-        EvaluationError: naming the field that cannot be read.
+        EvaluationError: for any other value; names the field.
+
+    Example:
+        >>> as_evaluation(0.5).score, as_evaluation(True).passed
+        (0.5, True)
     """
     if type(value) is Evaluation:
         return value
-    if type(value) is float and 0.0 <= value <= 1.0:
-        return _scored(value)
     if value is None:
         return Evaluation()
     if isinstance(value, bool):
@@ -190,27 +206,7 @@ def as_evaluation(value: Any) -> Evaluation:
     raise _unreadable(f"a {type(value).__name__} is not an evaluation")
 
 
-def _scored(score: float) -> Evaluation:
-    """Return an evaluation that is a score and nothing else, in half the time: most are."""
-    made = _new(Evaluation)
-    _set_score(made, score + 0.0)
-    _set_passed(made, None)
-    _set_feedback(made, "")
-    _set_improvements(made, ())
-    _set_criteria(made, ())
-    _set_votes(made, ())
-    _set_undecided(made, False)
-    _set_details(made, EMPTY)
-    return made
-
-
-(
-    _set_score, _set_passed, _set_feedback, _set_improvements, _set_criteria, _set_votes,
-    _set_undecided, _set_details,
-) = (slot_of(Evaluation, name).__set__ for name in _FIELDS)  # fmt: skip
-
-
-def _from_mapping(data: Mapping[str, Any]) -> Evaluation:
+def _from_mapping(data: Mapping[str, Json]) -> Evaluation:
     fields = dict(data)
     if "confidence" in fields and "score" not in fields:
         fields["score"] = fields.pop("confidence")
@@ -218,9 +214,7 @@ def _from_mapping(data: Mapping[str, Any]) -> Evaluation:
     if not isinstance(details, Mapping):
         raise _unreadable(f"details: {details!r} is not an object")
     others = {str(name): fields[name] for name in fields if name not in _FIELDS}
-    if (
-        others and len(others) == len(fields) and not details
-    ):  # it says nothing: a slip, more likely than not
+    if others and len(others) == len(fields) and not details:  # most likely a misspelled field
         name = next(iter(others))
         raise _unreadable(f"unknown field {name!r}{nearest(name, _FIELDS)}")
     score = fields.get("score")
@@ -238,13 +232,13 @@ def _from_mapping(data: Mapping[str, Any]) -> Evaluation:
     )
 
 
-def _listed(name: str, value: Any, read: Callable[[str, Any], Item]) -> tuple[Item, ...]:
+def _listed(name: str, value: object, read: Callable[[str, Json], Item]) -> tuple[Item, ...]:
     if not isinstance(value, list | tuple):
         raise _unreadable(f"{name}: {value!r} is not a list")
     return tuple(read(name, item) for item in value)
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -253,20 +247,20 @@ def _text(name: str, value: Any) -> str:
     return text
 
 
-def _detailed(details: Any) -> dict[str, Json]:
+def _detailed(details: object) -> dict[str, Json]:
     if not isinstance(details, Mapping):
         raise _unreadable(f"details: {details!r} is not an object")
     return {str(key): _plain(f"details: {key}", value) for key, value in details.items()}
 
 
-def _plain(name: str, value: Any) -> Json:
+def _plain(name: str, value: object) -> Json:
     try:
         return codec.normalise(value, what=name)
     except StepError as error:
         raise _unreadable(str(error)) from None
 
 
-def _criterion(name: str, item: Any) -> Criterion:
+def _criterion(name: str, item: object) -> Criterion:
     if isinstance(item, Criterion):
         item = item.to_json()
     if not isinstance(item, Mapping) or not isinstance(item.get("passed"), bool):

@@ -1,21 +1,16 @@
-"""Excerpts: the beginning and the end of what is too long, around a marker that says what is missing."""
+"""Excerpts of long texts: the beginning and the end, around a marker with the number of omitted bytes."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from . import codec
 from .codec import Json
 
-__all__ = ["PROMPT_CHARS", "VALUE_CHARS", "cut", "marker", "shortened", "shown"]
-
-PROMPT_CHARS = 32_000  # of the result of a tool that a model called
-VALUE_CHARS = 500_000  # of one value in a template of a prompt, unless the run says otherwise
+PROMPT_CHARS = 32_000  # of the result of a tool call, in a prompt
+VALUE_CHARS = 500_000  # of one value in a prompt template, unless the run sets another limit
 
 
 def shown(output: Json, limit: int = PROMPT_CHARS) -> str:
-    """Return an output as a model is shown it: text as it is, anything else as JSON, cut to
-    `limit` characters."""
+    """Return an output as text for a prompt, cut to `limit` characters; other values become JSON."""
     text = codec.text_of(output)
     if len(text) <= limit:
         return text
@@ -26,15 +21,17 @@ def shown(output: Json, limit: int = PROMPT_CHARS) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the beginning of a text, with a sign where it was cut: what stands before one is cleaned
-    of parts of secrets."""
+    """Return the beginning of a text with a sign where it was cut.
+
+    Redaction removes parts of secrets before such a sign.
+    """
     return text if len(text) <= limit else f"{text[: limit - 1]}\u2026"
 
 
-def shortened(value: Any, limit: int) -> Any:
-    """Return a value whose texts have at most `limit` characters: the beginning and the end of each.
+def shortened(value: Json, limit: int) -> Json:
+    """Return a value whose texts are excerpts of at most `limit` characters.
 
-    A value in which nothing is too long is returned as it is.
+    A value without long texts is returned unchanged.
     """
     if isinstance(value, str):
         return shown(value, limit) if len(value) > limit else value
@@ -49,5 +46,5 @@ def shortened(value: Any, limit: int) -> Any:
 
 
 def marker(count: int) -> str:
-    """Return what stands where bytes were left out."""
+    """Return the marker for omitted bytes."""
     return f"[... {count} bytes omitted ...]"

@@ -1,9 +1,8 @@
-"""The history that conditions see.
+"""The history that conditions read.
 
-`History` is a window on an append-only list: taking one costs nothing, and an earlier history stays a
-prefix of each later one.
-
-The columns behind histories: a decision looks up, it never recomputes.
+`History` is a window on an append-only list, so that a new one costs nothing and an earlier one stays a
+prefix of every later one. The columns behind it keep figures such as the best score up to date, so that
+no decision recomputes them.
 """
 
 from __future__ import annotations
@@ -11,20 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import FrozenInstanceError, replace
-from typing import Any, overload
+from typing import overload
 
 from . import codec
 from .iteration import Iteration
 from .usage import NOTHING, Usage
 
 _BEGINNING = (-1, 0, 0, 0)
+Label = tuple[int, str, tuple[str, ...]]  # the number, the field and the volatile keys
 
 
 class ScoreIndex:
-    """The shared, append-only columns behind histories: a decision looks up, it never recomputes.
+    """The shared, append-only columns behind histories.
 
-    A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided
-    in a row). The columns over scores are made when a condition first asks, and then kept up.
+    A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided in a
+    row). The columns over scores and the labels are created when a condition first needs them.
     """
 
     __slots__ = ("columns", "items", "labels", "marks", "redact", "top")
@@ -34,8 +34,8 @@ class ScoreIndex:
         self.marks: list[tuple[int, int, int, int]] = [_BEGINNING]  # one more than items
         self.top: float | None = None  # the best score
         self.columns: Columns | None = None
-        self.labels: dict[Any, str] | None = None  # digests, made when a guard first asks
-        self.redact: Callable[[str], str] | None = None  # takes known secrets out of a text
+        self.labels: dict[Label, str] | None = None  # digests of values
+        self.redact: Callable[[str], str] | None = None  # removes known secrets from a text
 
     def append(self, item: Iteration) -> None:
         items, marks = self.items, self.marks
@@ -49,7 +49,7 @@ class ScoreIndex:
                 if top is None or score > top:
                     best, self.top = len(items), score
             elif top is None:
-                best = len(items)  # nothing is scored so far: the latest whole output stands
+                best = len(items)  # without scores, the latest complete output is the best
             marks.append((best, scored, 0, 0))
         else:
             failures = failures + 1 if item.error is not None else 0
@@ -65,14 +65,14 @@ class ScoreIndex:
 
 
 class Columns:
-    """What conditions on the course of the scores look up: one entry per valid score."""
+    """Columns with one entry per valid score, for conditions on the progress of scores."""
 
-    __slots__ = ("crests", "peaks", "scores", "taken")
+    __slots__ = ("best_means", "peaks", "scores", "taken")
 
     def __init__(self) -> None:
         self.scores: list[float] = []
         self.peaks: list[float] = []  # the best before each score; -inf before the first
-        self.crests: list[float] = []  # the best mean of two neighbouring scores, so far
+        self.best_means: list[float] = []  # the best mean of two neighbouring scores so far
         self.taken = 0
 
     def extend(self, items: list[Iteration]) -> None:
@@ -83,11 +83,11 @@ class Columns:
         self.taken = len(items)
 
     def _add(self, score: float) -> None:
-        scores, peaks, crests = self.scores, self.peaks, self.crests
+        scores, peaks, means = self.scores, self.peaks, self.best_means
         peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
         if scores:
             mean = (scores[-1] + score) / 2
-            crests.append(max(mean, crests[-1]) if crests else mean)
+            means.append(max(mean, means[-1]) if means else mean)
         scores.append(score)
 
 
@@ -95,9 +95,9 @@ _new = object.__new__
 
 
 def agents_history(phases: Iterable[Iterable[Iteration]]) -> History:
-    """Return the iterations of an agent's phases as those of the agent, numbered in their order.
+    """Return the iterations of an agent's phases as one history, numbered in their order.
 
-    One that a capability did not let begin is none.
+    An iteration that a capability prevented does not count.
     """
     begun = (
         item for phase in phases for item in phase if not (item.steps or {}).get("not_started")
@@ -106,11 +106,16 @@ def agents_history(phases: Iterable[Iterable[Iteration]]) -> History:
 
 
 class History(Sequence[Iteration]):
-    """The iterations so far, and all that a condition may see.
+    """The iterations so far, and the other figures that a condition may read.
 
-    `elapsed` is the loop's active seconds, `usage` what it spent, `effects` how many effects of it
-    began (counted only where a budget limits them), `now` the wall clock (seconds since the epoch).
+    Args:
+        iterations: in order.
+        elapsed: active seconds of the loop.
+        usage: calls, tokens and dollars of the loop.
+        now: the wall clock, in seconds since the epoch.
+        effects: effects that began, counted only if a budget limits them.
 
+    >>> from loopwright.records import Evaluation
     >>> history = History([Iteration(1, evaluation=Evaluation(0.4)), Iteration(2, evaluation=Evaluation(0.9))])
     >>> len(history), history.best.number, history.scores
     (2, 2, [0.4, 0.9])
@@ -135,11 +140,11 @@ class History(Sequence[Iteration]):
 
     @property
     def redact(self) -> Callable[[str], str] | None:
-        """What takes known secrets out of the error of a condition that fails."""
+        """Removes known secrets from the error of a condition that fails."""
         return self._rounds.redact
 
     def redact_with(self, redact: Callable[[str], str]) -> None:
-        """Let `redact` take known secrets out of errors of conditions that see these iterations."""
+        """Remove known secrets with `redact` from errors of conditions on these iterations."""
         self._rounds.redact = redact
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History:
@@ -151,18 +156,18 @@ class History(Sequence[Iteration]):
         return window
 
     def view(self) -> History:
-        """Return the same iterations for one reader, who gets copies of the values in them."""
+        """Return the same iterations for one reader, who receives copies of their values."""
         window = _new(_View)
         _fill(window, self, self.elapsed, self.usage, self.now)
         return window
 
     def seen_at(self, *, elapsed: float, usage: Usage, now: float) -> History:
-        """Return the same iterations as seen at another moment."""
+        """Return the same iterations at another moment."""
         return self._at(elapsed, usage, now)
 
     def appended(self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0) -> History:
-        """Return the history that follows this one by `item`; this one stays as it is."""
-        if self._length != len(self._rounds.items):  # someone else went on from here: copy
+        """Return the history that follows this one by `item`; this one is unchanged."""
+        if self._length != len(self._rounds.items):  # another history continues from here: copy
             return History([*self, item], elapsed=elapsed, usage=usage, now=now)
         rounds = self._rounds
         rounds.append(item)
@@ -206,8 +211,7 @@ class History(Sequence[Iteration]):
 
     @property
     def best(self) -> Iteration | None:
-        """The eligible iteration with the highest score, the earliest on ties; without scores, the
-        latest one."""
+        """The eligible iteration with the highest score, the earliest of several; without scores, the latest."""
         if not self._length:
             return None
         index = self._rounds.marks[self._length][0]
@@ -215,7 +219,7 @@ class History(Sequence[Iteration]):
 
     @property
     def latest_eligible(self) -> Iteration | None:
-        """The latest iteration whose output is whole and was judged."""
+        """The latest iteration with a complete output that was judged."""
         return next((item for item in reversed(self) if item.eligible), None)
 
     @property
@@ -228,8 +232,8 @@ class History(Sequence[Iteration]):
         return self._rounds.marks[self._length][1]
 
     def stalled(self, count: int, min_delta: float) -> bool:
-        """Whether the last `count` valid scores all failed to beat the best before them by more
-        than `min_delta`."""
+        """Return whether none of the last `count` valid scores exceeds the best before it by more than
+        `min_delta`."""
         end = self._count
         if end < count:
             return False
@@ -239,65 +243,62 @@ class History(Sequence[Iteration]):
 
     @property
     def fall(self) -> float:
-        """How far the mean of the two latest valid scores lies below the best such mean."""
+        """The difference between the best mean of two neighbouring valid scores and the latest such mean."""
         end = self._count
         if end < 2:
             return 0.0
         columns = self._rounds.over_scores()
         scores = columns.scores
-        return columns.crests[end - 2] - (scores[end - 2] + scores[end - 1]) / 2
+        return columns.best_means[end - 2] - (scores[end - 2] + scores[end - 1]) / 2
 
     def recent_scores(self, count: int) -> list[float]:
-        """Return the latest `count` valid scores, or fewer."""
+        """Return the latest `count` valid scores, or all if there are fewer."""
         end = self._count
         return self._rounds.over_scores().scores[max(0, end - count) : end]
 
     @property
     def streaks(self) -> tuple[int, int]:
-        """How many iterations in a row failed, and how many are undecided, up to the latest."""
+        """The numbers of failed and of undecided iterations in a row, up to the latest."""
         return self._rounds.marks[self._length][2:]
 
     @property
     def failures(self) -> int:
-        """How many iterations in a row failed, up to the latest."""
+        """The number of failed iterations in a row, up to the latest."""
         return self._rounds.marks[self._length][2]
 
     @property
     def undecided(self) -> int:
-        """How many iterations in a row are undecided, up to the latest."""
+        """The number of undecided iterations in a row, up to the latest."""
         return self._rounds.marks[self._length][3]
 
     def label(self, index: int, field_name: str, volatile: tuple[str, ...]) -> str:
-        """Return the canonical digest of an iteration's `output` or `input`, made once."""
+        """Return the canonical digest of an iteration's `output` or `input`; it is computed once."""
         key = (index, field_name, volatile)
         labels = self._rounds.labels
         if labels is None:
             labels = self._rounds.labels = {}
-        found = labels.get(key)
-        if found is None:
+        if key not in labels:
             value = getattr(self._rounds.items[index], field_name)
-            found = codec.digest(codec.canonical(value, volatile=volatile))
-            labels[key] = found
-        return found
+            labels[key] = codec.digest(codec.canonical(value, volatile=volatile))
+        return labels[key]
 
 
 class _View(History):
-    """A history for one reader: its iterations are views, made when they are first read."""
+    """A history for one reader; its iterations are views, created when they are first read."""
 
     __slots__ = ("_views",)
     _views: dict[int, Iteration]
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"a history on record cannot be changed: {name!r} stays as it is")
+        raise FrozenInstanceError(f"a recorded history cannot be changed: {name!r} is read-only")
 
     def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"a history on record cannot be changed: {name!r} stays as it is")
+        raise FrozenInstanceError(f"a recorded history cannot be changed: {name!r} is read-only")
 
     def _item(self, index: int) -> Iteration:
-        found: Iteration | None = self._views.get(index)
-        if found is None:
-            found = self._views[index] = self._rounds.items[index].view()
-        return found
+        if index not in self._views:
+            self._views[index] = self._rounds.items[index].view()
+        return self._views[index]
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History:
         window = _new(_View)
@@ -305,7 +306,7 @@ class _View(History):
         return window
 
     def appended(self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0) -> History:
-        """Return the history that follows this one by `item`; what is on record stays as it is."""
+        """Return the history that follows this one by `item`; the recorded one is unchanged."""
         return History([*self, item], elapsed=elapsed, usage=usage, now=now)
 
     @overload
@@ -315,7 +316,7 @@ class _View(History):
     def __getitem__(self, index: int | slice) -> Iteration | Sequence[Iteration]:
         if isinstance(index, slice):
             return [self._item(place) for place in range(self._length)[index]]
-        super().__getitem__(index)  # which refuses what is out of range
+        super().__getitem__(index)  # raises IndexError
         return self._item(index % self._length)
 
     def __iter__(self) -> Iterator[Iteration]:

@@ -1,47 +1,48 @@
-"""What is on record is nobody's to change: a reader gets a copy of his own, made when he first reads it.
+"""Records that no reader can change: each reader receives copies of their values.
 
-The engine keeps the values of a record to itself. `Record.view` returns the same facts for one reader: text, numbers,
-booleans and None are shared, as nobody can change them; what is made of others is copied at its first access and kept
-in that view.
+`Record.view` returns a record for one reader. Text, numbers, booleans and None are shared, because
+they are immutable. Lists and objects are copied at the first access, and the copy stays in the view.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, is_dataclass
-from typing import Any, TypeVar
+from typing import Self, TypeVar
 
-from .codec import ATOMS
+from .codec import ATOMS, Json
 
-__all__ = ["EMPTY", "Held", "Record", "own", "read_by_copy", "slot_of"]
-
-_Kind = TypeVar("_Kind", bound=type[Any])
+_Kind = TypeVar("_Kind", bound=type)
 
 
 class Record:
-    """A frozen record. Values inside it that could be changed are handed out by `view`."""
+    """A frozen record; `view` returns it with copies of its mutable values."""
 
     __slots__ = ()
 
-    def view(self) -> Any:
-        """Return the same record for one reader: what he does to it reaches nobody else."""
+    def view(self) -> Self:
+        """Return the record for one reader, whose changes have no effect on other readers."""
         return self
 
 
-EMPTY = object()  # stands in a record for an object without members
+EMPTY = object()  # represents an object without members in a record
 
 
 class Held:
-    """A value that a reader has not read yet."""
+    """A value of a view before its first access."""
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Json) -> None:
         self.value = value
 
 
-def own(value: Any) -> Any:
-    """Return a copy of a recorded value that a reader may change without changing the record."""
+def own(value: Json) -> Json:
+    """Return an independent copy of a recorded value.
+
+    >>> own({"a": [1]})
+    {'a': [1]}
+    """
     kind = type(value)
     if kind in ATOMS:
         return value
@@ -54,47 +55,49 @@ def own(value: Any) -> Any:
     return value.view() if isinstance(value, Record) else value
 
 
-def _reader(get: Callable[[Any], Any], put: Callable[[Any, Any], None]) -> Callable[[Any], Any]:
-    def read(record: Any) -> Any:
+def _reader(
+    get: Callable[[object], Json], put: Callable[[object, Json], None]
+) -> Callable[[object], Json]:
+    def read(record: object) -> Json:
         value = get(record)
         if type(value) is Held:
             value = own(value.value)
             put(record, value)
-        elif value is EMPTY:  # a fresh one each time: the record itself has none to share
+        elif value is EMPTY:  # a new one each time: a shared one could be changed
             return {}
         return value
 
     return read
 
 
-def _not_set(record: Any, name: str, _: Any) -> None:
+def _not_set(record: object, name: str, _: object) -> None:
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
-def _not_deleted(record: Any, name: str) -> None:
+def _not_deleted(record: object, name: str) -> None:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
 def read_by_copy(*names: str) -> Callable[[_Kind], _Kind]:
-    """Make fields of a class with slots copy what is `Held` in them when they are first read.
+    """Return a decorator: fields of a class with slots copy a `Held` value when they are first read.
 
-    What is in the slot of such a field, held or not, is `_raw_NAME`.
+    `_raw_NAME` is the content of the slot, held or not.
     """
 
-    def made(kind: _Kind) -> _Kind:
+    def decorate(kind: _Kind) -> _Kind:
         for name in names:
             slot = kind.__dict__[name]
             setattr(kind, f"_raw_{name}", slot)
             setattr(kind, name, property(_reader(slot.__get__, slot.__set__), slot.__set__))
-        # What a frozen dataclass with slots has of its own is a TypeError for a name that is no field.
-        if is_dataclass(kind):  # an entry is none, and is filled by assignment
+        # A frozen dataclass with slots raises TypeError, not this error, for a name that is not a field.
+        if is_dataclass(kind):
             for method, refuse in (("__setattr__", _not_set), ("__delattr__", _not_deleted)):
                 setattr(kind, method, refuse)
         return kind
 
-    return made
+    return decorate
 
 
-def slot_of(kind: type[Any], name: str) -> Any:
-    """Return the descriptor of a field, by which a frozen record is filled: what its class writes takes longer."""
+def slot_of(kind: type, name: str) -> Json:
+    """Return the descriptor of a field, which assigns to a frozen record."""
     return kind.__dict__.get(f"_raw_{name}") or kind.__dict__[name]

@@ -1,11 +1,10 @@
-"""Why things end: the closed set of reasons, and the status each one means."""
+"""The reasons for the end of a loop or run, and the status of each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from ..errors import ConfigurationError, nearest
 from .codec import Json
@@ -22,7 +21,7 @@ _EXIT_CODES = {
 
 
 class Status(StrEnum):
-    """How a run ended, and nothing else; a function of its reason."""
+    """How a run ended; determined by its reason."""
 
     SATISFIED = "satisfied"
     EXHAUSTED = "exhausted"
@@ -38,16 +37,21 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a loop or run ended, in the order in which one is preferred when several hold.
+    """Why a loop or run ended.
 
-    `status` is what each means, `rank` its place in the order, from 0.
+    The order of the members decides which one is reported when several conditions hold. `status` is the
+    status of the reason, `rank` its place in the order, from 0.
+
+    Example:
+        >>> Reason("budget").status.value
+        'exhausted'
     """
 
     status: Status
     rank: int
 
     def __new__(cls, word: str, status: Status = Status.EXHAUSTED) -> Reason:
-        """Make a reason that means a status."""
+        """Create a reason with its status."""
         reason = str.__new__(cls, word)
         reason._value_ = word
         reason.status = status
@@ -89,13 +93,20 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A condition's verdict that a loop should end: the closed reason and a sentence with the
-    figures.
+    """The decision of a condition that a loop should end.
 
-    `failure` is the error of a condition that could not be asked, which ends a loop as well.
+    Args:
+        reason: the reason, or its word.
+        detail: a sentence with the figures.
+        also: the reasons of other conditions that hold.
+        failure: the error of a condition that failed, which also ends the loop.
 
     Raises:
-        ConfigurationError: if the reason is none of `Reason`, naming the nearest, or the detail no text.
+        ConfigurationError: for an unknown reason (names the nearest), or a detail that is not text.
+
+    Example:
+        >>> Stop(Reason.CONDITION_MET, "score 0.9 is at least 0.8").satisfied
+        True
     """
 
     reason: Reason
@@ -108,16 +119,16 @@ class Stop:
             object.__setattr__(self, "reason", _reason(self.reason))
         if type(self.detail) is not str:
             raise ConfigurationError(
-                f"Stop: detail: {self.detail!r:.60} is not text; give a sentence on why the loop ends"
+                f"Stop: detail: {self.detail!r:.60} is not text; use a sentence about the end of the loop"
             )
 
     @property
     def satisfied(self) -> bool:
-        """Whether this ends the loop in success."""
+        """Whether the loop ends with success."""
         return self.reason.status is Status.SATISFIED
 
     def to_json(self) -> Json:
-        """Return it as a JSON object."""
+        """Return the stop as a JSON object."""
         data = {"reason": self.reason.value, "detail": self.detail, "also": list(self.also)}
         return data if self.failure is None else {**data, "failure": self.failure.to_json()}
 
@@ -132,12 +143,12 @@ class Stop:
         )
 
 
-def _reason(given: Any) -> Reason:
+def _reason(value: object) -> Reason:
     words = [reason.value for reason in Reason]
-    if isinstance(given, str) and given in words:
-        return Reason(given)
-    hint = nearest(str(given), words) if isinstance(given, str) else ""
+    if isinstance(value, str) and value in words:
+        return Reason(value)
+    hint = nearest(value, words) if isinstance(value, str) else ""
     raise ConfigurationError(
-        f"Stop: reason: {given!r:.60} is not a Reason{hint}; give one, such as Reason.CONDITION_MET for success or "
-        "Reason.STOPPED for giving up, and your own words as its detail"
+        f"Stop: reason: {value!r:.60} is not a Reason{hint}; use Reason.CONDITION_MET for success or "
+        "Reason.STOPPED for giving up, with your own words as the detail"
     )

@@ -1,34 +1,126 @@
-"""How a run, or a loop inside it, ended.
-
-The results of the loops of a run, by name.
-"""
+"""The results of runs and loops, and the outcomes of workflow steps and list items."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from ..errors import NotSatisfied
 from .codec import Json
 from .history import History
-from .isolation import Held, Record, read_by_copy
+from .isolation import Held, Record, own, read_by_copy
 from .iteration import Failure, Iteration
 from .outcome import Reason, Status, Stop
-from .parts import ItemOutcome, StepOutcome
 from .usage import NOTHING, Usage, by_purpose
 
-__all__ = ["LoopResults", "Result", "failure_of"]
+
+@dataclass(frozen=True, slots=True)
+class ItemOutcome(Record):
+    """The outcome of one item of a list.
+
+    Args:
+        index: its place in the list and in the output, from 0.
+        item: the item.
+        status, reason, detail: its end; None and "" for an item that did not run.
+        output: its output.
+        error: its failure, or None.
+    """
+
+    index: int
+    item: Json
+    status: Status | None = None
+    reason: Reason | None = None
+    detail: str = ""
+    output: Json = None
+    error: Failure | None = None
+
+    def view(self) -> ItemOutcome:
+        """Return the outcome for one reader, who receives copies of its values."""
+        return replace(self, item=own(self.item), output=own(self.output))
+
+    def to_json(self) -> Json:
+        """Return the outcome as a row of the item table."""
+        return {
+            "index": self.index,
+            "item": self.item,
+            "status": self.status and self.status.value,
+            "reason": self.reason and self.reason.value,
+            "detail": self.detail,
+            "output": self.output,
+            "error": self.error and self.error.to_json(),
+        }
 
 
-_COPIED = (
-    "output",
-    "loops",
-    "steps",
-    "request",
-    "agents",
-    "items",
-    "outcomes",
-)  # what could be changed
+def item_outcomes(items: Sequence[Json], done: Sequence[Iteration]) -> tuple[ItemOutcome, ...]:
+    """Return the table of a list: a row for each of `items`, with its recorded outcome."""
+    records = {record.number: record for record in done}
+    rows = (ItemOutcome(index, item) for index, item in enumerate(items))
+    return tuple(_outcome(row, records.get(row.index + 1)) for row in rows)
+
+
+def _outcome(row: ItemOutcome, record: Iteration | None) -> ItemOutcome:
+    if record is None:
+        return row
+    stop = item_stop(record)
+    return replace(
+        row,
+        status=stop.reason.status, reason=stop.reason, detail=stop.detail,
+        output=None if record.error is not None else record.output, error=record.error,
+    )  # fmt: skip
+
+
+def item_stop(record: Iteration) -> Stop:
+    """Return the stop of an item from its record."""
+    if record.error is not None:
+        if record.interrupted:
+            return Stop(Reason.STOPPED, record.error.message)
+        kinds = (r for r in Reason if r.status is Status.FAILED and r.value == record.error.kind)
+        return Stop(next(kinds, Reason.ERROR), record.error.message)
+    votes = record.evaluation.votes if record.evaluation is not None else ()
+    for vote in votes:
+        if isinstance(vote, Mapping) and "ended" in vote:
+            return Stop.from_json(vote["ended"])
+    return Stop(Reason.COMPLETED)
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome(Record):
+    """The outcome of a step of a workflow.
+
+    Args:
+        name: the name of the step.
+        status, reason, detail: its end; None and "" for a step that did not run.
+        seconds: active seconds of the run that it took.
+        output: its output.
+        items: the item table, for a list.
+    """
+
+    name: str
+    status: Status | None = None
+    reason: Reason | None = None
+    detail: str = ""
+    seconds: float = 0.0
+    output: Json = None
+    items: tuple[ItemOutcome, ...] = ()
+
+    def view(self) -> StepOutcome:
+        """Return the outcome for one reader, who receives copies of its values."""
+        return replace(self, output=own(self.output), items=own(self.items))
+
+    def to_json(self) -> Json:
+        """Return the outcome as a JSON object, without the output: `steps` of the result has it."""
+        data: dict[str, Json] = {
+            "status": self.status and self.status.value,
+            "reason": self.reason and self.reason.value,
+            "detail": self.detail,
+            "seconds": round(self.seconds, 6),
+        }
+        if self.items:
+            data["items"] = [item.to_json() for item in self.items]
+        return data
+
+
+_COPIED = ("output", "loops", "steps", "request", "agents", "items", "outcomes")  # mutable fields
 _BY_ERRORS = (
     Reason.ERROR, Reason.REPEATED_FAILURE, Reason.ALL_FAILED, Reason.ITEMS_FAILED,
     Reason.SUCCESS_RATE,
@@ -36,7 +128,7 @@ _BY_ERRORS = (
 
 
 def failure_of(stop: Stop, history: History) -> Failure | None:
-    """Return the failure that ended a loop: that of its latest failed iteration, where errors did."""
+    """Return the failure that ended a loop: the latest failed iteration's, if errors ended it."""
     if stop.failure is not None:
         return stop.failure
     if stop.reason not in _BY_ERRORS:
@@ -48,23 +140,40 @@ def failure_of(stop: Stop, history: History) -> Failure | None:
 @read_by_copy(*_COPIED)
 @dataclass(frozen=True, slots=True)
 class Result(Record):
-    """How a run, or a loop inside it, ended and what it produced.
+    """The result of a run, or of a loop inside it.
 
-    `judging` is the part of `usage` that was spent on judging, `reported_score` the mean of fresh
-    votes on the output, where the loop asked for them: unlike the score by which the output was
-    chosen, it is not the luckiest of several.
+    Args:
+        status: how it ended.
+        reason: why it ended.
+        detail: the reason as a sentence with figures.
+        output: the output of the best or last iteration, or of the workflow.
+        history: the iterations, if the run is a loop.
+        usage: calls, tokens and dollars.
+        run_id: the id of the run.
+        name: the name of the step.
+        also: the reasons of other conditions that held.
+        loops: the results of inner loops by name; a second loop of the same name by its path without
+            iteration numbers, a loop inside a list by its path with the number of the item.
+        steps: the outputs of workflow steps by name.
+        warnings: warnings of the run.
+        seconds: active seconds.
+        request: the question to a person, if the run is suspended.
+        judging: the part of `usage` that evaluators spent.
+        reported_score: the mean of new votes on the output, if the loop asks for them. Unlike the score
+            that selected the output, it is not the highest of several.
+        agents: the reports of agents by name.
+        error: the failure that ended it, or None.
+        cause: the user's exception, in the process in which it was raised; journals do not keep it.
+        gone_on: the document continues although this step failed.
+        items: the item table, for a list; a row for every item.
+        outcomes: the outcomes of workflow steps by name.
+        total: iterations of all loops and items of all lists.
 
-    `gone_on` says that the document goes on after it, although it failed. `total` is the number of
-    iterations of the run, those of loops in loops and the items of lists included.
-
-    `loops` maps the name of each loop that ran to its own result (another of the same name goes by
-    its path without the numbers of rounds; one inside a list by its path with the number of the
-    item), `steps` the name of each workflow step to its output, `outcomes` to how it ended,
-    `agents` the name of each agent to what it reports of itself. `items` is the table of a list:
-    one row for each of its items, done or not.
-
-    `error` is the failure that ended it, where one did; `cause` the user's exception itself, in the
-    process in which it was raised: no journal keeps it.
+    Example:
+        >>> from loopwright import Loop, ScoreAtLeast, run_sync
+        >>> result = run_sync(Loop(lambda n: n + 1, lambda n: n / 4, until=ScoreAtLeast(0.5)), 1)
+        >>> result.status.value, result.output, result.iterations
+        ('satisfied', 2, 1)
     """
 
     status: Status
@@ -92,18 +201,18 @@ class Result(Record):
     total: int = 0
 
     def view(self) -> Result:
-        """Return it for one reader, who gets copies of the values in it."""
-        made = object.__new__(Result)
+        """Return the result for one reader, who receives copies of its values."""
+        copy = object.__new__(Result)
         for name in _SHARED:
-            object.__setattr__(made, name, getattr(self, name))
+            object.__setattr__(copy, name, getattr(self, name))
         for name in _COPIED:
-            object.__setattr__(made, name, Held(getattr(self, name)))
-        object.__setattr__(made, "history", self.history.view())
-        return made
+            object.__setattr__(copy, name, Held(getattr(self, name)))
+        object.__setattr__(copy, "history", self.history.view())
+        return copy
 
     @property
     def satisfied(self) -> bool:
-        """Whether the condition that ended it was one of success."""
+        """Whether it ended with success."""
         return self.status is Status.SATISFIED
 
     @property
@@ -113,15 +222,15 @@ class Result(Record):
 
     @property
     def iterations(self) -> int:
-        """How many iterations were recorded."""
+        """The number of iterations in `history`."""
         return len(self.history)
 
     def unwrap(self) -> Json:
         """Return the output of a satisfied run.
 
         Raises:
-            NotSatisfied: carrying this result, if the run ended any other way; its `__cause__` is
-                the user's exception, if one ended the run in this process.
+            NotSatisfied: with this result, for any other status; its `__cause__` is the user's
+                exception, if one ended the run in this process.
         """
         if not self.satisfied:
             raise NotSatisfied(self)
@@ -151,11 +260,11 @@ class Result(Record):
         return {} if self.error is None else {"error": self.error.to_json()}
 
     def _outcomes(self) -> dict[str, Json]:
-        found = {name: outcome.to_json() for name, outcome in self.outcomes.items()}
-        return {"outcomes": found} if found else {}
+        outcomes = {name: outcome.to_json() for name, outcome in self.outcomes.items()}
+        return {"outcomes": outcomes} if outcomes else {}
 
     def to_json(self) -> Json:
-        """Return the one JSON object that the command line prints."""
+        """Return the result as the JSON object that the command line prints."""
         best = self.best or next((r.best for r in self.loops.values() if r.best), None)
         return {
             "run_id": self.run_id,
@@ -186,11 +295,11 @@ _SHARED = tuple(f.name for f in fields(Result) if f.name not in {*_COPIED, "hist
 
 
 class LoopResults(dict[str, Result]):
-    """Results by the names of their loops, the latest of each, in the order in which they ended.
+    """The latest result of each loop by name, in the order of their ends.
 
-    Another loop of the same name, in another place of the workflow, goes by its place: its path
-    without the numbers of rounds and attempts. A loop inside a list goes by its path with the
-    number of the item. `lists` are the paths of the lists.
+    The key of a second loop of the same name is its path without the numbers of iterations and attempts.
+    The key of a loop inside a list is its path with the number of the item. `lists` are the paths of the
+    lists.
     """
 
     __slots__ = ("_places", "lists")
@@ -208,7 +317,7 @@ class LoopResults(dict[str, Result]):
         self[key] = result
 
     def _place(self, path: str) -> tuple[str, bool]:
-        """Return a path without the numbers of rounds and attempts, and whether it is in a list."""
+        """Return a path without the numbers of iterations and attempts, and whether it is in a list."""
         if "/" not in path:
             return path, False
         parts, kept, in_list = path.split("/"), [], False

@@ -1,7 +1,7 @@
 """Error texts as they are recorded: without addresses, keys and passwords.
 
-Every stored error passes `cleaned`: the failure of an effect, the error of an iteration, the detail of a
-result. What an execution of an agent keeps passes `sanitised`, which adds the rules of its format.
+Every recorded error passes `cleaned`: the failure of an effect, the error of an iteration, the detail of
+a result. The errors in an agent's execution pass `sanitised`, which adds the rules of that format.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv6Address, ip_address
 
-__all__ = ["LONGEST", "cleaned", "sanitised"]
-
-LONGEST = 500  # characters of an error of an execution
+LONGEST = 500  # characters of an error in an execution
 
 _NAMES = r"password|passwd|passphrase|pwd|secret|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key"
 _VALUE = r"(?:\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'|[^\s,;&\"'<>(){}\[\]]+)"
@@ -26,7 +24,7 @@ _HEADER = re.compile(
     r"(?P<value>[^\s,;\"']+)",
     re.IGNORECASE,
 )
-# The user's part begins where a word begins, or the search would look at each of its characters anew.
+# The user part starts at the beginning of a word; otherwise the search restarts at each character.
 _LOGIN = re.compile(
     r"(?<![A-Za-z0-9._%+~-])[A-Za-z0-9._%+~-]{1,128}:[^\s:@/\"'<>]{1,256}@(?=[A-Za-z0-9\[])"
 )
@@ -40,9 +38,9 @@ _LEAST = 20
 
 
 def cleaned(text: str) -> str:
-    """Return an error text with `[EMAIL]`, `[IP]`, `[TOKEN]` and `[SECRET]` for what is not recorded.
+    """Return an error text with `[EMAIL]`, `[IP]`, `[TOKEN]` and `[SECRET]` in place of private values.
 
-    Addresses of this machine itself stay, as do long words without a digit.
+    Loopback addresses and long words without a digit stay.
 
     >>> cleaned("login failed: postgres://ann:hunter2@db.example.org password=x for ann@example.org")
     'login failed: postgres://[SECRET]@db.example.org password=[SECRET] for [EMAIL]'
@@ -60,8 +58,10 @@ def cleaned(text: str) -> str:
 
 
 def sanitised(text: str, *, longest: int = LONGEST) -> str:
-    """Return an error text as an execution keeps it: `cleaned`, by the rules of its format (no address
-    at all, no run of 20 letters and digits), cut to `longest` characters.
+    """Return an error text by the rules of an agent's execution.
+
+    It is `cleaned`, has no address and no sequence of 20 letters and digits, and has at most `longest`
+    characters.
 
     >>> sanitised("ann@example.org from 10.0.0.1 sent sk-proj-4f9a8b7c6d5e4f3a2b1c")
     '[EMAIL] from [IP] sent [TOKEN]'
@@ -71,35 +71,37 @@ def sanitised(text: str, *, longest: int = LONGEST) -> str:
     return _RUN.sub("[TOKEN]", text)[:longest]
 
 
-def _masked(found: re.Match[str]) -> str:
-    value = found["value"]
+def _masked(match: re.Match[str]) -> str:
+    value = match["value"]
     quote = value[0] if value[0] in "\"'" else ""
-    return f"{found['name']}{quote}[SECRET]{quote}"
+    return f"{match['name']}{quote}[SECRET]{quote}"
 
 
-def _foreign(found: re.Match[str]) -> str:
+def _foreign(match: re.Match[str]) -> str:
     """Return `[IP]` for an address of another machine."""
-    text = found[0]
+    text = match[0]
     end = "." * text.endswith(".")
     try:
         one = ip_address(text.rstrip(".").partition("%")[0])
-    except ValueError:  # 999.1.1.1 has the form of an address; a word with colons does not
+    except ValueError:  # 999.1.1.1 has the form of an address, a word with colons has not
         return "[IP]" if _IPV4.fullmatch(text) else text
     return text if one.is_loopback or one.is_unspecified else "[IP]" + end
 
 
-def _address(found: re.Match[str]) -> str:
+def _address(match: re.Match[str]) -> str:
     try:
-        IPv6Address(found[0].rstrip(".").partition("%")[0])
+        IPv6Address(match[0].rstrip(".").partition("%")[0])
     except ValueError:
-        return found[0]
-    return "[IP]" + "." * found[0].endswith(".")
+        return match[0]
+    return "[IP]" + "." * match[0].endswith(".")
 
 
-def _key(found: re.Match[str]) -> str:
-    """Return what stands for a long word with separators: a key has digits in several of its parts,
-    or one in a part that has letters too; a path or a sentence with hyphens has not."""
-    word = found[0]
+def _key(match: re.Match[str]) -> str:
+    """Return `[TOKEN]` for a long word with separators that mixes letters and digits, as keys do.
+
+    Paths and hyphenated words have few such parts.
+    """
+    word = match[0]
     if len(word) < _LEAST:
         return word
     parts = re.split(r"[-_.+/=]", word)
@@ -110,7 +112,7 @@ def _key(found: re.Match[str]) -> str:
     return "[TOKEN]" if digits >= 8 and max(len(part) for part in mixed) >= 4 else word
 
 
-def _mixed(found: re.Match[str]) -> str:
-    word = found[0]
+def _mixed(match: re.Match[str]) -> str:
+    word = match[0]
     letters = sum(character.isalpha() for character in word)
     return "[TOKEN]" if 2 <= letters <= len(word) - 2 else word

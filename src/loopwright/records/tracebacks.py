@@ -1,12 +1,13 @@
-"""Exceptions of users' functions as text that a journal keeps: frames in their files, no values.
+"""Exceptions of users' functions as text for the journal: frames in their files, no values.
 
 Rules:
 
-1. Frames inside this package are left out, unless all are wanted; locals are never taken.
-2. Messages and lines of source are recorded without what no error is recorded with: see `sanitising`.
-3. Causes and contexts stand before what they caused, as Python prints them.
-4. Known secrets are taken out by `redact` before anything is cut: half a key is not known any more.
-5. The text is bounded: FRAMES frames, the innermost; LONGEST characters of it, the last ones.
+1. Frames inside this package are left out, unless `whole` includes them. Local variables are never
+   recorded.
+2. Messages and lines of source are cleaned; see `sanitize`.
+3. Causes and contexts precede the exception that they caused, as Python prints them.
+4. `redact` removes known secrets before any text is cut, because it does not recognise half a key.
+5. The text has at most FRAMES frames, the innermost, and the last LONGEST characters.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from typing import NamedTuple
 
 from .sanitize import cleaned
 
-__all__ = ["FRAMES", "LONGEST", "PACKAGE", "Frame", "described", "last_frame"]
-
 FRAMES = 20
 LONGEST = 8192
 _MESSAGE = 2000  # characters of one exception's message
@@ -29,11 +28,11 @@ _CHAIN = 20  # exceptions of one chain that are read
 
 
 def _below(folder: str | Path) -> str:
-    """Return what the paths of all files below a folder begin with."""
+    """Return the prefix of the paths of all files below a folder."""
     return str(Path(folder) / "_")[:-1]
 
 
-PACKAGE = _below(Path(__file__).parents[1])  # where this package is
+PACKAGE = _below(Path(__file__).parents[1])  # the prefix of this package's files
 _INSTALLED = tuple(
     {
         _below(place)
@@ -49,7 +48,7 @@ _FRAME = re.compile(
 
 
 class Frame(NamedTuple):
-    """Where in a file something was raised."""
+    """A place in a file: the line and the function."""
 
     file: str
     line: int
@@ -69,9 +68,12 @@ def described(
 ) -> tuple[str, str]:
     """Return the qualified name of an exception and its traceback as text.
 
-    `whole` keeps the frames inside this package. Unless it is the user's `own`, an exception that
-    no function of the user's had a part in is described by two empty texts. `redact` takes secrets
-    out of messages and lines of source.
+    Args:
+        error: the exception.
+        whole: include the frames inside this package.
+        own: the user's code raised it; if False, an exception without a frame of the user's returns two
+            empty texts.
+        redact: removes secrets from messages and lines of source.
     """
     try:
         if not own and not whole and not _concerns_user(error):
@@ -81,17 +83,15 @@ def described(
         if kind.__module__ not in ("builtins", "__main__"):
             name = f"{kind.__module__}.{name}"
         return name, _text(error, redact or _unchanged, whole=whole)
-    except Exception:  # an exception that cannot even be looked at: its kind and message are known
+    except Exception:  # an exception whose own attributes raise
         return type(error).__name__, ""
 
 
 def last_frame(text: str) -> Frame | None:
-    """Return the innermost frame of a traceback that is the user's, or of a library if none is."""
-    found = [Frame(m["file"], int(m["line"]), m["function"]) for m in _FRAME.finditer(text)]
-    users = [frame for frame in found if _is_users(frame.file)]
-    if not found:
-        return None
-    return (users or found)[-1]
+    """Return the innermost frame of the user's code in a traceback, or of a library if there is none."""
+    frames = [Frame(m["file"], int(m["line"]), m["function"]) for m in _FRAME.finditer(text)]
+    users = [frame for frame in frames if _is_users(frame.file)]
+    return (users or frames)[-1] if frames else None
 
 
 def _is_users(file: str) -> bool:
@@ -107,7 +107,7 @@ def _concerns_user(error: BaseException) -> bool:
 
 
 def _linked(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over an exception and what it came from, each once."""
+    """Iterate over an exception and its causes and contexts, each once."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen and len(seen) < _CHAIN:
@@ -129,7 +129,7 @@ def _text(error: BaseException, redact: Callable[[str], str], *, whole: bool) ->
     for number, link in enumerate(links):
         frames = _frames(link, redact, whole=whole)[-left:] if left else []
         left -= len(frames)
-        shown = _said(link, redact, whole=whole)
+        shown = _message(link, redact, whole=whole)
         if frames:
             shown = "Traceback (most recent call last):\n" + "".join(frames) + shown
         if number:
@@ -154,14 +154,14 @@ def _frames(error: BaseException, redact: Callable[[str], str], *, whole: bool) 
 
 
 def _cleaned_frame(shown: str) -> str:
-    """Return a frame with its line of source cleaned; the file and the line number stay."""
+    """Return a frame with a cleaned line of source; the file and the line number stay."""
     place, newline, source = shown.partition("\n")
     kept = [cleaned(line) for line in source.splitlines() if line.strip(" ^~")]
     return place + newline + "".join(f"{line}\n" for line in kept)
 
 
-def _said(error: BaseException, redact: Callable[[str], str], *, whole: bool) -> str:
-    """Return the lines that name an exception, those of a group's members below its own."""
+def _message(error: BaseException, redact: Callable[[str], str], *, whole: bool) -> str:
+    """Return the lines with an exception's type and message, and those of a group's members below."""
     lines = traceback.format_exception_only(type(error), error)
     text = cleaned(redact("".join(lines))[: 2 * _MESSAGE])
     if len(text) > _MESSAGE:
@@ -169,6 +169,6 @@ def _said(error: BaseException, redact: Callable[[str], str], *, whole: bool) ->
     if isinstance(error, BaseExceptionGroup):
         for member in error.exceptions[:_CHAIN]:
             inner = "".join(_frames(member, redact, whole=whole))
-            inner += _said(member, redact, whole=whole)
+            inner += _message(member, redact, whole=whole)
             text += "".join(f"  | {line}\n" for line in inner.splitlines())
     return text

@@ -1,26 +1,35 @@
-"""What was spent."""
+"""Calls, tokens and dollars."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from . import codec
 from .codec import Json
 
-_LARGE = 1 << 62  # figures above are looked at closely
+_LARGE = 1 << 62  # figures below are valid without further checks
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was spent: calls, tokens and US dollars.
+    """Calls, tokens and dollars of model calls.
 
-    Dollars are kept to a picodollar, so that sums do not depend on their order. `unpriced` counts
-    calls whose price nobody knows (they add 0 to `usd`), `estimated` calls that are counted at the
-    most that they can have cost, because they were cut or did not report it: where there are any, the
-    other figures are upper bounds.
+    Args:
+        calls: model calls.
+        input_tokens, output_tokens: tokens.
+        usd: US dollars, rounded to a picodollar so that sums do not depend on their order.
+        unpriced: calls without a known price; they add 0 to `usd`.
+        estimated: calls counted at their maximum, because they were cancelled or reported no usage; if
+            there are any, the other figures are upper bounds.
+
+    Raises:
+        ConfigurationError: for a negative or infinite figure, or one of another type.
+
+    Example:
+        >>> (Usage(calls=1, input_tokens=10) + Usage(calls=1, output_tokens=5)).tokens
+        15
     """
 
     calls: int = 0
@@ -35,20 +44,17 @@ class Usage:
         counts = (
             self.calls, self.input_tokens, self.output_tokens, self.unpriced, self.estimated
         )  # fmt: skip
-        for count in counts:  # what is sound is seen quickly: every call makes several of these
-            if type(count) is not int or not 0 <= count < _LARGE:
-                break
-        else:
-            if type(usd) is float and 0.0 <= usd < _LARGE:
-                object.__setattr__(self, "usd", round(usd, 12))
-                return
+        valid = all(type(count) is int and 0 <= count < _LARGE for count in counts)
+        if valid and type(usd) is float and 0.0 <= usd < _LARGE:
+            object.__setattr__(self, "usd", round(usd, 12))
+            return
         for name in ("calls", "input_tokens", "output_tokens", "unpriced", "estimated"):
             codec.whole(f"usage.{name}", getattr(self, name), least=0)
         object.__setattr__(self, "usd", round(codec.number("usage.usd", self.usd, least=0), 12))
 
     @property
     def tokens(self) -> int:
-        """Input and output tokens together."""
+        """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -72,29 +78,31 @@ class Usage:
         )  # fmt: skip
 
     def most(self, other: Usage) -> Usage:
-        """Return the larger of each figure: what a cut call is taken to have cost."""
+        """Return the larger of each figure."""
         return Usage(*(max(a, b) for a, b in zip(self._values(), other._values(), strict=True)))
 
     def at_most(self) -> Usage:
-        """Return the same figures, marked as upper bounds: every call of it counts as `estimated`."""
+        """Return the same figures as upper bounds: every call counts as `estimated`."""
         if not self:
             return self
         return replace(self, estimated=max(1, self.calls, self.estimated))
 
     def settled_at(self, reserved: Usage) -> Usage:
-        """Return what a call cost that was cut after it reported this: the larger of each figure,
-        marked as estimated where the reservation decides one."""
-        found = self.most(reserved)
-        return found if found == self else found.at_most()
+        """Return the usage of a cancelled call that had reported this: the larger of each figure.
 
-    def _values(self) -> tuple[Any, ...]:
+        It is estimated if the reservation decides a figure.
+        """
+        larger = self.most(reserved)
+        return larger if larger == self else larger.at_most()
+
+    def _values(self) -> tuple[Json, ...]:
         return (
             self.calls, self.input_tokens, self.output_tokens,
             self.usd, self.unpriced, self.estimated,
         )  # fmt: skip
 
     def to_json(self) -> Json:
-        """Return it as a JSON object; `unpriced` and `estimated` only where there are any."""
+        """Return the usage as a JSON object; `unpriced` and `estimated` only if they are not 0."""
         data: dict[str, Json] = {
             "calls": self.calls,
             "input_tokens": self.input_tokens,
@@ -113,7 +121,7 @@ class Usage:
         return cls(**data) if data else NOTHING
 
     def less(self, other: Usage) -> Usage:
-        """Return what is left of it without `other`, never below nothing."""
+        """Return the difference of each figure, at least 0."""
         pairs = zip(self._values(), other._values(), strict=True)
         return Usage(*(max(0, a - b) for a, b in pairs))
 
@@ -123,7 +131,7 @@ _JUDGING = re.compile(r"(?:^|/)(?:[0-9]+/evaluate|rejudge/[0-9]+)(?:/|$)")
 
 
 def is_judging(path: str) -> bool:
-    """Return whether what happens at a path judges work, rather than does it: a loop's `evaluate`.
+    """Return whether a path is inside the `evaluate` of a loop.
 
     >>> is_judging("refine/2/evaluate/attempt-1"), is_judging("refine/2/execute/attempt-1")
     (True, False)
@@ -132,5 +140,5 @@ def is_judging(path: str) -> bool:
 
 
 def by_purpose(usage: Usage, judging: Usage) -> Json:
-    """Return what was spent on working and on judging apart, as a JSON object."""
+    """Return the usage of work and of judging as a JSON object."""
     return {"work": usage.less(judging).to_json(), "judging": judging.to_json()}

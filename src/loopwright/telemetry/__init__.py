@@ -1,7 +1,7 @@
-"""Runs seen from outside: OpenTelemetry and log lines, both made from journal entries alone.
+"""Runs as OpenTelemetry signals and log lines, both from journal entries alone.
 
-`Telemetry` and `over_http` need the extra `otel`; the library behind them is loaded when they are
-made. See docs/telemetry.md for every name.
+`Telemetry` and `over_http` need the extra `otel`; its library is imported when they are called. See
+docs/telemetry.md for every name.
 """
 
 from .log_lines import LogLines

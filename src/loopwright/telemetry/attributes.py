@@ -1,13 +1,9 @@
-"""What spans say of model calls, of evaluations and of what was spent.
+"""The attributes, events and metrics under which runs are traced and measured.
 
-The metrics of runs: what each is called, counted in and sorted into.
-
-The names under which runs are traced and measured.
-
-`gen_ai.*` are those of the OpenTelemetry semantic conventions for generative AI
-(https://github.com/open-telemetry/semantic-conventions-genai), spelled out here: they are still in
-development, and a library that renames one must not rename ours. `loopwright.*` are our own, for
-what the conventions have no word for.
+`gen_ai.*` are names of the OpenTelemetry semantic conventions for generative AI
+(https://github.com/open-telemetry/semantic-conventions-genai). They are spelled out here, because the
+conventions are in development and a library that renames one must not rename ours. `loopwright.*` are our
+own, for values without a name in the conventions.
 """
 
 from __future__ import annotations
@@ -21,82 +17,6 @@ from typing import Final
 from ..journal import Entry
 from ..records import Evaluation, Usage
 from ..records.codec import Json
-
-__all__ = [
-    "ATTEMPT",
-    "BEST_SCORE",
-    "CALLS",
-    "CHAT",
-    "COST",
-    "DETAIL",
-    "ERROR_TYPE",
-    "ESTIMATED",
-    "EVALUATION_EXPLANATION",
-    "EVALUATION_LABEL",
-    "EVALUATION_NAME",
-    "EVALUATION_RESULT",
-    "EVALUATION_SCORE",
-    "EXECUTE_TOOL",
-    "FEEDBACK",
-    "FINISHES",
-    "FINISH_REASONS",
-    "INPUT",
-    "INPUT_TOKENS",
-    "INSTRUMENTS",
-    "INTERRUPTED",
-    "INVOKE_WORKFLOW",
-    "ITERATION",
-    "ITERATIONS",
-    "KIND",
-    "LOOP",
-    "OPERATION",
-    "OPERATION_DURATION",
-    "OUTCOME",
-    "OUTPUT",
-    "OUTPUT_MESSAGES",
-    "OUTPUT_TOKENS",
-    "PASSED",
-    "PATH",
-    "PROVIDER",
-    "PROVIDERS",
-    "PURPOSE",
-    "REASON",
-    "REQUEST_MAX_TOKENS",
-    "REQUEST_MODEL",
-    "REQUEST_TEMPERATURE",
-    "RESPONSE_MODEL",
-    "ROUNDS",
-    "ROUND_DURATION",
-    "RUNS",
-    "RUN_DURATION",
-    "RUN_ID",
-    "RUN_RESUMED",
-    "SCORE",
-    "SCORES",
-    "STATUS",
-    "TOKEN_TYPE",
-    "TOKEN_USAGE",
-    "TOOL_ARGUMENTS",
-    "TOOL_CALL",
-    "TOOL_NAME",
-    "TOOL_RESULT",
-    "UNPRICED",
-    "USD",
-    "USED_INPUT",
-    "USED_OUTPUT",
-    "WAITED",
-    "WORKFLOW",
-    "Instrument",
-    "attempt_of",
-    "call_attributes",
-    "content",
-    "evaluations",
-    "label",
-    "tool_attributes",
-    "tool_of",
-    "used",
-]
-
 
 # Of the conventions: attributes.
 OPERATION: Final = "gen_ai.operation.name"
@@ -167,9 +87,9 @@ SCORES: Final = "loopwright.score"
 COST: Final = "loopwright.cost"
 
 PROVIDERS: Final[Mapping[str, str]] = {"gemini": "gcp.gemini"}
-"""Our names of providers that the conventions call otherwise."""
+"""Our names of providers, to those of the conventions, if they differ."""
 FINISHES: Final[Mapping[str, str]] = {"refused": "content_filter"}
-"""Our words for why a reply ended that the conventions call otherwise."""
+"""Our reasons for the end of a reply, to those of the conventions, if they differ."""
 
 CONTENT_CHARS = 20_000
 _ATTEMPT = re.compile(r"(?:^|/)attempt-([0-9]+)$")
@@ -177,17 +97,17 @@ _TOOL = re.compile(r"/call-([0-9]+)$")
 
 
 def content(value: Json) -> str:
-    """Return a value as the text of an attribute, of at most 20,000 characters."""
+    """Return a value as the text of an attribute, at most 20,000 characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text[:CONTENT_CHARS]
 
 
 def used(usage: Usage) -> dict[str, Json]:
-    """Return what was spent, without the figures that are 0.
+    """Return the attributes of a usage, without figures that are 0.
 
-    Only model calls carry `gen_ai.usage.*`: who sums these over a trace counts nothing twice.
+    Only model calls have `gen_ai.usage.*`, so that a sum over a trace counts each call once.
     """
-    told: dict[str, Json] = {
+    figures: dict[str, Json] = {
         CALLS: usage.calls,
         USED_INPUT: usage.input_tokens,
         USED_OUTPUT: usage.output_tokens,
@@ -195,52 +115,52 @@ def used(usage: Usage) -> dict[str, Json]:
         UNPRICED: usage.unpriced,
         ESTIMATED: usage.estimated,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in figures.items() if value}
 
 
 def attempt_of(path: str) -> int:
-    """Return the number of the attempt of a model call that a path is of, or 0.
+    """Return the number of the attempt of a model call at a path, or 0.
 
     >>> attempt_of("refine/1/execute/attempt-2"), attempt_of("refine/1/execute")
     (2, 0)
     """
-    found = _ATTEMPT.search(path)
-    return int(found[1]) if found else 0
+    match = _ATTEMPT.search(path)
+    return int(match[1]) if match else 0
 
 
 def tool_of(path: str, calls: Sequence[Mapping[str, Json]]) -> Mapping[str, Json] | None:
-    """Return which of the `calls` that a model asked for beside it a path is the making of."""
-    found = _TOOL.search(path)
-    number = int(found[1]) if found else 0
+    """Return the tool call at a path, from the `calls` of the model's reply; None for other paths."""
+    match = _TOOL.search(path)
+    number = int(match[1]) if match else 0
     return calls[number - 1] if 0 < number <= len(calls) else None
 
 
 def tool_attributes(call: Mapping[str, Json], value: Json, *, capture: bool) -> dict[str, Json]:
-    """Return what is known of one call of a tool; `capture` adds what went in and came out."""
-    told: dict[str, Json] = {
+    """Return the attributes of a tool call; `capture` adds its arguments and result."""
+    attributes: dict[str, Json] = {
         OPERATION: EXECUTE_TOOL,
         TOOL_NAME: call.get("name", ""),
         TOOL_CALL: call.get("id", ""),
     }
     if capture:
-        told[TOOL_ARGUMENTS] = content(call.get("arguments"))
-        told[TOOL_RESULT] = content(value)
+        attributes[TOOL_ARGUMENTS] = content(call.get("arguments"))
+        attributes[TOOL_RESULT] = content(value)
     error = value.get("error") if isinstance(value, Mapping) else None
     if isinstance(error, Mapping):
-        told[ERROR_TYPE] = str(error.get("kind", "error"))
-    return told
+        attributes[ERROR_TYPE] = str(error.get("kind", "error"))
+    return attributes
 
 
 def call_attributes(entry: Entry, facts: Mapping[str, Json], *, capture: bool) -> dict[str, Json]:
-    """Return what is known of one request to a model.
+    """Return the attributes of a request to a model.
 
-    `facts` are those of its fault, where it failed; `capture` adds what it answered.
+    `facts` describe its failure, if it failed; `capture` adds the reply.
     """
     value = entry.value if isinstance(entry.value, Mapping) else {}
     request = value.get("request") or facts.get("request") or {}
     provider = value.get("provider") or request.get("provider", "")
-    told: dict[str, Json] = {OPERATION: CHAT}
-    told |= _said(
+    attributes: dict[str, Json] = {OPERATION: CHAT}
+    attributes |= _present(
         {
             PROVIDER: PROVIDERS.get(provider, provider),
             REQUEST_MODEL: request.get("model") or value.get("model"),
@@ -253,41 +173,41 @@ def call_attributes(entry: Entry, facts: Mapping[str, Json], *, capture: bool) -
         }
     )
     if finish := value.get("finish"):
-        told[FINISH_REASONS] = [FINISHES.get(finish, finish)]
+        attributes[FINISH_REASONS] = [FINISHES.get(finish, finish)]
     if capture and value:
-        told[OUTPUT_MESSAGES] = _messages(value)
-    return told
+        attributes[OUTPUT_MESSAGES] = _messages(value)
+    return attributes
 
 
-def _said(told: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: value for name, value in told.items() if value not in (None, "")}
+def _present(attributes: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in attributes.items() if value not in (None, "")}
 
 
 def _messages(reply: Mapping[str, Json]) -> str:
-    """Return a reply as the conventions write a conversation."""
+    """Return a reply in the message format of the conventions."""
     parts: list[Json] = []
     if reply.get("text"):
         parts.append({"type": "text", "content": content(reply["text"])})
     parts += [{"type": "tool_call", **call} for call in reply.get("tool_calls", ())]
     finish = reply.get("finish", "stop")
-    told = {
+    attributes = {
         "role": "assistant",
         "parts": parts,
         "finish_reason": FINISHES.get(finish, finish),
     }
-    return json.dumps([told], ensure_ascii=False)
+    return json.dumps([attributes], ensure_ascii=False)
 
 
 def evaluations(name: str, evaluation: Evaluation, *, capture: bool) -> Iterator[dict[str, Json]]:
-    """Return the attributes of an event for an evaluation as a whole, and for each criterion."""
-    told: dict[str, Json] = {EVALUATION_NAME: name}
+    """Return the attributes of the events of an evaluation: the total, then each criterion."""
+    attributes: dict[str, Json] = {EVALUATION_NAME: name}
     if evaluation.score is not None:
-        told[EVALUATION_SCORE] = evaluation.score
+        attributes[EVALUATION_SCORE] = evaluation.score
     if (verdict := label(evaluation)) is not None:
-        told[EVALUATION_LABEL] = verdict
+        attributes[EVALUATION_LABEL] = verdict
     if capture and evaluation.feedback:
-        told[EVALUATION_EXPLANATION] = content(evaluation.feedback)
-    yield told
+        attributes[EVALUATION_EXPLANATION] = content(evaluation.feedback)
+    yield attributes
     for item in evaluation.criteria:
         part: dict[str, Json] = {
             EVALUATION_NAME: f"{name}/{item.name}",
@@ -299,7 +219,7 @@ def evaluations(name: str, evaluation: Evaluation, *, capture: bool) -> Iterator
 
 
 def label(evaluation: Evaluation) -> str | None:
-    """Return the verdict in a word: pass, fail or undecided; None if there is none."""
+    """Return the verdict as a word: pass, fail or undecided; None without a verdict."""
     if evaluation.undecided:
         return "undecided"
     if evaluation.passed is None:
@@ -316,7 +236,7 @@ _TENTHS = tuple(tenth / 10 for tenth in range(11))
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """A metric: a histogram with `boundaries`, a sum that only grows without them."""
+    """A metric: a histogram with `boundaries`, a counter without them."""
 
     name: str
     unit: str
@@ -327,10 +247,10 @@ class Instrument:
 INSTRUMENTS = (
     Instrument(TOKEN_USAGE, "{token}", "Tokens of one model call.", _TOKENS),
     Instrument(OPERATION_DURATION, "s", "How long a model call took.", _SECONDS),
-    Instrument(RUNS, "{run}", "Runs that ended or left off here, by status and reason."),
-    Instrument(RUN_DURATION, "s", "How long this process drove a run.", _LONG),
+    Instrument(RUNS, "{run}", "Runs that ended or stopped in this process, by status and reason."),
+    Instrument(RUN_DURATION, "s", "How long this process executed a run.", _LONG),
     Instrument(ROUNDS, "{iteration}", "Iterations, by loop and outcome."),
     Instrument(ROUND_DURATION, "s", "How long an iteration took.", _LONG),
     Instrument(SCORES, "1", "Scores of iterations, from 0 to 1.", _TENTHS),
-    Instrument(COST, "{USD}", "What calls cost, where the price is known."),
+    Instrument(COST, "{USD}", "Cost of calls with a known price."),
 )

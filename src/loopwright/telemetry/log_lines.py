@@ -1,4 +1,4 @@
-"""A run as log lines: one JSON object per journal entry that tells something, one line each."""
+"""A run as log lines: one JSON object per journal entry."""
 
 from __future__ import annotations
 
@@ -14,23 +14,29 @@ from ..records.redaction import Redactor
 from .attributes import attempt_of, content
 from .trace import span_id, trace_id
 
-__all__ = ["LogLines"]
-
 _KNOWN = ("finish", "model", "provider")
-Said = tuple[str, str, dict[str, Json]]
+Line = tuple[str, str, dict[str, Json]]
 
 
 class LogLines:
-    """Writes runs as lines of JSON; goes into `run(listeners=[…])`, for any number of runs.
+    """Writes runs as lines of JSON. Pass it to `run(listeners=[…])`, for any number of runs.
 
-    Every line has `time` (UTC), `level`, `message`, `event` (the kind of the entry), `run`,
-    `run_id`, `trace_id`, `span_id` and `path`; what else there is depends on the event.
+    Every line has `time` (UTC), `level`, `message`, `event` (the kind of the entry), `run`, `run_id`,
+    `trace_id`, `span_id` and `path`; further fields depend on the event.
 
     Args:
-        write: called with each line, its end included.
-        capture: whether inputs, outputs and feedback are written too.
-        redactor: what takes secrets out of every line.
-        wall: seconds since the epoch.
+        write: called with each line, including its line end.
+        capture: write inputs, outputs and feedback (default: False).
+        redactor: removes secrets from every line (default: none).
+        wall: returns seconds since the epoch (default: `time.time`).
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync
+        >>> lines = []
+        >>> loop = Loop(lambda n: n, lambda n: 0.5, until=MaxIterations(1), name="one")
+        >>> result = run_sync(loop, 1, listeners=[LogLines(lines.append)], journal=MemoryJournal())
+        >>> json.loads(lines[0])["run"]
+        'one'
     """
 
     def __init__(
@@ -47,25 +53,23 @@ class LogLines:
         self.wall = wall
 
     def opened(self, info: RunInfo, recorded: Sequence[Entry]) -> Callable[[Entry], None]:
-        """Return what hears the entries of a run that was just opened."""
+        """Return the receiver of the entries of a run that was just opened."""
         active = max((e.at + (e.seconds * (e.kind != "iteration")) for e in recorded), default=0.0)
         shift = self.wall() - active
         verb = "goes on" if recorded else "begins"
-        opening: list[Said] = [("info", f"{info.name} {verb}", {})]  # said once it does
+        opening: list[Line] = [("info", f"{info.name} {verb}", {})]  # written with the first entry
 
-        def hear(entry: Entry) -> None:
+        def receive(entry: Entry) -> None:
             while opening:
                 self._line(info, shift + active, "opened", "", opening.pop())
-            said = self._said(entry)
-            if said is not None:
-                at = entry.at if entry.kind == "iteration" else entry.at + entry.seconds
-                self._line(info, shift + at, entry.kind, entry.path, said)
+            at = entry.at if entry.kind == "iteration" else entry.at + entry.seconds
+            self._line(info, shift + at, entry.kind, entry.path, self._describe(entry))
 
-        return hear
+        return receive
 
-    def _line(self, info: RunInfo, at: float, event: str, path: str, said: Said) -> None:
-        level, message, more = said
-        told = {
+    def _line(self, info: RunInfo, at: float, event: str, path: str, line: Line) -> None:
+        level, message, more = line
+        fields = {
             "time": datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds"),
             "level": level,
             "message": message,
@@ -77,11 +81,11 @@ class LogLines:
             "path": path,
             **more,
         }
-        text = json.dumps(self.redactor.clean(told), ensure_ascii=False, default=str)
+        text = json.dumps(self.redactor.clean(fields), ensure_ascii=False, default=str)
         self.write(text + "\n")
 
-    def _said(self, entry: Entry) -> Said | None:
-        """Return the level, the message and the fields of a line; None if there is nothing to say."""
+    def _describe(self, entry: Entry) -> Line:
+        """Return the level, the message and the fields of a line."""
         if entry.kind == "finished":
             return self._effect(entry)
         if entry.kind == "iteration":
@@ -96,7 +100,7 @@ class LogLines:
             return "warning", f"{entry.path} was cut off", _used(entry.usage)
         return "info", f"{entry.kind} {entry.path}".strip(), {}
 
-    def _effect(self, entry: Entry) -> Said:
+    def _effect(self, entry: Entry) -> Line:
         more: dict[str, Json] = {"seconds": round(entry.seconds, 6), **_used(entry.usage)}
         value = entry.value
         if isinstance(value, Mapping) and attempt_of(entry.path):
@@ -109,7 +113,7 @@ class LogLines:
             more["output"] = content(value.to_json() if hasattr(value, "to_json") else value)
         return "debug", f"{entry.path} is done", more
 
-    def _iteration(self, entry: Entry) -> Said:
+    def _iteration(self, entry: Entry) -> Line:
         record: Iteration = entry.value
         loop = entry.path.rpartition("/")[2]
         more: dict[str, Json] = {"loop": loop, "iteration": record.number}
@@ -126,7 +130,7 @@ class LogLines:
         verdict = {None: "", True: ", passed", False: ", not yet"}[record.passed]
         return "info", f"{loop} {record.number}: {score}{verdict}", more
 
-    def _ended(self, entry: Entry) -> Said:
+    def _ended(self, entry: Entry) -> Line:
         stop = Stop.from_json(entry.value["stop"])
         name, status = entry.value.get("name", ""), stop.reason.status.value
         more: dict[str, Json] = {"status": status, "reason": stop.reason.value}

@@ -2,13 +2,11 @@
 
 Rules:
 
-1. Sending is the work of threads of its own: a slow or dead collector delays no run and fails none.
-   What it does not take in time is dropped, and `close` says so in a sentence.
-2. Nothing global is set or read but what the OpenTelemetry libraries themselves read
-   (`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` and the like).
-3. Secrets are taken out of every name, attribute and error before a library sees it.
-
-What could not be sent, and why: said once at the end, and not by the libraries on the terminal.
+1. Separate threads send: a slow or dead collector delays no run and fails none. Signals that it does not
+   accept in time are dropped, and `close` reports them in a sentence. The libraries print nothing.
+2. No global state is set. The OpenTelemetry libraries read their own variables
+   (`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES` and others).
+3. Secrets are removed from every name, attribute and error before a library receives it.
 """
 
 from __future__ import annotations
@@ -32,14 +30,11 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter
     from opentelemetry.sdk.trace.export import SpanExporter
 
-__all__ = ["DEFAULT_ENDPOINT", "Telemetry", "Troubles", "over_http"]
-
-
-_FAILED = 200  # characters of why something could not be sent
+_FAILED = 200  # characters of the reason for a failure
 
 
 class Troubles(logging.Handler):
-    """What could not be sent, and the last reason that the libraries gave for it."""
+    """Counts signals that could not be sent, and keeps the last reason that the libraries logged."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -48,24 +43,24 @@ class Troubles(logging.Handler):
         logging.getLogger("opentelemetry").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the reason; that there is a handler also keeps it off the terminal."""
+        """Keep the reason; with a handler, logging does not print it on the terminal."""
         self._why = record.getMessage()
 
     @property
-    def heard(self) -> bool:
-        """Whether anything could not be sent so far."""
+    def failed(self) -> bool:
+        """Whether a signal could not be sent so far."""
         return bool(self._why or self._lost)
 
-    def watched(self, exporter: Any) -> Any:
-        """Return an exporter that counts here what it could not send."""
+    def observe(self, exporter: Any) -> Any:
+        """Return an exporter whose failures are counted here."""
         return ObservedExporter(exporter, self._count)
 
     def _count(self, number: int) -> None:
         self._lost += number
 
-    def told(self, *, late: bool, timeout: float) -> str:
-        """Return what was lost and why, in a sentence; nothing if all was sent."""
-        if not late:  # or threads that still try would go on about it on the terminal
+    def summary(self, *, late: bool, timeout: float) -> str:
+        """Return the loss and its reason as a sentence; "" if all was sent."""
+        if not late:  # otherwise threads that still try would print on the terminal
             logging.getLogger("opentelemetry").removeHandler(self)
         why = " ".join(self._why.split())[:_FAILED]
         if late:
@@ -97,10 +92,10 @@ class ObservedExporter:
 
 DEFAULT_ENDPOINT = "http://localhost:4318"
 SERVICE = "loopwright"
-CLOSING = 3.0  # seconds that the end waits for the collector
-GRACE = 0.5  # seconds of these that are left once something could not be sent
-QUEUE = 16_384  # signals that wait to be sent; more are dropped, the oldest first
-_BEAT = 0.02  # seconds between two looks at whether all is sent
+CLOSING = 3.0  # seconds for which `close` waits for the collector
+GRACE = 0.5  # seconds for which it still waits after a failure
+QUEUE = 16_384  # waiting signals; beyond that the oldest are dropped
+_BEAT = 0.02  # seconds between two checks of the threads
 _MISSING = (
     "telemetry needs the extra 'otel', which is not installed; "
     "install it with: pip install 'loopwright[otel]'"
@@ -108,18 +103,21 @@ _MISSING = (
 
 
 def over_http(endpoint: str = DEFAULT_ENDPOINT, **options: Any) -> Telemetry:
-    """Return telemetry that goes to an OTLP/HTTP collector, as protobuf.
+    """Return telemetry that sends to an OTLP/HTTP collector, as protobuf.
 
     Args:
-        endpoint: its base URL; `/v1/traces`, `/v1/metrics` and `/v1/logs` are put after it.
-        options: as for Telemetry.
+        endpoint: its base URL, to which `/v1/traces`, `/v1/metrics` and `/v1/logs` are appended (default:
+            http://localhost:4318).
+        options: the keyword arguments of Telemetry.
 
     Raises:
-        ConfigurationError: if it is no http(s) URL, or the extra `otel` is not installed.
+        ConfigurationError: if the endpoint is not an http(s) URL, or the extra `otel` is not installed.
+
+    Example: `run(loop, value, listeners=[over_http()])`; call `close()` on it at the end.
     """
     if not endpoint.startswith(("http://", "https://")):
         raise ConfigurationError(
-            f"otel: {endpoint!r} is no URL of a collector; give one such as {DEFAULT_ENDPOINT}"
+            f"otel: {endpoint!r} is not the URL of a collector; use one such as {DEFAULT_ENDPOINT}"
         )
     base = endpoint.rstrip("/").removesuffix("/v1/traces")
     try:
@@ -137,14 +135,14 @@ def over_http(endpoint: str = DEFAULT_ENDPOINT, **options: Any) -> Telemetry:
 
 
 class Telemetry:
-    """Sends runs to OpenTelemetry exporters; goes into `run(listeners=[…])`, for any number of runs.
+    """Sends runs to OpenTelemetry exporters. Pass it to `run(listeners=[…])`, for any number of runs.
 
     Args:
         spans, metrics, events: exporters of the OpenTelemetry SDK.
-        service: `service.name`, unless OTEL_SERVICE_NAME says otherwise.
-        capture: whether inputs, outputs, feedback and replies are sent too.
-        redactor: what takes secrets out of everything.
-        wall: seconds since the epoch.
+        service: `service.name`, unless OTEL_SERVICE_NAME is set (default: loopwright).
+        capture: send inputs, outputs, feedback and replies (default: False).
+        redactor: removes secrets from every signal (default: none).
+        wall: returns seconds since the epoch (default: `time.time`).
 
     Raises:
         ConfigurationError: if the extra `otel` is not installed.
@@ -173,42 +171,46 @@ class Telemetry:
         resource = Resource.create({})
         if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
             resource = resource.merge(Resource({"service.name": service}))
-        self._spans = _Spans(self._troubles.watched(spans), resource)
+        self._spans = _Spans(self._troubles.observe(spans), resource)
         self._metrics = _Metrics(metrics, resource)
-        self._events = _Events(self._troubles.watched(events), resource)
+        self._events = _Events(self._troubles.observe(events), resource)
         self._open: dict[str, Trace] = {}
 
     def opened(self, info: RunInfo, recorded: Sequence[Entry]) -> Callable[[Entry], None]:
-        """Return what hears the entries of a run that was just opened."""
-        trace = trace_id(info.run_id)
+        """Return the receiver of the entries of a run that was just opened."""
+        trace_of = trace_id(info.run_id)
 
-        def tell(signal: Signal) -> None:
-            self._send(trace, signal)
+        def send(signal: Signal) -> None:
+            self._send(trace_of, signal)
 
-        found = Trace(info, recorded, tell, capture=self.capture, wall=self.wall)
-        self._open[info.run_id] = found
+        trace = Trace(info, recorded, send, capture=self.capture, wall=self.wall)
+        self._open[info.run_id] = trace
 
-        def hear(entry: Entry) -> None:
-            found(entry)
+        def receive(entry: Entry) -> None:
+            trace(entry)
             if not entry.path and entry.kind in ("ended", "suspended"):
                 self._open.pop(info.run_id, None)
 
-        return hear
+        return receive
 
     def _send(self, trace: int, signal: Signal) -> None:
-        told = self.redactor.clean(dict(signal.attributes))
+        attributes = self.redactor.clean(dict(signal.attributes))
         name = self.redactor.text(signal.name)
         if isinstance(signal, Span):
-            self._spans.send(trace, signal, name, told, self.redactor.text(signal.error))
+            self._spans.send(trace, signal, name, attributes, self.redactor.text(signal.error))
         elif isinstance(signal, Measurement):
-            self._metrics.record(signal, told)
+            self._metrics.record(signal, attributes)
         else:
-            self._events.send(trace, signal, told)
+            self._events.send(trace, signal, attributes)
 
     def close(self, timeout: float = CLOSING) -> str:
-        """Send what waits, for `timeout` seconds at most; return what went wrong, or nothing.
+        """End the open runs and send all waiting signals.
 
-        Runs that were interrupted end here too.
+        Args:
+            timeout: seconds to wait at most (default: 3).
+
+        Returns:
+            The failures as a sentence; "" if all signals were sent.
         """
         for trace in self._open.values():
             trace.close()
@@ -221,13 +223,13 @@ class Telemetry:
         while any(thread.is_alive() for thread in threads) and time.monotonic() < end:
             for thread in threads:
                 thread.join(_BEAT)
-            if self._troubles.heard:  # it will not get better in the seconds that are left
+            if self._troubles.failed:  # the remaining seconds will not help
                 end = min(end, time.monotonic() + GRACE)
         late = any(thread.is_alive() for thread in threads)
-        if late:  # nothing may go on trying in a process that goes on
+        if late:  # no thread may keep trying while the process continues
             for exporter in self._exporters:
                 exporter.shutdown()
-        return self.redactor.text(self._troubles.told(late=late, timeout=timeout))
+        return self.redactor.text(self._troubles.summary(late=late, timeout=timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -239,7 +241,7 @@ class Telemetry:
 
 
 class _Spans:
-    """Finished spans with ids of ours, through a tracer."""
+    """Sends finished spans with derived ids through a tracer."""
 
     def __init__(self, exporter: Any, resource: Any) -> None:
         from opentelemetry.sdk.trace import TracerProvider
@@ -247,7 +249,7 @@ class _Spans:
         from opentelemetry.sdk.trace.id_generator import IdGenerator
         from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-        class Given(IdGenerator):
+        class DerivedIds(IdGenerator):
             trace = span = 1
 
             def generate_span_id(self) -> int:
@@ -256,7 +258,7 @@ class _Spans:
             def generate_trace_id(self) -> int:
                 return self.trace
 
-        self._ids = Given()
+        self._ids = DerivedIds()
         self._lock = threading.Lock()
         self._provider = TracerProvider(
             sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False, id_generator=self._ids
@@ -264,7 +266,9 @@ class _Spans:
         self._provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=QUEUE))
         self._tracer = self._provider.get_tracer(SERVICE)
 
-    def send(self, trace: int, span: Span, name: str, told: dict[str, Any], error: str) -> None:
+    def send(
+        self, trace: int, span: Span, name: str, attributes: dict[str, Any], error: str
+    ) -> None:
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         with self._lock:
@@ -273,7 +277,7 @@ class _Spans:
                 name,
                 context=_inside(trace, span.parent_id),
                 kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
-                attributes=told,
+                attributes=attributes,
                 start_time=_nanoseconds(span.start),
             )
         if error:
@@ -285,7 +289,7 @@ class _Spans:
 
 
 class _Events:
-    """Events, as log records with a name."""
+    """Sends events as log records with a name."""
 
     def __init__(self, exporter: Any, resource: Any) -> None:
         from opentelemetry.sdk._logs import LoggerProvider
@@ -297,7 +301,7 @@ class _Events:
         )
         self._logger = self._provider.get_logger(SERVICE)
 
-    def send(self, trace: int, event: SpanEvent, told: dict[str, Any]) -> None:
+    def send(self, trace: int, event: SpanEvent, attributes: dict[str, Any]) -> None:
         from opentelemetry._logs import LogRecord, SeverityNumber
 
         at = _nanoseconds(event.at)
@@ -307,7 +311,7 @@ class _Events:
                 observed_timestamp=at,
                 context=_inside(trace, event.span_id),
                 severity_number=SeverityNumber.INFO,
-                attributes=told,
+                attributes=attributes,
                 event_name=event.name,
             )
         )
@@ -317,7 +321,7 @@ class _Events:
 
 
 class _Metrics:
-    """Measurements, by the instruments of their names."""
+    """Records measurements with the instruments of their names."""
 
     def __init__(self, exporter: Any, resource: Any) -> None:
         from opentelemetry.sdk.metrics import MeterProvider
@@ -338,22 +342,17 @@ class _Metrics:
             else:
                 self._record[one.name] = meter.create_counter(one.name, **about).add
 
-    def record(self, measured: Measurement, told: dict[str, Any]) -> None:
-        self._record[measured.name](measured.value, told)
+    def record(self, measured: Measurement, attributes: dict[str, Any]) -> None:
+        self._record[measured.name](measured.value, attributes)
 
     def close(self) -> None:
         self._provider.shutdown()
 
 
 def _inside(trace: int, parent: int) -> Context:
-    """Return the context of what happens inside a span; 0 is a trace's root."""
+    """Return the context for the children of a span; 0 is the root of a trace."""
     from opentelemetry.context import Context
-    from opentelemetry.trace import (
-        NonRecordingSpan,
-        SpanContext,
-        TraceFlags,
-        set_span_in_context,
-    )
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
     if not parent:
         return Context()

@@ -1,51 +1,37 @@
-"""The filters and methods of templates: an allow-list, each counting its cost before it is paid.
+"""The filters, tests and methods of templates: an allow-list in which each counts its cost in advance.
 
-Left out on purpose: what pads (`center`, `format`, ...), because its cost is a number in the
-template; what reaches attributes (`attr`); what is not a function of its input (`random`); HTML.
-
-What filters take: the coercions they share, each with its cost counted.
-
-The tests of templates: what may stand after `is`.
-
-The filters and methods that work on text.
+Not offered: filters that pad (`center`, `format`), because a number in the template sets their cost;
+access to attributes (`attr`); random values; HTML.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TypeGuard
 
+from ..records.codec import Json
 from .limits import ITEM, Meter, TemplateError
 from .values import Missing, TemplateValue, equal, find, kind, shown, size, to_json, to_text
 
-__all__ = [
-    "COMPARISONS",
-    "FILTERS",
-    "HEAVY",
-    "METHODS",
-    "PREDICATES",
-    "TEXT_FILTERS",
-    "TEXT_METHODS",
-    "at_path",
-    "field",
-    "is_number",
-    "items_of",
-    "made_text",
-    "number_of",
-    "whole",
-]
+__all__ = ["COMPARISONS", "FILTERS", "METHODS", "PREDICATES", "is_number", "items_of"]
+
+Comparison = Callable[[Meter, object, object], bool]
 
 
-def is_number(value: Any) -> bool:
-    """Tell if a value is a number; true and false are none."""
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _contains(meter: Meter, container: Any, item: Any) -> bool:
-    """Tell if a text, list or mapping holds something."""
-    if isinstance(container, TemplateValue):
-        container = container.text
+def _plain(value: object) -> object:
+    """Return the text of a value with fields; other values unchanged."""
+    return value.text if isinstance(value, TemplateValue) else value
+
+
+def _contains(meter: Meter, container: object, item: object) -> bool:
+    container = _plain(container)
     if isinstance(container, str):
         part = to_text(meter, item)
         meter.read(len(container) + len(part))
@@ -57,97 +43,75 @@ def _contains(meter: Meter, container: Any, item: Any) -> bool:
     raise TemplateError(f"'in' needs text, a list or a mapping on the right, got {kind(container)}")
 
 
-def _ordered(meter: Meter, left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two values that have an order: two numbers, or two texts."""
-    left = left.text if isinstance(left, TemplateValue) else left
-    right = right.text if isinstance(right, TemplateValue) else right
-    numbers = isinstance(left, int | float) and isinstance(right, int | float)
-    if not numbers and not (isinstance(left, str) and isinstance(right, str)):
-        raise TemplateError(
-            f"cannot order {kind(left)} and {kind(right)}; turn text into a number with | float"
-        )
-    meter.read(min(size(left), size(right)))
-    return left, right
+def _ordered(compare: Callable[[Json, Json], bool]) -> Comparison:
+    """Return the comparison of two numbers or two texts by an operator."""
+
+    def test(meter: Meter, left: object, right: object) -> bool:
+        left, right = _plain(left), _plain(right)
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        if not numbers and not (isinstance(left, str) and isinstance(right, str)):
+            raise TemplateError(
+                f"cannot order {kind(left)} and {kind(right)}; turn text into a number with | float"
+            )
+        meter.read(min(size(left), size(right)))
+        return compare(left, right)
+
+    return test
 
 
-def _less(meter: Meter, left: Any, right: Any) -> bool:
-    left, right = _ordered(meter, left, right)
-    return bool(left < right)
-
-
-def _greater(meter: Meter, left: Any, right: Any) -> bool:
-    return _less(meter, right, left)
-
-
-def _at_most(meter: Meter, left: Any, right: Any) -> bool:
-    left, right = _ordered(meter, left, right)
-    return bool(left <= right)
-
-
-def _at_least(meter: Meter, left: Any, right: Any) -> bool:
-    return _at_most(meter, right, left)
-
-
-def _differs(meter: Meter, left: Any, right: Any) -> bool:
+def _differs(meter: Meter, left: object, right: object) -> bool:
     return not equal(meter, left, right)
 
 
-def _is_in(meter: Meter, item: Any, container: Any) -> bool:
-    return _contains(meter, container, item)
-
-
-def _is_not_in(meter: Meter, item: Any, container: Any) -> bool:
-    return not _contains(meter, container, item)
-
-
-def _divisible(_meter: Meter, value: Any, by: Any) -> bool:
+def _divisible(_meter: Meter, value: object, by: object) -> bool:
     if not (is_number(value) and is_number(by) and by):
         raise TemplateError("divisibleby needs two numbers, the second not 0")
-    return bool(value % by == 0)
+    return value % by == 0
 
 
-def _in_case(upper: bool) -> Callable[..., bool]:
-    """Make the test for text that is all upper or all lower case."""
-
-    def test(meter: Meter, value: Any) -> bool:
+def _in_case(is_case: Callable[[str], bool]) -> Callable[..., bool]:
+    def test(meter: Meter, value: object) -> bool:
         text = to_text(meter, value)
         meter.read(len(text))
-        return text.isupper() if upper else text.islower()
+        return is_case(text)
 
     return test
 
 
 def _of_type(*types: type, bool_too: bool = False) -> Callable[..., bool]:
-    """Make the test for values of some types."""
+    """Return the test for values of some types."""
 
-    def test(_meter: Meter, value: Any) -> bool:
+    def test(_meter: Meter, value: object) -> bool:
         return isinstance(value, types) and (bool_too or not isinstance(value, bool))
 
     return test
 
 
-COMPARISONS: dict[str, Callable[[Meter, Any, Any], bool]] = {
-    "eq": equal, "ne": _differs, "lt": _less, "lteq": _at_most, "gt": _greater, "gteq": _at_least,
-    "in": _is_in, "notin": _is_not_in,
+COMPARISONS: dict[str, Comparison] = {
+    "eq": equal, "ne": _differs, "lt": _ordered(operator.lt), "lteq": _ordered(operator.le),
+    "gt": _ordered(operator.gt), "gteq": _ordered(operator.ge),
+    "in": lambda meter, item, container: _contains(meter, container, item),
+    "notin": lambda meter, item, container: not _contains(meter, container, item),
+}  # fmt: skip
+# The names that Jinja gives to the comparisons as tests.
+_COMPARED = {
+    "eq": "== eq equalto", "ne": "!= ne", "lt": "< lt lessthan", "lteq": "<= le",
+    "gt": "> gt greaterthan", "gteq": ">= ge", "in": "in",
 }  # fmt: skip
 
 PREDICATES: dict[str, Callable[..., bool]] = {
-    "!=": _differs, "<": _less, "<=": _at_most, "==": equal, ">": _greater, ">=": _at_least,
+    name: COMPARISONS[of] for of, names in _COMPARED.items() for name in names.split()
+} | {
     "boolean": _of_type(bool, bool_too=True),
     "defined": lambda _, value: not isinstance(value, Missing),
     "divisibleby": _divisible,
-    "eq": equal, "equalto": equal,
     "even": lambda meter, value: _divisible(meter, value, 2),
     "false": lambda _, value: value is False,
     "float": _of_type(float),
-    "ge": _at_least, "greaterthan": _greater, "gt": _greater, "in": _is_in,
     "integer": _of_type(int),
     "iterable": _of_type(str, list, dict, TemplateValue),
-    "le": _at_most, "lessthan": _less,
-    "lower": _in_case(False),
-    "lt": _less,
+    "lower": _in_case(str.islower),
     "mapping": _of_type(dict),
-    "ne": _differs,
     "none": lambda _, value: value is None,
     "number": _of_type(int, float),
     "odd": lambda meter, value: not _divisible(meter, value, 2),
@@ -155,45 +119,42 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "string": _of_type(str, TemplateValue),
     "true": lambda _, value: value is True,
     "undefined": lambda _, value: isinstance(value, Missing),
-    "upper": _in_case(True),
-}  # fmt: skip
+    "upper": _in_case(str.isupper),
+}
 
-# Splitting, sorting and folding cost about this many times what reading does.
+# Splitting, sorting and folding cost about this many times as much as reading.
 HEAVY = 4
 
 
-def made_text(meter: Meter, value: Any) -> str:
-    """Return a value as text of which a changed copy is about to be made."""
+def _copied_text(meter: Meter, value: object) -> str:
+    """Return a value as text, with the cost of one copy counted."""
     text = to_text(meter, value)
     meter.make(len(text))
     return text
 
 
-def items_of(meter: Meter, value: Any, doing: str) -> list[Any]:
+def items_of(meter: Meter, value: object, doing: str) -> list[object]:
     """Return the items of a list, the keys of a mapping or the characters of a text."""
-    if isinstance(value, TemplateValue):
-        value = value.text
+    value = _plain(value)
     if not isinstance(value, list | dict | str):
         raise TemplateError(f"{doing} needs a list, got {kind(value)}")
     meter.make(len(value) * ITEM)
     return list(value)
 
 
-def number_of(value: Any, doing: str) -> Any:
-    """Return a number, or refuse what is none."""
+def _number(value: object, doing: str) -> int | float:
     if not is_number(value):
         raise TemplateError(f"{doing} needs a number, got {kind(value)}")
     return value
 
 
-def whole(value: Any, doing: str, most: int) -> int:
-    """Return a whole number from 0 to `most`, or refuse."""
+def _integer(value: object, doing: str, most: int) -> int:
     if not isinstance(value, int) or not 0 <= value <= most:
-        raise TemplateError(f"{doing} needs a whole number from 0 to {most:,}")
+        raise TemplateError(f"{doing} needs an integer from 0 to {most:,}")
     return int(value)
 
 
-def at_path(meter: Meter, item: Any, path: Any) -> Any:
+def _at_path(meter: Meter, item: object, path: object) -> object:
     """Return `item.a.b` for the path "a.b", or a Missing."""
     meter.read(ITEM + (len(path) * HEAVY * 4 if isinstance(path, str) else 0))
     for step in path.split(".") if isinstance(path, str) else [path]:
@@ -201,51 +162,45 @@ def at_path(meter: Meter, item: Any, path: Any) -> Any:
     return item
 
 
-def field(meter: Meter, item: Any, path: Any) -> Any:
-    """Return what is at a path; missing is an error, or empty text in lenient mode."""
-    found = at_path(meter, item, path)
-    return to_text(meter, found) if isinstance(found, Missing) else found
+def _field(meter: Meter, item: object, path: object) -> object:
+    """Return the value at a path; a missing one is an error, or "" in lenient mode."""
+    value = _at_path(meter, item, path)
+    return to_text(meter, value) if isinstance(value, Missing) else value
 
 
 PIECE = 65_536
 
 
-def _upper(meter: Meter, value: Any) -> str:
-    return made_text(meter, value).upper()
+def _changed(change: Callable[[str], str]) -> Callable[[Meter, object], str]:
+    """Return the filter that makes one changed copy of a text."""
+    return lambda meter, value: change(_copied_text(meter, value))
 
 
-def _lower(meter: Meter, value: Any) -> str:
-    return made_text(meter, value).lower()
+_CASES = {name: _changed(getattr(str, name)) for name in ("capitalize", "lower", "title", "upper")}
 
 
-def _title(meter: Meter, value: Any) -> str:
-    return made_text(meter, value).title()
+def _trim(meter: Meter, value: object, chars: str | None = None) -> str:
+    return _copied_text(meter, value).strip(_few(chars))
 
 
-def _capitalize(meter: Meter, value: Any) -> str:
-    return made_text(meter, value).capitalize()
+def _lstrip(meter: Meter, value: object, chars: str | None = None) -> str:
+    return _copied_text(meter, value).lstrip(_few(chars))
 
 
-def _trim(meter: Meter, value: Any, chars: str | None = None) -> str:
-    return made_text(meter, value).strip(_few(chars))
-
-
-def _lstrip(meter: Meter, value: Any, chars: str | None = None) -> str:
-    return made_text(meter, value).lstrip(_few(chars))
-
-
-def _rstrip(meter: Meter, value: Any, chars: str | None = None) -> str:
-    return made_text(meter, value).rstrip(_few(chars))
+def _rstrip(meter: Meter, value: object, chars: str | None = None) -> str:
+    return _copied_text(meter, value).rstrip(_few(chars))
 
 
 def _few(chars: str | None) -> str | None:
-    """Refuse many characters to strip: each of the text is looked for among all of them."""
+    """Refuse a long set of characters: each character of the text is compared with all of them."""
     if chars is not None and (not isinstance(chars, str) or len(chars) > 64):
         raise TemplateError("strip takes text of at most 64 characters")
     return chars
 
 
-def _replace(meter: Meter, value: Any, old: Any, new: Any, count: int | None = None) -> str:
+def _replace(
+    meter: Meter, value: object, old: object, new: object, count: int | None = None
+) -> str:
     text, old, new = (to_text(meter, part) for part in (value, old, new))
     meter.read(len(text) * HEAVY)
     times = len(text) + 1 if not old else text.count(old)
@@ -256,12 +211,12 @@ def _replace(meter: Meter, value: Any, old: Any, new: Any, count: int | None = N
 
 
 def _truncate(
-    meter: Meter, value: Any, length: int = 255, killwords: bool = False, end: str = "...",
+    meter: Meter, value: object, length: int = 255, killwords: bool = False, end: str = "...",
     leeway: int = 5,
 ) -> str:  # fmt: skip
     text, end = to_text(meter, value), to_text(meter, end)
-    length = whole(length, "truncate", 10**9)
-    if len(text) <= length + whole(leeway, "truncate", 10**9):
+    length = _integer(length, "truncate", 10**9)
+    if len(text) <= length + _integer(leeway, "truncate", 10**9):
         return text
     kept = text[: max(length - len(end), 0)]
     meter.make(len(kept) + len(end))
@@ -269,9 +224,9 @@ def _truncate(
 
 
 def _indent(
-    meter: Meter, value: Any, width: int | str = 4, first: bool = False, blank: bool = False
+    meter: Meter, value: object, width: int | str = 4, first: bool = False, blank: bool = False
 ) -> str:
-    margin = width if isinstance(width, str) else " " * whole(width, "indent", 100)
+    margin = width if isinstance(width, str) else " " * _integer(width, "indent", 100)
     text = to_text(meter, value)
     meter.make(len(text) + (text.count("\n") + 1) * (len(margin) + ITEM))
     lines = text.split("\n")
@@ -279,18 +234,18 @@ def _indent(
     return "\n".join([margin + lines[0] if first else lines[0], *spaced])
 
 
-def _wordcount(meter: Meter, value: Any) -> int:
+def _wordcount(meter: Meter, value: object) -> int:
     text = to_text(meter, value)
     meter.read(len(text) * HEAVY)
     count = 0
-    # In pieces, so that the words of a long text need not all exist at once.
+    # In pieces, so that the words of a long text do not exist at the same time.
     for start in range(0, len(text), PIECE):
         count += len(text[start : start + PIECE].split())
         count -= start > 0 and not (text[start - 1].isspace() or text[start].isspace())
     return count
 
 
-def _split(meter: Meter, value: Any, separator: str | None = None, most: int = -1) -> list[str]:
+def _split(meter: Meter, value: object, separator: str | None = None, most: int = -1) -> list[str]:
     text = to_text(meter, value)
     if separator == "":
         raise TemplateError("split needs a separator that is not empty")
@@ -300,58 +255,28 @@ def _split(meter: Meter, value: Any, separator: str | None = None, most: int = -
     return text.split(separator, most)
 
 
-def _splitlines(meter: Meter, value: Any) -> list[str]:
+def _splitlines(meter: Meter, value: object) -> list[str]:
     text = to_text(meter, value)
     meter.make(len(text) * HEAVY)
     return text.splitlines()
 
 
-def _startswith(meter: Meter, value: Any, start: str) -> bool:
+def _startswith(meter: Meter, value: object, start: str) -> bool:
     return to_text(meter, value).startswith(to_text(meter, start))
 
 
-def _endswith(meter: Meter, value: Any, end: str) -> bool:
+def _endswith(meter: Meter, value: object, end: str) -> bool:
     return to_text(meter, value).endswith(to_text(meter, end))
 
 
-def _as_json(meter: Meter, value: Any, indent: int | None = None) -> str:
-    return to_json(meter, value, whole(indent or 0, "tojson", 16))
+def _as_json(meter: Meter, value: object, indent: int | None = None) -> str:
+    return to_json(meter, value, _integer(indent or 0, "tojson", 16))
 
 
-TEXT_FILTERS: dict[str, Callable[..., Any]] = {
-    "capitalize": _capitalize,
-    "indent": _indent,
-    "lower": _lower,
-    "replace": _replace,
-    "string": to_text,
-    "title": _title,
-    "tojson": _as_json,
-    "trim": _trim,
-    "truncate": _truncate,
-    "upper": _upper,
-    "wordcount": _wordcount,
-}
-
-TEXT_METHODS: dict[str, Callable[..., Any]] = {
-    "capitalize": _capitalize,
-    "endswith": _endswith,
-    "lower": _lower,
-    "lstrip": _lstrip,
-    "replace": _replace,
-    "rstrip": _rstrip,
-    "split": _split,
-    "splitlines": _splitlines,
-    "startswith": _startswith,
-    "strip": _trim,
-    "title": _title,
-    "upper": _upper,
-}
-
-
-def _join(meter: Meter, value: Any, separator: Any = "", attribute: Any = None) -> str:
+def _join(meter: Meter, value: object, separator: object = "", attribute: object = None) -> str:
     items = items_of(meter, value, "join")
     if attribute is not None:
-        items = [field(meter, item, attribute) for item in items]
+        items = [_field(meter, item, attribute) for item in items]
     middle = to_text(meter, separator)
     parts = []
     for item in items:
@@ -360,16 +285,16 @@ def _join(meter: Meter, value: Any, separator: Any = "", attribute: Any = None) 
     return middle.join(parts)
 
 
-def _joined(meter: Meter, value: Any, parts: Any) -> str:
+def _joined(meter: Meter, value: object, parts: object) -> str:
     """`separator.join(parts)`, the method."""
     return _join(meter, parts, value)
 
 
-def _default(_meter: Meter, value: Any, instead: Any = "", boolean: bool = False) -> Any:
+def _default(_meter: Meter, value: object, instead: object = "", boolean: bool = False) -> object:
     return instead if isinstance(value, Missing) or (boolean and not value) else value
 
 
-def _length(_meter: Meter, value: Any) -> int:
+def _length(_meter: Meter, value: object) -> int:
     if isinstance(value, str | TemplateValue):
         return size(value)
     if isinstance(value, list | dict):
@@ -377,28 +302,30 @@ def _length(_meter: Meter, value: Any) -> int:
     raise TemplateError(f"length needs text, a list or a mapping, got {kind(value)}")
 
 
-def _first(meter: Meter, value: Any) -> Any:
+def _first(meter: Meter, value: object) -> object:
     return next(iter(items_of(meter, value, "first")), Missing("first: the list is empty"))
 
 
-def _last(meter: Meter, value: Any) -> Any:
+def _last(meter: Meter, value: object) -> object:
     return next(reversed(items_of(meter, value, "last")), Missing("last: the list is empty"))
 
 
-def _reverse(meter: Meter, value: Any) -> Any:
+def _reverse(meter: Meter, value: object) -> object:
     backwards = items_of(meter, value, "reverse")[::-1]
-    return "".join(backwards) if isinstance(value, str) else backwards
+    return "".join(map(str, backwards)) if isinstance(value, str) else backwards
 
 
-def _as_list(meter: Meter, value: Any) -> list[Any]:
+def _as_list(meter: Meter, value: object) -> list[object]:
     return items_of(meter, value, "list")
 
 
-def _keys_of(meter: Meter, items: list[Any], attribute: Any, exact: bool, doing: str) -> list[Any]:
-    """Return what items are ordered or compared by: all text, or all numbers."""
+def _keys_of(
+    meter: Meter, items: list[object], attribute: object, exact: bool, doing: str
+) -> list[Json]:
+    """Return the keys by which items are ordered: all text, or all numbers."""
     found = []
     for item in items:
-        key = item if attribute is None else field(meter, item, attribute)
+        key = item if attribute is None else _field(meter, item, attribute)
         key = key.text if isinstance(key, TemplateValue) else key
         meter.make(size(key))
         found.append(key.lower() if isinstance(key, str) and not exact else key)
@@ -408,9 +335,9 @@ def _keys_of(meter: Meter, items: list[Any], attribute: Any, exact: bool, doing:
 
 
 def _sort(
-    meter: Meter, value: Any, reverse: bool = False, case_sensitive: bool = False,
-    attribute: Any = None,
-) -> list[Any]:  # fmt: skip
+    meter: Meter, value: object, reverse: bool = False, case_sensitive: bool = False,
+    attribute: object = None,
+) -> list[object]:  # fmt: skip
     items = items_of(meter, value, "sort")
     keys = _keys_of(meter, items, attribute, case_sensitive, "sort")
     meter.read(len(items) * ITEM)
@@ -419,54 +346,54 @@ def _sort(
 
 
 def _unique(
-    meter: Meter, value: Any, case_sensitive: bool = False, attribute: Any = None
-) -> list[Any]:
+    meter: Meter, value: object, case_sensitive: bool = False, attribute: object = None
+) -> list[object]:
     items = items_of(meter, value, "unique")
     keys = _keys_of(meter, items, attribute, case_sensitive, "unique")
-    kept: dict[Any, Any] = {}
+    kept: dict[object, object] = {}
     for key, item in zip(keys, items, strict=True):
         kept.setdefault(key, item)
     return list(kept.values())
 
 
-def _extreme(largest: bool, doing: str) -> Callable[..., Any]:
+def _extreme(largest: bool, doing: str) -> Callable[..., object]:
     """Make the filter that chooses the smallest or the largest item."""
 
     def choose(
-        meter: Meter, value: Any, case_sensitive: bool = False, attribute: Any = None
-    ) -> Any:
+        meter: Meter, value: object, case_sensitive: bool = False, attribute: object = None
+    ) -> object:
         items = _sort(meter, value, largest, case_sensitive, attribute)
         return items[0] if items else Missing(f"{doing}: the list is empty")
 
     return choose
 
 
-def _total(meter: Meter, value: Any, attribute: Any = None, start: Any = 0) -> Any:
+def _total(meter: Meter, value: object, attribute: object = None, start: object = 0) -> object:
     items = items_of(meter, value, "sum")
-    found = (item if attribute is None else field(meter, item, attribute) for item in items)
-    return sum((number_of(item, "sum") for item in found), number_of(start, "sum"))
+    found = (item if attribute is None else _field(meter, item, attribute) for item in items)
+    return sum((_number(item, "sum") for item in found), _number(start, "sum"))
 
 
 def _mapped(
-    meter: Meter, value: Any, name: str | None = None, *args: Any, attribute: Any = None
-) -> list[Any]:
+    meter: Meter, value: object, name: str | None = None, *args: object, attribute: object = None
+) -> list[object]:
     items = items_of(meter, value, "map")
     if attribute is not None:
-        return [field(meter, item, attribute) for item in items]
+        return [_field(meter, item, attribute) for item in items]
     apply = FILTERS.get(name) if isinstance(name, str) else None
     if apply is None:
         raise TemplateError(f"map needs attribute=, or the name of a filter, got {shown(name)}")
     return [apply(meter, item, *args) for item in items]
 
 
-def _chosen(wanted: bool, by_attribute: bool) -> Callable[..., Any]:
+def _filtered(wanted: bool, by_attribute: bool) -> Callable[..., object]:
     """Make one of select, reject, selectattr and rejectattr."""
 
-    def filter_(meter: Meter, value: Any, *given: Any) -> list[Any]:
+    def filter_(meter: Meter, value: object, *given: object) -> list[object]:
         attribute, test = (given[0], given[1:]) if by_attribute and given else (None, given)
         kept = []
         for item in items_of(meter, value, "select"):
-            tested = item if attribute is None else at_path(meter, item, attribute)
+            tested = item if attribute is None else _at_path(meter, item, attribute)
             if _holds(meter, tested, test) == wanted:
                 kept.append(item)
         return kept
@@ -474,7 +401,7 @@ def _chosen(wanted: bool, by_attribute: bool) -> Callable[..., Any]:
     return filter_
 
 
-def _holds(meter: Meter, value: Any, test: tuple[Any, ...]) -> bool:
+def _holds(meter: Meter, value: object, test: tuple[object, ...]) -> bool:
     """Tell if a value passes a test given by name and arguments; without a name, if it is true."""
     meter.read(ITEM)
     if isinstance(value, Missing) and test[:1] not in (("defined",), ("undefined",)):
@@ -488,24 +415,24 @@ def _holds(meter: Meter, value: Any, test: tuple[Any, ...]) -> bool:
     return bool(predicate(meter, value, *test[1:]))
 
 
-def _to_int(meter: Meter, value: Any, default: Any = 0) -> Any:
+def _to_int(meter: Meter, value: object, default: object = 0) -> object:
     try:
         return int(value if is_number(value) else to_text(meter, value)[:100].strip())
     except (ValueError, OverflowError):
         number = _to_float(meter, value, None)
-        return int(number) if number is not None and math.isfinite(number) else default
+        return int(number) if isinstance(number, float) and math.isfinite(number) else default
 
 
-def _to_float(meter: Meter, value: Any, default: Any = 0.0) -> Any:
+def _to_float(meter: Meter, value: object, default: object = 0.0) -> object:
     try:
         return float(value if is_number(value) else to_text(meter, value)[:100].strip())
     except (ValueError, OverflowError):
         return default
 
 
-def _rounded(_meter: Meter, value: Any, precision: int = 0, method: str = "common") -> Any:
-    number = number_of(value, "round")
-    digits = whole(precision, "round", 30)
+def _rounded(_meter: Meter, value: object, precision: int = 0, method: str = "common") -> object:
+    number = _number(value, "round")
+    digits = _integer(precision, "round", 30)
     if method == "common":
         return round(float(number), digits)
     if method not in ("ceil", "floor"):
@@ -514,11 +441,11 @@ def _rounded(_meter: Meter, value: Any, precision: int = 0, method: str = "commo
     return cut(number * 10**digits) / 10**digits
 
 
-def _absolute(_meter: Meter, value: Any) -> Any:
-    return abs(number_of(value, "abs"))
+def _absolute(_meter: Meter, value: object) -> object:
+    return abs(_number(value, "abs"))
 
 
-def _pairs(meter: Meter, value: Any) -> list[list[Any]]:
+def _pairs(meter: Meter, value: object) -> list[list[object]]:
     value = value.fields if isinstance(value, TemplateValue) else value
     if not isinstance(value, dict):
         raise TemplateError(f"items needs a mapping, got {kind(value)}")
@@ -526,20 +453,20 @@ def _pairs(meter: Meter, value: Any) -> list[list[Any]]:
     return [[key, item] for key, item in value.items()]
 
 
-def _keys(meter: Meter, value: Any) -> list[Any]:
+def _keys(meter: Meter, value: object) -> list[object]:
     return [key for key, _ in _pairs(meter, value)]
 
 
-def _values(meter: Meter, value: Any) -> list[Any]:
+def _values(meter: Meter, value: object) -> list[object]:
     return [item for _, item in _pairs(meter, value)]
 
 
-def _get(_meter: Meter, value: Any, key: Any, instead: Any = None) -> Any:
+def _get(_meter: Meter, value: object, key: object, instead: object = None) -> object:
     found = find(value, key)
     return instead if isinstance(found, Missing) else found
 
 
-def _count(meter: Meter, value: Any, item: Any) -> int:
+def _count(meter: Meter, value: object, item: object) -> int:
     if isinstance(value, list):
         return sum(1 for other in value if equal(meter, other, item))
     text = to_text(meter, value)
@@ -547,7 +474,14 @@ def _count(meter: Meter, value: Any, item: Any) -> int:
     return text.count(to_text(meter, item))
 
 
-FILTERS: dict[str, Callable[..., Any]] = TEXT_FILTERS | {
+FILTERS: dict[str, Callable[..., object]] = _CASES | {
+    "indent": _indent,
+    "replace": _replace,
+    "string": to_text,
+    "tojson": _as_json,
+    "trim": _trim,
+    "truncate": _truncate,
+    "wordcount": _wordcount,
     "abs": _absolute,
     "count": _length,
     "d": _default,
@@ -563,18 +497,26 @@ FILTERS: dict[str, Callable[..., Any]] = TEXT_FILTERS | {
     "map": _mapped,
     "max": _extreme(True, "max"),
     "min": _extreme(False, "min"),
-    "reject": _chosen(False, False),
-    "rejectattr": _chosen(False, True),
+    "reject": _filtered(False, False),
+    "rejectattr": _filtered(False, True),
     "reverse": _reverse,
     "round": _rounded,
-    "select": _chosen(True, False),
-    "selectattr": _chosen(True, True),
+    "select": _filtered(True, False),
+    "selectattr": _filtered(True, True),
     "sort": _sort,
     "sum": _total,
     "unique": _unique,
 }
 
-METHODS: dict[str, Callable[..., Any]] = TEXT_METHODS | {
+METHODS: dict[str, Callable[..., object]] = _CASES | {
+    "endswith": _endswith,
+    "lstrip": _lstrip,
+    "replace": _replace,
+    "rstrip": _rstrip,
+    "split": _split,
+    "splitlines": _splitlines,
+    "startswith": _startswith,
+    "strip": _trim,
     "count": _count,
     "get": _get,
     "items": _pairs,

@@ -1,7 +1,7 @@
-"""What one template may cost, and the meter that counts it.
+"""The limits of one render, and the meter that counts its cost.
 
-A render is a pure function of template and values, so its limits count work, not time: the same
-template with the same values ends the same way on every machine, and when a run is replayed.
+A render is a pure function of template and values, so the limits count work, not time: the same template
+with the same values has the same result on every machine and in every replay.
 """
 
 from __future__ import annotations
@@ -39,17 +39,27 @@ NUMBER_BITS = 256
 VALUE_ITEMS = 200_000
 VALUE_DEPTH = 64
 WARNINGS = 100
-# One item of a list weighs as much as this many characters, in memory and in time.
+# One item of a list counts as this many characters, in memory and in time.
 ITEM = 64
 # Evaluating one node of a template takes about as long as reading this many characters.
 NODE = 20
 
 
 class TemplateError(ConfigurationError):
-    """A template is wrong, or cannot be rendered with these values.
+    """A template is invalid, or cannot be rendered with these values.
 
-    `line` and `column` count from 1 inside the template; 0 is unknown. `reason` is the message
-    without them.
+    Args:
+        reason: the message without the position.
+        line: counts from 1 inside the template; 0, the default, is unknown.
+        column: counts from 1 inside the line; 0, the default, is unknown.
+
+    Example:
+
+    >>> from loopwright.templates import compile_template
+    >>> compile_template("{{ name | uper }}")
+    Traceback (most recent call last):
+        ...
+    loopwright.templates.limits.TemplateError: template line 1, column 11: there is no filter 'uper'; did you mean 'upper'?
     """
 
     def __init__(self, reason: str, *, line: int = 0, column: int = 0) -> None:
@@ -63,10 +73,10 @@ class TemplateError(ConfigurationError):
 
 
 class Meter:
-    """Counts what one render costs, and collects its warnings.
+    """Counts the cost of one render, and collects its warnings.
 
-    Its methods raise TemplateError when a limit is passed: before the cost where it is known.
-    `known` are the names that have a value, for a hint when another one is used.
+    Its methods raise TemplateError when a limit is exceeded, before the work if its cost is known.
+    `known` are the names with a value, for the hint about an undefined name.
     """
 
     __slots__ = (
@@ -85,9 +95,9 @@ class Meter:
         self.warnings: list[str] = []
 
     def miss(self, describe: Callable[[Meter], str]) -> None:
-        """Report something undefined: an error, or in lenient mode a warning, of which 100 count.
+        """Report an undefined value: an error, or in lenient mode one of at most 100 warnings.
 
-        Describing has a cost, so it is left to be called from here.
+        `describe` is called only if its text is used, because it has a cost.
         """
         if self.strict:
             raise TemplateError(describe(self))
@@ -96,18 +106,18 @@ class Meter:
             self.warnings.append(reason)
 
     def copy(self, items: int = 1) -> bool:
-        """Count items of values copied in; false once there are too many."""
+        """Count copied items; return whether they are within the limit."""
         self.copied += items
         return self.copied <= VALUE_ITEMS
 
     def read(self, chars: int) -> None:
-        """Count `chars` characters looked at."""
+        """Count `chars` characters that are read."""
         self.work += chars
         if self.work > WORK:
             raise TemplateError("too much work; use smaller values, or fewer steps in loops")
 
     def make(self, chars: int) -> None:
-        """Count `chars` characters of new values, which also have to be looked at."""
+        """Count `chars` characters of new values, which are also read."""
         self.made += chars
         if self.made > MADE_CHARS:
             raise TemplateError(f"makes values of more than {MADE_CHARS:,} characters in all")
@@ -120,7 +130,7 @@ class Meter:
             raise TemplateError(f"writes more than {OUTPUT_CHARS:,} characters")
 
     def loop(self, count: int, nodes: int, chars: int) -> None:
-        """Count `count` rounds of a loop whose body has `nodes` nodes and `chars` of fixed text."""
+        """Count `count` iterations of a loop whose body has `nodes` nodes and `chars` characters of text."""
         self.iterations += count
         if self.iterations > ITERATIONS:
             raise TemplateError(f"loops more than {ITERATIONS:,} times in all")

@@ -1,17 +1,17 @@
-"""The environment that templates run in: Jinja's immutable sandbox, with every operation ours.
+"""The environment of templates: Jinja's immutable sandbox with its own implementation of every operation.
 
-`rewrite.py` turns each operation of a template that is not a plain name into a call of something in
-this module, so that nothing else of Python can be reached and each cost is counted:
+`syntax.rewrite` replaces each operation of a template by a call of a function in this module, so that
+no other part of Python is reachable and every cost is counted:
 
 =================================  =========================================================
-in the template                    what runs
+in the template                    implementation
 =================================  =========================================================
 `a.b`, `a["b"]`                    `Sandbox.getattr`, `getitem`: fields of plain data only
 `a + b`, `-a`                      `Sandbox.call_binop`, `call_unop`: bounded numbers and text
 `a ~ b`, `a < b`, `a[1:]`, `f(x)`  the filters of `OPERATIONS`, whose names cannot be written
 `a.upper()`                        a filter named ".upper", of `METHODS`
-`{% for x in a %}`                 iterates over what the filter "for" returns
-`{% if a %}`, `not a`              the truth of what the filter "?" returns
+`{% for x in a %}`                 iterates over the result of the filter "for"
+`{% if a %}`, `not a`              the truth of the result of the filter "?"
 `{{ a }}`                          `_print`
 =================================  =========================================================
 """
@@ -22,7 +22,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from jinja2 import pass_context
 from jinja2.ext import Extension
@@ -31,6 +31,7 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..errors import LoopwrightError
+from ..records.codec import Json
 from .filters import COMPARISONS, FILTERS, METHODS, PREDICATES, is_number, items_of
 from .limits import (
     ITEM,
@@ -45,16 +46,16 @@ from .values import Missing, TemplateValue, find, kind, shown, size, to_data, to
 
 __all__ = ["METER", "OPERATIONS", "SANDBOX", "Helper"]
 
-# The key of a render's meter among its variables: no template can spell it.
+# The variable that holds the meter of a render; no template can write this name.
 METER = "~meter"
 
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A function that a template may call, and do nothing else with."""
+    """A function that a template can call but not otherwise use."""
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., object]
 
 
 def meter_of(context: Context) -> Meter:
@@ -63,11 +64,13 @@ def meter_of(context: Context) -> Meter:
     return meter
 
 
-def _metered(function: Callable[..., Any], *, takes_missing: bool = False) -> Callable[..., Any]:
-    """Make a filter or test of the library from one of ours, that first refuses what is missing."""
+def _metered(
+    function: Callable[..., object], *, takes_missing: bool = False
+) -> Callable[..., object]:
+    """Return a Jinja filter or test that counts its arguments and first refuses missing values."""
 
     @pass_context
-    def apply(context: Context, value: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def apply(context: Context, value: object, /, *args: object, **kwargs: object) -> object:
         meter = meter_of(context)
         meter.read(ITEM)
         for given in (*args, *kwargs.values()):
@@ -83,22 +86,22 @@ def _metered(function: Callable[..., Any], *, takes_missing: bool = False) -> Ca
 
 
 def _pass_on(meter: Meter, missing: Missing) -> Missing:
-    """Refuse something missing; in lenient mode it makes the whole expression missing."""
+    """Refuse a missing value; in lenient mode the entire expression is missing."""
     if meter.strict:
         meter.miss(missing.reason)
     return missing
 
 
-def _join(meter: Meter, left: Any, *others: Any) -> str:
+def _join(meter: Meter, left: object, *others: object) -> str:
     """`left ~ other ~ …`"""
     parts = [to_text(meter, part) for part in (left, *others)]
     meter.make(sum(map(len, parts)))
     return "".join(parts)
 
 
-def _compare(meter: Meter, left: Any, *rest: Any) -> bool:
-    """`left < other <= …`, given as names of comparisons and operands in turn."""
-    for name, right in zip(rest[::2], rest[1::2], strict=True):
+def _compare(meter: Meter, left: object, *rest: object) -> bool:
+    """`left < other <= …`; `rest` alternates between names of comparisons and operands."""
+    for name, right in zip(map(str, rest[::2]), rest[1::2], strict=True):
         for side in (left, right):
             if isinstance(side, Missing):
                 meter.miss(side.reason)
@@ -109,20 +112,20 @@ def _compare(meter: Meter, left: Any, *rest: Any) -> bool:
     return True
 
 
-def _slice(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
+def _slice(meter: Meter, value: object, start: Json, stop: Json, step: Json) -> object:
     """`value[start:stop:step]`"""
     value = value.text if isinstance(value, TemplateValue) else value
     if not isinstance(value, str | list):
-        raise TemplateError(f"only text and lists can be cut with [:], not {kind(value)}")
+        raise TemplateError(f"only text and lists can be sliced with [:], not {kind(value)}")
     if not all(part is None or isinstance(part, int) for part in (start, stop, step)) or step == 0:
-        raise TemplateError("the numbers in [:] must be whole, and the step not 0")
+        raise TemplateError("the numbers in [:] must be integers, and the step not 0")
     count = len(range(*slice(start, stop, step).indices(len(value))))
     meter.make(count * (1 if isinstance(value, str) else ITEM))
     return value[start:stop:step]
 
 
-def _truth(meter: Meter, value: Any) -> Any:
-    """Return a value whose truth is asked: what is missing is an error, in lenient mode false."""
+def _truth(meter: Meter, value: object) -> object:
+    """Return a value for a condition; a missing one is an error, in lenient mode false."""
     if isinstance(value, Missing):
         if meter.strict:
             meter.miss(value.reason)
@@ -130,8 +133,8 @@ def _truth(meter: Meter, value: Any) -> Any:
     return value
 
 
-def _rounds(meter: Meter, value: Any, nodes: int, chars: int) -> Iterable[Any]:
-    """Return what a `for` goes over, its whole cost counted."""
+def _items(meter: Meter, value: object, nodes: int, chars: int) -> Iterable[object]:
+    """Return the items of a `for`, with the cost of all iterations counted."""
     if isinstance(value, Missing):
         meter.miss(value.reason)
         return []
@@ -144,16 +147,18 @@ def _rounds(meter: Meter, value: Any, nodes: int, chars: int) -> Iterable[Any]:
     return items
 
 
-def _call(meter: Meter, helper: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """`helper(...)`, whose result is plain data again."""
+def _call(meter: Meter, helper: object, /, *args: object, **kwargs: object) -> object:
+    """`helper(...)`; the result is copied to plain data."""
     if isinstance(helper, Missing):
         return _pass_on(meter, helper)
     if not isinstance(helper, Helper):
-        raise TemplateError(f"{kind(helper)} cannot be called; only the functions offered here can")
-    given = [_argument(meter, arg) for arg in args]
+        raise TemplateError(
+            f"{kind(helper)} cannot be called; only the functions of this template can"
+        )
+    positional = [_argument(meter, arg) for arg in args]
     named = {key: _argument(meter, arg) for key, arg in kwargs.items()}
     try:
-        result = helper.function(*given, **named)
+        result = helper.function(*positional, **named)
     except LoopwrightError:
         raise
     except Exception as error:
@@ -163,7 +168,7 @@ def _call(meter: Meter, helper: Any, /, *args: Any, **kwargs: Any) -> Any:
     return to_data(meter, result, f"{helper.name}()")
 
 
-def _argument(meter: Meter, value: Any) -> Any:
+def _argument(meter: Meter, value: object) -> object:
     if isinstance(value, Missing):
         meter.miss(value.reason)
         return None
@@ -172,24 +177,24 @@ def _argument(meter: Meter, value: Any) -> Any:
     return value
 
 
-def numbers(*bounds: Any) -> list[int]:
-    """`range(...)` as a template has it: at most 10,000 whole numbers.
+def numbers(*bounds: Json) -> list[int]:
+    """`range(...)` in a template: at most 10,000 integers.
 
     Raises:
-        TemplateError: the bounds are no whole numbers, the step is 0, or there are too many.
+        TemplateError: for bounds that are not integers, a step of 0, or more than 10,000 numbers.
     """
     if not 1 <= len(bounds) <= 3 or not all(type(bound) is int for bound in bounds):
-        raise TemplateError("range needs one to three whole numbers")
+        raise TemplateError("range needs one to three integers")
     if len(bounds) == 3 and bounds[2] == 0:
         raise TemplateError("range needs a step that is not 0")
-    found = range(*bounds)
-    # Not len(): it fails on what is longer than a machine word.
-    if found and (found[-1] - found[0]) // found.step + 1 > RANGE_ITEMS:
+    span = range(*bounds)
+    # Not len(), which fails for a range longer than a machine word.
+    if span and (span[-1] - span[0]) // span.step + 1 > RANGE_ITEMS:
         raise TemplateError(f"range gives at most {RANGE_ITEMS:,} numbers")
-    return list(found)
+    return list(span)
 
 
-def _cycle(_meter: Meter, loop: Any, *values: Any) -> Any:
+def _cycle(_meter: Meter, loop: object, *values: object) -> object:
     """`loop.cycle("odd", "even")`"""
     if not isinstance(loop, LoopContext) or not values:
         raise TemplateError("cycle() belongs to the 'loop' of {% for %}, and needs values")
@@ -197,7 +202,7 @@ def _cycle(_meter: Meter, loop: Any, *values: Any) -> Any:
 
 
 @pass_context
-def _print(context: Context, value: Any) -> str:
+def _print(context: Context, value: object) -> str:
     meter = meter_of(context)
     meter.read(ITEM)
     text = to_text(meter, value)
@@ -206,7 +211,7 @@ def _print(context: Context, value: Any) -> str:
 
 
 class TokenLimit(Extension):
-    """Stops reading a template that has too many parts to compile it in reasonable time."""
+    """Refuses a template with too many tokens to compile it in reasonable time."""
 
     def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
         for count, token in enumerate(stream):
@@ -216,29 +221,29 @@ class TokenLimit(Extension):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """An environment without globals or loader, in which values have fields and nothing else."""
+    """An environment without globals or loader, in which values have fields and no attributes."""
 
     intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
     intercepted_unops = frozenset(ImmutableSandboxedEnvironment.default_unop_table)
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
+    def getattr(self, obj: object, attribute: str) -> object:
         return find(obj, attribute)
 
-    def getitem(self, obj: Any, argument: Any) -> Any:
+    def getitem(self, obj: object, argument: object) -> object:
         return find(obj, argument)
 
-    def call(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Refuse: every call of a template is rewritten, so none arrives here."""
-        raise TemplateError("only the functions offered to a template can be called")
+    def call(self, *_args: object, **_kwargs: object) -> NoReturn:
+        """Refuse the call: every permitted call of a template is rewritten before it runs."""
+        raise TemplateError("only the functions of this template can be called")
 
-    def call_unop(self, context: Context, operator: str, arg: Any) -> Any:
+    def call_unop(self, context: Context, operator: str, arg: object) -> object:
         if isinstance(arg, Missing):
             return _pass_on(meter_of(context), arg)
         if not is_number(arg):
             raise TemplateError(f"{operator} needs a number, got {kind(arg)}")
         return -arg if operator == "-" else arg
 
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         meter = meter_of(context)
         meter.read(ITEM)
         for side in (left, right):
@@ -249,7 +254,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return _combine(meter, operator, left, right)
 
 
-def _calculate(sign: str, left: Any, right: Any) -> Any:
+def _calculate(sign: str, left: float, right: float) -> object:
     """Calculate with two numbers; the result is a finite number of at most 256 bits."""
     if sign == "**" and abs(right) * _bits(left) > NUMBER_BITS * 4:
         raise TemplateError(f"{shown(left)} ** {shown(right)} is too large a number")
@@ -260,18 +265,18 @@ def _calculate(sign: str, left: Any, right: Any) -> Any:
     if isinstance(result, complex) or (
         isinstance(result, int) and result.bit_length() > NUMBER_BITS
     ):
-        raise TemplateError(f"{sign} gives a number that is too large, or none at all")
+        raise TemplateError(f"{sign} gives a number that is too large, or not a number")
     return result
 
 
-def _bits(number: Any) -> float:
+def _bits(number: float) -> float:
     if isinstance(number, int):
         return number.bit_length()
     return abs(math.log2(abs(number))) if number and math.isfinite(number) else 1
 
 
-def _combine(meter: Meter, sign: str, left: Any, right: Any) -> Any:
-    """Put texts or lists together with +, or repeat one a bounded number of times with *."""
+def _combine(meter: Meter, sign: str, left: object, right: object) -> object:
+    """Concatenate texts or lists with +, or repeat one a limited number of times with *."""
     left = left.text if isinstance(left, TemplateValue) else left
     right = right.text if isinstance(right, TemplateValue) else right
     for kind_ in (str, list):
@@ -287,17 +292,17 @@ def _combine(meter: Meter, sign: str, left: Any, right: Any) -> Any:
     raise TemplateError(f"{sign} does not work on {kind(left)} and {kind(right)}{hint}")
 
 
-ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+ARITHMETIC: dict[str, Callable[[Json, Json], object]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
     "//": operator.floordiv, "%": operator.mod, "**": operator.pow,
 }  # fmt: skip
 
-OPERATIONS: dict[str, Callable[..., Any]] = {
+OPERATIONS: dict[str, Callable[..., object]] = {
     "~": _metered(_join, takes_missing=False),
     "<>": _metered(_compare, takes_missing=True),
     "[:]": _metered(_slice),
     "?": _metered(_truth, takes_missing=True),
-    "for": _metered(_rounds, takes_missing=True),
+    "for": _metered(_items, takes_missing=True),
     "()": _metered(_call, takes_missing=True),
     ".cycle": _metered(_cycle),
 }

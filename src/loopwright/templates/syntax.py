@@ -1,24 +1,19 @@
-"""The target of `{% for loop in … %}`, which Jinja refuses because it keeps that name for its counter, is renamed.
+"""The passes over the syntax tree of a template: check, rename, rewrite.
 
-Jinja's parser accepts the tag, only its code generator does not, so the tree is the right place; quoted and raw text
-cannot be mistaken for it there.
-
-The passes over a template's syntax tree: refuse, and rewrite.
-
-1. Refused: every node that is not in `ALLOWED`, what is nested too deep, unknown filters and tests,
-   wrong arguments, names that the library gives a meaning of its own.
-2. Rewritten: operations to calls of the sandbox, as the table in `sandbox.py` lists them.
+1. Check: every node outside `ALLOWED`, deep nesting, unknown filters and tests, wrong arguments and
+   reserved names are refused.
+2. Rename: Jinja reserves `loop` for its counter and refuses `{% for loop in … %}` when it generates code.
+   Renaming the variable in the tree cannot change quoted or raw text.
+3. Rewrite: operations become calls of the sandbox, as the table in `sandbox.py` lists them.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
@@ -28,29 +23,29 @@ from .filters import FILTERS, METHODS, PREDICATES
 from .limits import DEPTH, LOOP_DEPTH, NUMBER_BITS, TemplateError
 from .values import LOOP_FIELDS
 
-__all__ = ["checked", "needs_rewriting", "rename_loops", "rewrite"]
+__all__ = ["checked", "rename_loops", "rewrite"]
 
 
 COUNTER_FIELDS = LOOP_FIELDS | {"cycle"}
 
 
-def rename_loops(tree: nodes.Template) -> list[str]:
-    """Rename the target of each `{% for loop in … %}`, in place, and return a note for each.
+def rename_loops(parts: Collection[nodes.Node]) -> list[str]:
+    """Rename the target of each `{% for loop in … %}` among the nodes, and return a note for each.
 
-    If the body uses `loop` as the item, as a whole or by a field that Jinja's counter does not
-    have, then all its uses mean the item; otherwise they go on meaning the counter. In the body
-    of another loop inside, the fields of the counter are those of that loop's own.
+    If the body uses `loop` itself or a field that Jinja's counter does not have, all uses mean the item;
+    otherwise they mean the counter. In the body of an inner loop, fields of the counter belong to the
+    counter of the inner loop.
     """
-    taken = {name.name for name in tree.find_all(nodes.Name)}
-    notes = []
-    for loop in list(tree.find_all(nodes.For)):
+    notes: list[str] = []
+    loops = [part for part in parts if isinstance(part, nodes.For)]
+    for loop in loops:
         targets = list(_stored_loops(loop.target))
         if not targets:
             continue
+        taken = {part.name for part in parts if isinstance(part, nodes.Name)}
         new = "loop_item"
         while new in taken:
             new += "_"
-        taken.add(new)
         uses = [*_uses(loop.test), *(use for part in loop.body for use in _uses(part))]
         as_item = any(not use.counter for use in uses) or bool(loop.test and _uses(loop.test))
         for use in uses:
@@ -68,7 +63,7 @@ def rename_loops(tree: nodes.Template) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A use of the name `loop`: perhaps as the counter, perhaps in the body of a loop inside."""
+    """A use of the name `loop`: whether it can be the counter, and whether it is in an inner loop."""
 
     name: nodes.Name
     counter: bool
@@ -97,7 +92,7 @@ def _uses(node: nodes.Node | None, nested: bool = False) -> list[_Use]:
 
 
 def _stored_loops(target: nodes.Node) -> Iterator[nodes.Name]:
-    """Find the names `loop` that an assignment binds."""
+    """Iterate over the names `loop` that an assignment binds."""
     names = [target] if isinstance(target, nodes.Name) else target.find_all(nodes.Name)
     return (name for name in names if name.name == "loop" and name.ctx != "load")
 
@@ -109,11 +104,7 @@ ALLOWED = frozenset({
     nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair, nodes.Keyword, nodes.If, nodes.For,
     nodes.Assign, nodes.AssignBlock, nodes.With,
 })  # fmt: skip
-# What stays as it is; of the others, operations are rewritten and arguments checked.
-PLAIN = frozenset({
-    nodes.Template, nodes.Output, nodes.TemplateData, nodes.Const, nodes.Name, nodes.Getattr, nodes.Assign,
-})  # fmt: skip
-# Jinja binds these to objects of its own, or gives them a meaning in what is refused here.
+# Jinja binds these names to its own objects, or uses them in tags that are refused.
 RESERVED = frozenset({"self", "super", "caller", "varargs", "kwargs"})
 TAGS = {
     nodes.Macro: "macro", nodes.CallBlock: "call", nodes.Block: "block", nodes.Extends: "extends",
@@ -123,12 +114,12 @@ TAGS = {
 
 
 def checked(tree: nodes.Template, helpers: Collection[str] = ()) -> tuple[list[nodes.Node], int]:
-    """Return all nodes of a template's tree, and how deep it is, after refusing what is not allowed.
+    """Check a template's tree; return its nodes and its depth.
 
-    `helpers` may also be used as filters. Goes level by level, without recursion of its own.
+    `helpers` may also be used as filters. The check goes level by level and does not recurse.
 
     Raises:
-        TemplateError: something in it is refused; the error has the line.
+        TemplateError: for a refused node, with its line.
     """
     parts: list[nodes.Node] = []
     level: list[tuple[nodes.Node, int]] = [(tree, 0)]
@@ -161,13 +152,8 @@ def _children(node: nodes.Node) -> list[nodes.Node]:
     return found
 
 
-def needs_rewriting(parts: Iterable[nodes.Node]) -> bool:
-    """Whether anything in a tree is an operation, which `rewrite` makes a call of the sandbox."""
-    return any(type(part) not in PLAIN for part in parts)
-
-
 def rewrite(tree: nodes.Template, helpers: Collection[str] = ()) -> nodes.Template:
-    """Rewrite a checked tree in place, and for the same `helpers`."""
+    """Rewrite a checked tree in place, for the same `helpers`."""
     rewritten: nodes.Template = _Rewriter(helpers).visit(tree)
     return rewritten
 
@@ -194,10 +180,10 @@ def _check_node(node: nodes.Node) -> None:
             raise TemplateError("write the arguments out: * and ** are not available", line=line)
         keys = [keyword.key for keyword in node.kwargs]
         if len(set(keys)) < len(keys):
-            raise TemplateError("an argument is given twice", line=line)
+            raise TemplateError("an argument is repeated", line=line)
 
 
-def _check_constant(value: Any, line: int) -> None:
+def _check_constant(value: object, line: int) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise TemplateError("a number is too large", line=line)
     if isinstance(value, int) and value.bit_length() > NUMBER_BITS:
@@ -211,7 +197,7 @@ def _check_constant(value: Any, line: int) -> None:
 
 
 def _check_operation(node: nodes.Node, helpers: Collection[str]) -> None:
-    """Refuse a method, filter or test that there is not, or with arguments that it does not take."""
+    """Refuse an unknown method, filter or test, and arguments that it does not take."""
     if isinstance(node, nodes.Call):
         _check_call(node)
     elif isinstance(node, nodes.Filter):
@@ -244,13 +230,10 @@ def _check_call(node: nodes.Call) -> None:
     _check_arguments(f"method {name!r}", METHODS[name], node)
 
 
-_signature = functools.cache(inspect.signature)  # of the functions in the three tables
-
-
 def _check_arguments(
-    what: str, function: Callable[..., Any], node: nodes.Call | nodes.Filter | nodes.Test
+    what: str, function: Callable[..., object], node: nodes.Call | nodes.Filter | nodes.Test
 ) -> None:
-    signature = _signature(function)
+    signature = inspect.signature(function)
     keywords = {str(keyword.key): None for keyword in node.kwargs}
     try:
         signature.bind(None, None, *node.args, **keywords)
@@ -266,8 +249,8 @@ class _Rewriter(NodeTransformer):
     def __init__(self, helpers: Collection[str]) -> None:
         self.helpers = helpers
 
-    def get_visitor(self, node: nodes.Node) -> Callable[..., Any] | None:
-        """Return the method for a type of node; the others are only gone through."""
+    def get_visitor(self, node: nodes.Node) -> Callable[..., object] | None:
+        """Return the method for a type of node; without one, only the children are visited."""
         return getattr(self, f"on_{type(node).__name__.lower()}", None)
 
     def on_concat(self, node: nodes.Concat) -> nodes.Node:
@@ -289,7 +272,7 @@ class _Rewriter(NodeTransformer):
         return self._operation("[:]", node, node.node, bounds)
 
     def on_tuple(self, node: nodes.Tuple) -> nodes.Node:
-        """Make a list of it: hashing nested tuples, as keys, has no bound."""
+        """Replace the tuple by a list, because hashing nested tuples as keys has no limit."""
         self.generic_visit(node)
         if node.ctx != "load":
             return node
@@ -343,15 +326,15 @@ class _Rewriter(NodeTransformer):
 
     def _operation(
         self, name: str, node: nodes.Node, value: nodes.Expr, args: list[nodes.Expr],
-        kwargs: list[Any] | None = None,
+        kwargs: Sequence[nodes.Helper] | None = None,
     ) -> nodes.Node:  # fmt: skip
-        """Make a call of an operation, with its operands rewritten."""
+        """Return the call of an operation, with its operands rewritten."""
         call = self._filter(name, node.lineno, value, args, kwargs)
         return self.generic_visit(call)
 
     def _filter(
-        self, name: str, line: int, value: nodes.Node, args: list[Any] | None = None,
-        kwargs: list[Any] | None = None,
+        self, name: str, line: int, value: nodes.Node, args: Sequence[nodes.Expr] | None = None,
+        kwargs: Sequence[nodes.Helper] | None = None,
     ) -> nodes.Filter:  # fmt: skip
         fields = (
             value,
@@ -365,9 +348,9 @@ class _Rewriter(NodeTransformer):
 
 
 def _cost(loop: nodes.For) -> tuple[int, int]:
-    """Return what one round of a loop costs: nodes to evaluate, characters of fixed text.
+    """Return the cost of one iteration of a loop: nodes to evaluate and characters of fixed text.
 
-    Loops inside count by themselves, but for the list they go over.
+    An inner loop counts its own iterations; only its list counts here.
     """
     count = chars = 0
     todo = [*loop.body, *([loop.test] if loop.test else [])]

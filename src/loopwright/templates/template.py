@@ -1,19 +1,12 @@
-"""Templates and expressions: compiled once, then rendered with values as often as needed.
+"""Templates and expressions, compiled once and rendered with values any number of times.
 
-1. Rendering is single-pass: what a value holds is never read as a template.
-2. A template sees plain data and the functions it is given, and nothing else (see `values.py`).
-3. Every name a template needs is known before it is rendered (`names`, `check`).
+1. Rendering has one pass: template syntax inside a value is never interpreted.
+2. A template reaches plain data and the functions of the call, and nothing else (see `values.py`).
+3. Every name that a template needs is known before it is rendered (`names`, `check`).
 4. Limits count work, not time (see `limits.py`).
 
-Templates that only fill in names: what they need is plain to see, so Jinja reads them when they first run.
-
-Most prompts of a document are text with `{{ input }}` and `{{ loop.last.feedback }}` in it. Reading one in full takes
-longer than all else that is done with its step before anything runs.
-
-The code of a template: made from its checked tree when it is first run.
-
-Documents are read far more often than all their templates run, and making code is half of what reading one costs. It is
-made at once where only that tells which names are looked up, or whether it can be made at all.
+A document is checked far more often than all its templates run, so code is generated when a template
+first runs (`Program`), and a template of names alone is also parsed then (`Paths`).
 """
 
 from __future__ import annotations
@@ -21,9 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from io import StringIO
-from typing import Any
+from typing import TypeVar
 
 import jinja2
 from jinja2 import nodes
@@ -33,7 +25,7 @@ from jinja2.parser import Parser
 from ..errors import LoopwrightError, Problem, nearest
 from .limits import SOURCE_CHARS, TOKENS, Meter, TemplateError
 from .sandbox import METER, SANDBOX, Helper, numbers
-from .syntax import checked, needs_rewriting, rename_loops, rewrite
+from .syntax import checked, rename_loops, rewrite
 from .values import Missing, to_data, to_text
 
 __all__ = [
@@ -51,85 +43,93 @@ __all__ = [
 ]
 
 
-# Shorter than what Jinja's depth and ours refuse; longer ones are read in full.
+# Below the depth that is refused; a longer path is parsed at once.
 _PATH = re.compile(r"\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*){0,6})\s*", re.ASCII)
-# Words with a meaning of their own where a name may stand, and names that are refused or have a value here.
+# Keywords in the place of a name, and names that are reserved or predefined.
 _WORDS = frozenset({
     "and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None",
     "recursive", "self", "super", "caller", "varargs", "kwargs", "range",
 })  # fmt: skip
-_MOST = TOKENS // 32  # expressions, each of at most 17 parts with the text after it
+_MAX_PATHS = TOKENS // 32  # each has at most 17 tokens with the text after it
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The names that a template fills in, and the members of each that it needs."""
+    """The names that a template of names alone needs, and the members of each.
+
+    Without this shortcut, benchmarks/documents.py "check of 500 loops" takes 34 % longer and "check of
+    500 values" 120 %.
+    """
 
     names: frozenset[str]
     members: dict[str, frozenset[str]]
 
 
 def paths_in(source: str) -> Paths | None:
-    """Return what a template needs if it is text with names in it, dotted or not; else None."""
+    """Return the names in a template that is text with dotted names, else None."""
     if "{%" in source or "{#" in source:
         return None
     pieces = source.split("{{")[1:]
-    found = []
-    for piece in pieces if len(pieces) <= _MOST else ():
+    paths = []
+    for piece in pieces if len(pieces) <= _MAX_PATHS else ():
         path = _PATH.match(piece)
         if path is None or path[1] in _WORDS or not piece.startswith("}}", path.end()):
             return None
-        found.append(path)
-    return _joined(found) if len(found) == len(pieces) else None
+        paths.append(path)
+    return _joined(paths) if len(paths) == len(pieces) else None
 
 
 def paths_of(source: str) -> Paths | None:
-    """Return what an expression needs if it is a name, dotted or not; else None."""
+    """Return the name of an expression that is a dotted name, else None."""
     path = _PATH.fullmatch(source)
     return None if path is None or path[1] in _WORDS else _joined([path])
 
 
-def _joined(found: list[re.Match[str]]) -> Paths:
+def _joined(paths: list[re.Match[str]]) -> Paths:
     members: dict[str, set[str]] = {}
-    for path in found:
+    for path in paths:
         first = path[2][1:].partition(".")[0]
         if first:
             members.setdefault(path[1], set()).add(first)
-    names = frozenset(path[1] for path in found)
+    names = frozenset(path[1] for path in paths)
     return Paths(names, {name: frozenset(of) for name, of in members.items()})
 
 
 TOO_COMPLEX = "nested too deep, or too complex, to compile"
 
-# Of a tree as flat as this, Python compiles the code: its own limits are far beyond.
+# Python certainly compiles the code of a tree below this depth.
 _FLAT = 12
 _BRANCHES = 20
 _BINDING = (nodes.For, nodes.Assign, nodes.AssignBlock, nodes.With)
 
 
 class Program:
-    """The code of a template, or what makes the checked tree that it is made of."""
+    """The code of a template, generated from its checked tree when it is first needed.
 
-    __slots__ = ("_made", "_tree")
+    With code for each template at once, benchmarks/documents.py "check of 500 prompts" takes three
+    times as long.
+    """
+
+    __slots__ = ("_code", "_tree")
 
     def __init__(self, tree: Callable[[], nodes.Template]) -> None:
         self._tree = tree
-        self._made: jinja2.Template | None = None
+        self._code: jinja2.Template | None = None
 
     @property
     def code(self) -> jinja2.Template:
         """The code.
 
         Raises:
-            TemplateError: Python cannot compile it.
+            TemplateError: if Python cannot compile it.
         """
-        if self._made is None:
+        if self._code is None:
             self.make()
-        assert self._made is not None
-        return self._made
+        assert self._code is not None
+        return self._code
 
     def make(self) -> frozenset[str]:
-        """Make the code now, and return the names that it looks up."""
+        """Generate the code, and return the names that it looks up."""
         try:
             tree = self._tree()
             tree.set_environment(SANDBOX)
@@ -138,32 +138,32 @@ class Program:
             code = compile(generator.source.getvalue(), "<template>", "exec")
         except (RecursionError, MemoryError, SyntaxError, ValueError):
             raise TemplateError(TOO_COMPLEX) from None
-        self._made = jinja2.Template.from_code(SANDBOX, code, {})
+        self._code = jinja2.Template.from_code(SANDBOX, code, {})
         return frozenset(generator.names)
 
 
 def names_of(
     program: Program, parts: Sequence[nodes.Node], depth: int, helpers: Collection[str]
 ) -> frozenset[str]:
-    """Return the names that a program looks up; `parts` are the nodes of its tree before it was rewritten.
+    """Return the names that a program looks up; `parts` are the nodes of its tree before rewriting.
 
-    Where something in the tree binds names, it is the code that tells them apart.
+    If the tree binds names, the code is generated, because only the code separates bound and free names.
     """
     binds = any(isinstance(part, _BINDING) for part in parts)
     branches = any(isinstance(part, nodes.If) and len(part.elif_) > _BRANCHES for part in parts)
     if binds or branches or depth > _FLAT:
         return program.make()
-    found = {part.name for part in parts if isinstance(part, nodes.Name) and part.ctx == "load"}
-    found |= {
+    names = {part.name for part in parts if isinstance(part, nodes.Name) and part.ctx == "load"}
+    names |= {
         part.name for part in parts if isinstance(part, nodes.Filter) and part.name in helpers
     }
-    return frozenset(found)
+    return frozenset(names)
 
 
 class _Generator(CodeGenerator):
-    """Jinja's code generator, which also notes the names that will be looked up.
+    """Jinja's code generator, which also records the names that the code looks up.
 
-    It calculates nothing while compiling, where no meter runs.
+    It does not optimise, because constant folding would run operations without a meter.
     """
 
     def __init__(self) -> None:
@@ -176,16 +176,22 @@ class _Generator(CodeGenerator):
         self.names |= {name for how, name in frame.symbols.loads.values() if how == "resolve"}
 
 
-Helpers = Mapping[str, Callable[..., Any]]
+Helpers = Mapping[str, Callable[..., object]]
 RANGE = Helper("range", numbers)
 RESULT = "result"
-_SHORT = 2_000  # characters of a source that is worth remembering
+C = TypeVar("C", "Template", "Expression")
 TAGS = ("for", "if", "elif", "else", "endfor", "endif", "set", "endset", "with", "endwith", "raw")
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What a template gave: its text, and what was undefined on the way (lenient mode only)."""
+    """The result of a template: its text, and a warning for each undefined value (lenient mode only).
+
+    Example:
+
+    >>> compile_template("Hi {{ name }}", strict=False).render_noting({}).warnings
+    ("'name' is not defined",)
+    """
 
     text: str
     warnings: tuple[str, ...] = ()
@@ -203,21 +209,21 @@ class _Compiled:
 
     @property
     def required(self) -> frozenset[str]:
-        """The names that must have a value: all but those that the source itself asks about."""
+        """The names that need a value: all except those that the source tests or gives a default."""
         return self.names - self._optional
 
     def members(self, name: str) -> frozenset[str]:
-        """Return the members of a top-level name that the source needs, by constant names.
+        """Return the members of a top-level name that the source needs.
 
         `{{ a.b }} {{ a["c d"] }} {{ a.e | default("") }}` needs `b` and `c d` of `a`.
         """
         return self._members.get(name, frozenset()) if name in self.names else frozenset()
 
     def check(self, names: Collection[str]) -> list[Problem]:
-        """Return a problem for each name the source uses that is not among `names`.
+        """Return a problem for each name in the source that is not among `names`.
 
-        Names that the source itself asks about (`is defined`, `default`) may be absent. The file
-        of a problem is "template"; its line and column are those inside the source.
+        Names that the source tests (`is defined`) or gives a default may be absent. The file of a
+        problem is "template"; line and column count from 1 inside the source.
         """
         problems = []
         for name in self.names - self._optional - set(names):
@@ -227,11 +233,11 @@ class _Compiled:
         return sorted(problems, key=lambda problem: (problem.line, problem.column))
 
     def _run(
-        self, values: Mapping[str, Any], helpers: Helpers | None
+        self, values: Mapping[str, object], helpers: Helpers | None
     ) -> tuple[Meter, jinja2.runtime.Context]:
         helpers = helpers or {}
         meter = Meter(strict=self.strict, known=[*values, *helpers])
-        variables: dict[str, Any] = {METER: meter, "range": RANGE}
+        variables: dict[str, object] = {METER: meter, "range": RANGE}
         for name in (*self.names, "range"):
             if name in values:
                 variables[name] = to_data(meter, values[name], name)
@@ -240,7 +246,7 @@ class _Compiled:
         return meter, self._program.code.new_context(variables, shared=True)
 
     def _chunks(self, context: jinja2.runtime.Context) -> Iterator[str]:
-        """Run the program; whatever it raises becomes a TemplateError with its line."""
+        """Run the program; every exception becomes a TemplateError with its line."""
         try:
             yield from self._program.code.root_render_func(context)
         except TemplateError as error:
@@ -254,7 +260,7 @@ class _Compiled:
             raise TemplateError(reason, line=self._line_of(error)) from error
 
     def _line_of(self, error: Exception) -> int:
-        """Return the line of the source that was run when an error was raised."""
+        """Return the line of the source that raised an error."""
         line = 0 if "\n" in self.source else 1
         trace = error.__traceback__
         while trace is not None:
@@ -266,24 +272,31 @@ class _Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Template(_Compiled):
-    """A compiled template; get one from `compile_template`.
+    """A compiled template; `compile_template` returns one.
 
-    `names` are the top-level names it uses, functions included; `notes` say what was changed in it.
+    `names` are the top-level names in it, including functions. `notes` describe changes to it.
+
+    Example:
+
+    >>> sorted(compile_template("{{ a.b }} {{ c }}").names)
+    ['a', 'c']
     """
 
-    def render(self, values: Mapping[str, Any], helpers: Helpers | None = None) -> str:
-        """Return the text for these values; a name among both is a value.
+    def render(self, values: Mapping[str, object], helpers: Helpers | None = None) -> str:
+        """Return the text for these values; a value hides a helper of the same name.
 
         Raises:
-            TemplateError: something is undefined, a value is not plain data, a limit is passed.
+            TemplateError: for an undefined name, a value that is not plain data, or an exceeded limit.
         """
         return self.render_noting(values, helpers).text
 
-    def render_noting(self, values: Mapping[str, Any], helpers: Helpers | None = None) -> Rendered:
-        """Return the text and the warnings: what lenient mode left empty because it is undefined.
+    def render_noting(
+        self, values: Mapping[str, object], helpers: Helpers | None = None
+    ) -> Rendered:
+        """Return the text, and in lenient mode a warning for each undefined value.
 
         Raises:
-            TemplateError: as `render`; in lenient mode nothing undefined is an error.
+            TemplateError: as `render`; in lenient mode an undefined value is not an error.
         """
         meter, context = self._run(values, helpers)
         text = "".join(self._chunks(context))
@@ -292,10 +305,16 @@ class Template(_Compiled):
 
 @dataclass(frozen=True, slots=True)
 class Expression(_Compiled):
-    """A compiled expression, like the condition of an `if:`; get one from `compile_expression`."""
+    """A compiled expression, such as the condition of an `if:`; `compile_expression` returns one.
 
-    def evaluate(self, values: Mapping[str, Any], helpers: Helpers | None = None) -> Any:
-        """Return the value: plain data, or a TemplateValue that was passed in.
+    Example:
+
+    >>> compile_expression("a + 1").evaluate({"a": 1})
+    2
+    """
+
+    def evaluate(self, values: Mapping[str, object], helpers: Helpers | None = None) -> object:
+        """Return the value: plain data, or a TemplateValue of the input.
 
         Raises:
             TemplateError: as for a template; in lenient mode an undefined result is "".
@@ -316,66 +335,73 @@ class Expression(_Compiled):
 def compile_template(
     source: str, *, strict: bool = True, helpers: Collection[str] = ()
 ) -> Template:
-    """Compile a template in the syntax of Jinja, without what reaches out of it.
+    """Compile a template in the syntax of Jinja, without access to the outside.
 
-    `strict`: what is undefined is an error; otherwise it makes its expression empty, with a
-    warning. `helpers` are the names of functions that may also be written as filters.
+    Args:
+        source: the template; at most 200,000 characters.
+        strict: an undefined value is an error; otherwise its expression is "" and adds a warning.
+            Default True.
+        helpers: names of functions that may also be used as filters; default none.
+
+    Returns:
+        The compiled template, which can be rendered any number of times.
 
     Raises:
-        TemplateError: the source cannot be compiled; with line and, where known, column.
+        TemplateError: for a source that cannot be compiled, with its line and, if known, column.
+
+    Example:
+
+    >>> compile_template("Hello {{ name | upper }}").render({"name": "Ada"})
+    'Hello ADA'
     """
-    if len(source) > _SHORT:
-        return Template(*_compile(source, strict, helpers, _parse_template, paths_in))
-    return _template(source, strict, frozenset(helpers))
+    return _compile(Template, source, strict, helpers)
 
 
 def compile_expression(
     source: str, *, strict: bool = True, helpers: Collection[str] = ()
 ) -> Expression:
-    """Compile an expression, without braces around it; otherwise as `compile_template`.
+    """Compile an expression without braces around it, such as the condition of an `if:`.
+
+    Args:
+        source: the expression; at most 200,000 characters.
+        strict: an undefined value is an error; otherwise the result is "". Default True.
+        helpers: names of functions that may also be used as filters; default none.
+
+    Returns:
+        The compiled expression, which can be evaluated any number of times.
 
     Raises:
-        TemplateError: the source cannot be compiled.
+        TemplateError: for a source that cannot be compiled, with its line and, if known, column.
+
+    Example:
+
+    >>> compile_expression("score >= 0.8 and errors | length == 0").evaluate(
+    ...     {"score": 0.9, "errors": []})
+    True
     """
-    if len(source) > _SHORT:
-        return Expression(*_compile(source, strict, helpers, _parse_expression, paths_of))
-    return _expression(source, strict, frozenset(helpers))
+    return _compile(Expression, source, strict, helpers)
 
 
-# What is compiled depends on its source alone, and many steps of a document share theirs.
-@lru_cache(maxsize=512)
-def _template(source: str, strict: bool, helpers: frozenset[str]) -> Template:
-    return Template(*_compile(source, strict, helpers, _parse_template, paths_in))
-
-
-@lru_cache(maxsize=512)
-def _expression(source: str, strict: bool, helpers: frozenset[str]) -> Expression:
-    return Expression(*_compile(source, strict, helpers, _parse_expression, paths_of))
-
-
-def _compile(
-    source: str,
-    strict: bool,
-    helpers: Collection[str],
-    parse: Callable[[str], nodes.Template],
-    simple: Callable[[str], Paths | None],
-) -> tuple[Any, ...]:
+def _compile(kind: type[C], source: str, strict: bool, helpers: Collection[str]) -> C:
+    is_template = issubclass(kind, Template)
+    parse = _parse_template if is_template else _parse_expression
     if len(source) > SOURCE_CHARS:
         problem = f"longer than {SOURCE_CHARS:,} characters (it has {len(source):,})"
         raise TemplateError(problem)
-    if (paths := simple(source)) is not None:
-        late = Program(lambda: parse(source))
-        return source, paths.names, (), strict, frozenset(), late, paths.members
+    if (paths := paths_in(source) if is_template else paths_of(source)) is not None:
+        return kind(
+            source, paths.names, (), strict, _optional=frozenset(),
+            _program=Program(lambda: parse(source)), _members=paths.members,
+        )  # fmt: skip
     try:
         tree = parse(source)
         parts, depth = checked(tree, helpers)
-        notes = rename_loops(tree) if any(isinstance(part, nodes.For) for part in parts) else []
+        notes = rename_loops(parts)
         members = _members(parts)
-        optional = frozenset(n.name for n in _asked(parts) if isinstance(n, nodes.Name))
+        optional = frozenset(n.name for n in _tested(parts) if isinstance(n, nodes.Name))
         optional |= frozenset(_set_by(tree.body))
-        rewriting = needs_rewriting(parts)
-        program = Program(lambda: rewrite(tree, helpers) if rewriting else tree)
-        if parse is _parse_expression:  # which binds nothing but its result
+        program = Program(lambda: rewrite(tree, helpers))
+        if not is_template:  # an expression binds only its result
             parts = [part for part in parts if not isinstance(part, nodes.Assign)]
         names = names_of(program, parts, depth, helpers)
     except jinja2.TemplateSyntaxError as error:
@@ -384,7 +410,10 @@ def _compile(
         raise _placed(source, error) from None
     except (RecursionError, MemoryError, SyntaxError, ValueError):
         raise TemplateError(TOO_COMPLEX) from None
-    return source, names - {"range"}, tuple(notes), strict, optional, program, members
+    return kind(
+        source, names - {"range"}, tuple(notes), strict, _optional=optional, _program=program,
+        _members=members,
+    )  # fmt: skip
 
 
 def _parse_template(source: str) -> nodes.Template:
@@ -401,12 +430,12 @@ def _parse_expression(source: str) -> nodes.Template:
     return nodes.Template([nodes.Assign(target, expression, lineno=1)], lineno=1)
 
 
-_ASKING = frozenset({"defined", "undefined", "default", "d"})
+_TESTS = frozenset({"defined", "undefined", "default", "d"})
 _METHODS = frozenset({"get", "items", "keys", "values"})
 
 
 def _set_by(body: Iterable[nodes.Node]) -> Iterator[str]:
-    """Iterate over the names that a template sets for what follows, if only under a condition."""
+    """Iterate over the names that a template sets, also under a condition."""
     for node in body:
         if isinstance(node, nodes.Assign | nodes.AssignBlock):
             yield from (n.name for n in node.target.find_all(nodes.Name))
@@ -416,35 +445,35 @@ def _set_by(body: Iterable[nodes.Node]) -> Iterator[str]:
             yield from _set_by([*node.body, *node.elif_, *node.else_])
 
 
-def _asked(parts: list[nodes.Node]) -> Iterator[nodes.Node | None]:
-    """Iterate over what the source tests for being defined, or gives a default."""
+def _tested(parts: list[nodes.Node]) -> Iterator[nodes.Node | None]:
+    """Iterate over the expressions that the source tests for being defined or gives a default."""
     for node in parts:
-        if isinstance(node, nodes.Test | nodes.Filter) and node.name in _ASKING:
+        if isinstance(node, nodes.Test | nodes.Filter) and node.name in _TESTS:
             yield node.node
 
 
 def _is_method(node: nodes.Node) -> bool:
-    """Whether a called member is a method of a mapping, and so no field of it."""
+    """Whether a called member is a method of a mapping and not a field."""
     return isinstance(node, nodes.Getattr) and node.attr in _METHODS
 
 
 def _members(parts: list[nodes.Node]) -> dict[str, frozenset[str]]:
-    """Find the members of each name that have no default and are not asked about."""
-    asked = {id(node) for node in _asked(parts)}
-    asked |= {
+    """Return the members of each name that have no default and are not tested."""
+    tested = {id(node) for node in _tested(parts)}
+    tested |= {
         id(node.node) for node in parts if isinstance(node, nodes.Call) and _is_method(node.node)
     }
-    uses: list[tuple[nodes.Expr, nodes.Node, Any]] = []
+    uses: list[tuple[nodes.Expr, nodes.Node, object]] = []
     for part in parts:
         if isinstance(part, nodes.Getattr):
             uses.append((part, part.node, part.attr))
         elif isinstance(part, nodes.Getitem):
             uses.append((part, part.node, getattr(part.arg, "value", None)))
-    found: dict[str, set[str]] = {}
+    members: dict[str, set[str]] = {}
     for use, of, key in uses:
-        if isinstance(of, nodes.Name) and isinstance(key, str) and id(use) not in asked:
-            found.setdefault(of.name, set()).add(key)
-    return {name: frozenset(keys) for name, keys in found.items()}
+        if isinstance(of, nodes.Name) and isinstance(key, str) and id(use) not in tested:
+            members.setdefault(of.name, set()).add(key)
+    return {name: frozenset(keys) for name, keys in members.items()}
 
 
 def _syntax_error(source: str, error: jinja2.TemplateSyntaxError) -> TemplateError:
@@ -459,7 +488,7 @@ def _syntax_error(source: str, error: jinja2.TemplateSyntaxError) -> TemplateErr
 
 
 def _placed(source: str, error: TemplateError, line: int = 0) -> TemplateError:
-    """Add to an error what is known of its place: the column is where the word it quotes stands."""
+    """Add the line and column to an error; the column is that of the word that it quotes."""
     quoted = re.search(r"'([^']+)'", error.reason)
     line = error.line or line
     column = _column(source, line, quoted[1] if quoted else "") if line else 0
@@ -467,7 +496,7 @@ def _placed(source: str, error: TemplateError, line: int = 0) -> TemplateError:
 
 
 def _column(source: str, line: int, word: str) -> int:
-    """Return the column of a word, or else of the first tag, in a line; 0 if there is neither."""
+    """Return the column of a word in a line, else of the first tag, else 0."""
     lines = source.split("\n")
     text = lines[line - 1] if 0 < line <= len(lines) else ""
     tag = re.search(r"\{[{%]", text)
@@ -478,7 +507,7 @@ def _column(source: str, line: int, word: str) -> int:
 
 
 def _place_of(source: str, name: str) -> tuple[int, int]:
-    """Return line and column of the first use of a name inside a tag, or else anywhere."""
+    """Return line and column of the first use of a name inside a tag, else anywhere."""
     word = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
     for tag in re.finditer(r"\{[{%].*?[}%]\}", source, re.DOTALL):
         found = word.search(source, tag.start(), tag.end())

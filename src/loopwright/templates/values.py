@@ -1,10 +1,9 @@
-"""The values a template can reach: plain data, and text with public fields.
+"""The values of a template: plain data, and text with fields.
 
-1. Values are copied in, so nothing else is reachable: None, bool, int, float, str, list, dict with
-   string keys, `TemplateValue`. Anything else is refused, never shown by its `repr`.
-2. Walks over values are bounded: a value may contain the same list many times over.
-
-How values print: text as it is, scalars as Jinja prints them, lists and mappings as JSON.
+1. Values are copied, so a template reaches only None, bool, int, float, str, list, dict with string keys
+   and `TemplateValue`. Other values are refused and never printed by their `repr`.
+2. Traversals are limited, because a value may contain the same list many times.
+3. Text prints unchanged, scalars print as in Jinja, lists and mappings print as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import cast
 
 from jinja2 import Undefined
 from jinja2.runtime import LoopContext
@@ -39,7 +38,7 @@ __all__ = [
 ]
 
 
-# Printing a whole number takes time that grows with the square of its length.
+# The time to print an integer grows with the square of its length.
 INTEGER_BITS = 4096
 LOOP_FIELDS = frozenset(
     {"depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem"}
@@ -49,13 +48,22 @@ LOOP_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TemplateValue:
-    """Text that also has fields: prints as `text`, and `{{ value.name }}` is `fields["name"]`.
+    """Text with fields: it prints as `text`, and `{{ value.name }}` is `fields["name"]`.
 
-    Fields hold plain data, or further values of this kind. An empty text counts as false.
+    Args:
+        text: the printed text; an empty text counts as false.
+        fields: plain data or further values of this kind, by name; default none.
+
+    Example:
+
+    >>> from loopwright.templates import compile_template
+    >>> reply = TemplateValue("Paris", {"score": 0.9})
+    >>> compile_template("{{ reply }}: {{ reply.score }}").render({"reply": reply})
+    'Paris: 0.9'
     """
 
     text: str
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.text
@@ -65,12 +73,12 @@ class TemplateValue:
 
 
 class Missing(Undefined):
-    """What stands for a name or field that is not there, until something is done with it."""
+    """A name or field without a value; using it is an error, or "" in lenient mode."""
 
     __slots__ = ()
 
     def reason(self, meter: Meter) -> str:
-        """Say what is missing, with the nearest that is there."""
+        """Return a sentence that names the missing value and the nearest name."""
         name, owner = self._undefined_name, self._undefined_obj
         if self._undefined_hint:
             return self._undefined_hint
@@ -89,8 +97,8 @@ class Missing(Undefined):
         return f"{kind(owner)} has no field {shown(name)}"
 
 
-def shown(value: Any) -> str:
-    """Return how an error shows a value of a template: quoted, and cut to 60 characters."""
+def shown(value: object) -> str:
+    """Return a value as an error message shows it: quoted and cut to 60 characters."""
     if isinstance(value, str):
         return repr(value) if len(value) <= 60 else repr(value[:57] + "...")
     return (
@@ -98,15 +106,15 @@ def shown(value: Any) -> str:
     )
 
 
-def _hint(name: Any, candidates: Iterable[Any]) -> str:
-    """Return the nearest name; comparing has a cost, so only short names, and not all of many."""
+def _hint(name: object, candidates: Iterable[object]) -> str:
+    """Return the nearest name; only short names and the first 100 are compared, to limit the cost."""
     if not isinstance(name, str) or len(name) > 60:
         return ""
-    there = (word for word in candidates if isinstance(word, str) and len(word) <= 60)
-    return nearest(name, islice(there, 100))
+    words = (word for word in candidates if isinstance(word, str) and len(word) <= 60)
+    return nearest(name, islice(words, 100))
 
 
-def find(owner: Any, name: Any) -> Any:
+def find(owner: object, name: object) -> object:
     """Return a field of a mapping, an item of a list, or a `Missing`; attributes do not exist."""
     if type(owner) is dict:
         if isinstance(name, str | int | float | None) and name in owner:
@@ -121,11 +129,11 @@ def find(owner: Any, name: Any) -> Any:
             return owner.fields[name]
     elif isinstance(owner, LoopContext) and name in LOOP_FIELDS:
         return getattr(owner, name)
-    return Missing(obj=owner, name=name)
+    return Missing(obj=owner, name=cast("str | None", name))  # an index may be a number
 
 
-def to_data(meter: Meter, value: Any, name: str) -> Any:
-    """Copy a value to plain data; `name` is how errors call it.
+def to_data(meter: Meter, value: object, name: str) -> object:
+    """Copy a value to plain data; `name` is its name in errors.
 
     Raises:
         TemplateError: the value, or something inside it, is not plain data.
@@ -140,7 +148,7 @@ def to_data(meter: Meter, value: Any, name: str) -> Any:
 
 
 class _Refused(Exception):
-    """Something in a value is not plain data; each level adds its step to the path."""
+    """A part of a value is not plain data; each level adds its key to the path."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -152,14 +160,14 @@ class _Copy:
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
 
-    def copy(self, value: Any, depth: int) -> Any:
+    def copy(self, value: object, depth: int) -> object:
         exact = type(value)
         if exact is str or value is None or exact is float or exact is bool:
             return value
-        if exact is int and value.bit_length() <= INTEGER_BITS:
+        if exact is int and isinstance(value, int) and value.bit_length() <= INTEGER_BITS:
             return value
-        sized = isinstance(value, Mapping | list | tuple)
-        if depth > VALUE_DEPTH or not self.meter.copy(len(value) if sized else 1):
+        items = len(value) if isinstance(value, Mapping | list | tuple) else 1
+        if depth > VALUE_DEPTH or not self.meter.copy(items):
             raise _Refused(
                 f"is too large for a template, which takes at most {VALUE_ITEMS:,} items, "
                 f"nested {VALUE_DEPTH} deep"
@@ -172,8 +180,8 @@ class _Copy:
             return self._list(value, depth)
         return _scalar(value)
 
-    def _list(self, value: list[Any] | tuple[Any, ...], depth: int) -> list[Any]:
-        copied: list[Any] = []
+    def _list(self, value: list[object] | tuple[object, ...], depth: int) -> list[object]:
+        copied: list[object] = []
         try:
             for item in value:
                 copied.append(self.copy(item, depth + 1))  # noqa: PERF401 - its length is the place
@@ -182,22 +190,21 @@ class _Copy:
             raise
         return copied
 
-    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        copied, key = {}, ""
-        try:
-            for key, item in value.items():
-                if not isinstance(key, str):
-                    raise _Refused(f"has a key of type {type(key).__name__}, not text")
+    def _mapping(self, value: Mapping[str, object], depth: int) -> dict[str, object]:
+        copied: dict[str, object] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise _Refused(f"has a key of type {type(key).__name__}, not text")
+            try:
                 copied[str.__str__(key)] = self.copy(item, depth + 1)
-        except _Refused as refused:
-            if isinstance(key, str):
+            except _Refused as refused:
                 refused.path.append(key)
-            raise
+                raise
         return copied
 
 
-def _scalar(value: Any) -> Any:
-    """Reduce a subclass, like a member of a StrEnum, to what it is."""
+def _scalar(value: object) -> object:
+    """Return the plain value of a subclass such as a member of a StrEnum."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -212,8 +219,8 @@ def _scalar(value: Any) -> Any:
     )
 
 
-def kind(value: Any) -> str:
-    """Return what a template's author would call the type of a value."""
+def kind(value: object) -> str:
+    """Return the type of a value in the words of a template's author."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -227,8 +234,8 @@ def kind(value: Any) -> str:
     return "a mapping" if isinstance(value, dict) else "a function"
 
 
-def size(value: Any) -> int:
-    """Return about how many characters a value weighs, without what its items hold."""
+def size(value: object) -> int:
+    """Return the approximate size of a value in characters, without the content of its items."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, TemplateValue):
@@ -236,8 +243,8 @@ def size(value: Any) -> int:
     return len(value) * ITEM + 1 if isinstance(value, list | dict) else 1
 
 
-def equal(meter: Meter, left: Any, right: Any) -> bool:
-    """Compare two values by what they hold; a value with fields is compared as its text."""
+def equal(meter: Meter, left: object, right: object) -> bool:
+    """Compare two values by content; a value with fields compares as its text."""
     left = left.text if isinstance(left, TemplateValue) else left
     right = right.text if isinstance(right, TemplateValue) else right
     if isinstance(left, list) and isinstance(right, list):
@@ -257,8 +264,8 @@ def equal(meter: Meter, left: Any, right: Any) -> bool:
 TEXT_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
-def to_text(meter: Meter, value: Any) -> str:
-    """Return a value as it is printed; a missing one is an error, or nothing in lenient mode."""
+def to_text(meter: Meter, value: object) -> str:
+    """Return the printed text of a value; a missing one is an error, or "" in lenient mode."""
     if type(value) is str:
         return value
     if isinstance(value, TemplateValue):
@@ -271,18 +278,18 @@ def to_text(meter: Meter, value: Any) -> str:
     return to_json(meter, value)
 
 
-def to_json(meter: Meter, value: Any, indent: int = 0) -> str:
-    """Return a value as JSON text, with keys in their order; `indent` spaces a level, 0: one line.
+def to_json(meter: Meter, value: object, indent: int = 0) -> str:
+    """Return a value as JSON text, with `indent` spaces per level; 0 gives one line.
 
     Raises:
-        TemplateError: the value is not plain data, nested too deep, or the text grows too long.
+        TemplateError: the value is not plain data, is nested too deep, or its text is too long.
     """
     parts: list[str] = []
     _write(meter, value, parts, indent, 0)
     return "".join(parts)
 
 
-def _write(meter: Meter, value: Any, parts: list[str], indent: int, depth: int) -> None:
+def _write(meter: Meter, value: object, parts: list[str], indent: int, depth: int) -> None:
     if not isinstance(value, list | dict):
         parts.append(_text_scalar(meter, value))
         return
@@ -303,11 +310,11 @@ def _write(meter: Meter, value: Any, parts: list[str], indent: int, depth: int) 
     parts.append("}" if isinstance(value, dict) else "]")
 
 
-def _text_scalar(meter: Meter, value: Any) -> str:
+def _text_scalar(meter: Meter, value: object) -> str:
     if isinstance(value, TemplateValue | Missing):
         value = to_text(meter, value)
     if isinstance(value, str):
-        # Counted before it is made, and then what escapes have added.
+        # The length is counted before encoding, and the escapes after it.
         meter.make(len(value))
         text = TEXT_ENCODER.encode(value)
         meter.make(len(text) - len(value))

@@ -1,17 +1,17 @@
-"""What templates see, and values with templates in them.
+"""The variables of templates, and values that contain templates.
 
-`input` the workflow's input, `value` the step's own, each earlier step's output by its name, `steps` and `loops` by
-name, `env`, `given` what a caller's `with:` supplies (also by its own name), and inside a loop `loop` with `iteration`,
-`initial`, `input`, `last`, `best`, `history`, `output` and `outputs` (of the rounds that did not fail); over a list
-also `index`, `count`, `current` and `stats`. After a loop, `loop` is the one that ended last.
-A workflow called with `with:` sees those values by name instead of its caller's, and the loop that calls it.
+`input` is the input of the workflow, `value` the input of the step. Each earlier output is a variable with
+the name of its step; `steps` and `loops` hold them by name. `env` holds environment variables, `given` the
+values of a caller's `with:`, which are variables as well. Inside a loop, `loop` has `iteration`, `initial`,
+`input`, `last`, `best`, `history`, `output` and `outputs` (of the iterations that did not fail); in a list
+also `index`, `count`, `current` and `stats`. After a loop, `loop` is the last loop that ended.
+A workflow that is called with `with:` sees these values instead of its caller's, and the calling loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..engine.context import Context
 from ..engine.scope import Scope
@@ -42,7 +42,7 @@ __all__ = [
 
 FIXED = frozenset({"input", "value", "steps", "loops", "env", "given", "workflow", "strategy"})
 OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` over a list only
-OF_LOOPS = frozenset({  # those of any loop; the last four once it has ended
+OF_LOOPS = frozenset({  # fields of any loop; the last four after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
     "failed", "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
@@ -50,38 +50,48 @@ OF_ROUNDS = frozenset({"output", "score", "passed", "feedback", "error", "improv
 
 
 def variables(ctx: Context, value: Json) -> dict[str, Json]:
-    """Return the variables that a step at `ctx` sees; `value` is its own input."""
+    """Return the variables of a step at `ctx`; `value` is its own input."""
     steps: dict[str, Json] = {}
     loops: dict[str, Json] = {}
-    seen: dict[str, Json] = {"value": value, "steps": steps, "loops": loops, "input": value}
-    scope, given, ended = ctx.scope, None, None
-    while scope is not None and given is None:
-        if scope.number and "loop" not in seen:
-            seen["loop"] = loop_variables(scope)
-        ended = ended or next(iter(reversed(list(scope.loops.values()))), None)
-        for name, output in scope.outputs.items():
-            steps.setdefault(name, output)
-        for name, result in (*scope.loops.items(), *scope.results.items()):
-            if name in scope.loops or result.iterations:
-                loops.setdefault(name, result_variables(scope.loops.get(name, result)))
-        given = scope.variables
-        if given is not None:
-            seen |= {"input": scope.initial, "env": given.get("env", {})}
+    variables: dict[str, Json] = {"value": value, "steps": steps, "loops": loops, "input": value}
+    scope, supplied, loop = ctx.scope, None, None
+    last: Result | None = None
+    while scope is not None and supplied is None:
+        loop = loop or (loop_variables(scope) if scope.number else None)
+        last = last or next(iter(reversed(list(scope.loops.values()))), None)
+        _add_results(scope, steps, loops)
+        supplied = scope.variables
+        if supplied is not None:
+            variables |= {"input": scope.initial, "env": supplied.get("env", {})}
         scope = scope.parent
-    if ended and "loop" not in seen:
-        seen["loop"] = result_variables(ended)
-    while scope is not None and "loop" not in seen:  # the loop around the call of this workflow
+    loop = loop or (result_variables(last) if last else None)
+    loop = loop or _calling_loop(scope)
+    if loop is not None:
+        variables["loop"] = loop if "current" in loop else {**_of_list(ctx.scope), **loop}
+    supplied = {name: item for name, item in (supplied or {}).items() if name != "env"}
+    return {**supplied, **steps, **variables, "given": supplied}
+
+
+def _add_results(scope: Scope, steps: dict[str, Json], loops: dict[str, Json]) -> None:
+    """Add the outputs and loops of one scope; those of an inner scope take precedence."""
+    for name, output in scope.outputs.items():
+        steps.setdefault(name, output)
+    for name, result in (*scope.loops.items(), *scope.results.items()):
+        if name in scope.loops or result.iterations:
+            loops.setdefault(name, result_variables(scope.loops.get(name, result)))
+
+
+def _calling_loop(scope: Scope | None) -> dict[str, Json] | None:
+    """Return the variables of the loop around the call of this workflow, if there is one."""
+    while scope is not None:
         if scope.number:
-            seen["loop"] = loop_variables(scope)
+            return loop_variables(scope)
         scope = scope.parent
-    if isinstance(around := seen.get("loop"), dict) and "current" not in around:
-        seen["loop"] = {**_of_list(ctx.scope), **around}
-    supplied = {name: item for name, item in (given or {}).items() if name != "env"}
-    return {**supplied, **steps, **seen, "given": supplied}
+    return None
 
 
 def _of_list(scope: Scope | None) -> dict[str, Json]:
-    """Return what a loop inside a list sees of it: the item and its place; nothing outside a list."""
+    """Return the fields of the surrounding list: the item and its position; {} outside a list."""
     while scope is not None and not scope.total:
         scope = scope.parent
     return (
@@ -90,13 +100,13 @@ def _of_list(scope: Scope | None) -> dict[str, Json]:
 
 
 def loop_variables(scope: Scope) -> dict[str, Json]:
-    """Return what a template sees as `loop` inside of it."""
+    """Return the variable `loop` inside a running loop."""
     found = {
         "name": scope.name,
         "iteration": scope.number,
         "initial": scope.initial,
         "input": scope.current,
-        **_rounds(scope.history),
+        **_iterations(scope.history),
     }
     if scope.total:
         stats = {"succeeded": found["succeeded"], "failed": found["failed"]}
@@ -110,7 +120,7 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
 
 
 def result_variables(result: Result) -> dict[str, Json]:
-    """Return what a template sees of a finished loop."""
+    """Return the variable of a finished loop."""
     best = result.best
     return {
         "name": result.name,
@@ -119,24 +129,24 @@ def result_variables(result: Result) -> dict[str, Json]:
         "exit_reason": result.reason.value,
         "status": result.status.value,
         "score": best.score if best else None,
-        **_rounds(result.history),
+        **_iterations(result.history),
         "output": "" if result.output is None else result.output,
     }
 
 
-def _rounds(history: History) -> dict[str, Json]:
-    """Return what a template sees of the rounds of a loop."""
-    whole = [item for item in history if item.error is None and not item.interrupted]
-    outputs = [item.output for item in whole]
+def _iterations(history: History) -> dict[str, Json]:
+    """Return the fields of a loop that describe its iterations."""
+    completed = [item for item in history if item.error is None and not item.interrupted]
+    outputs = [item.output for item in completed]
     return {
         "last": iteration_variables(history.last),
         "best": iteration_variables(history.best),
         "history": [iteration_variables(item) for item in history],
         "output": outputs[-1] if outputs and outputs[-1] is not None else "",
         "outputs": outputs,
-        "steps": dict(whole[-1].steps or {}) if whole else {},
-        "succeeded": len(whole),
-        "failed": len(history) - len(whole),
+        "steps": dict(completed[-1].steps or {}) if completed else {},
+        "succeeded": len(completed),
+        "failed": len(history) - len(completed),
     }
 
 
@@ -150,7 +160,7 @@ _NO_ITERATION = TemplateValue(
 
 
 def iteration_variables(item: Iteration | None) -> Json:
-    """Return what a template sees of a finished iteration; of none, empty values in what is false."""
+    """Return the variable of a finished iteration; without one, a false value with empty fields."""
     if item is None:
         return _NO_ITERATION
     found = item.evaluation
@@ -167,24 +177,24 @@ def iteration_variables(item: Iteration | None) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class TemplatedValue:
-    """A value with templates compiled: text that is one expression gives its value, other text is rendered.
+    """A value with compiled templates: text that is one expression gives its value, other text is rendered.
 
-    `names` are those that something must supply; a member of `given`, of `steps` and `loops`, or of what only a loop
-    over a list or no loop has, is named with its parent: `given.max-words`, `steps.draft`, `loop.index`. `see` makes
-    of a place what is filled in there.
+    `names` are the names that need a value. A member of `given`, `steps` or `loops`, and a field of `loop`
+    that not every loop has, includes its parent: `given.max-words`, `steps.draft`, `loop.index`. `see`
+    returns the variables of a context.
     """
 
     source: Json
-    fill: Callable[[Any], Json]
+    fill: Callable[[Json], Json]
     names: frozenset[str]
-    see: Callable[[Context, Json], Any] = variables
+    see: Callable[[Context, Json], Json] = variables
 
 
 def fill(source: Json) -> TemplatedValue:
     """Compile the templates inside a value.
 
     Raises:
-        TemplateError: for a template that cannot be read, with its place inside the text.
+        TemplateError: for an invalid template, with its position in the text.
     """
     if isinstance(source, str):
         return _text(source)
@@ -212,7 +222,7 @@ def _text(source: str) -> TemplatedValue:
         try:
             expression = compile_expression(inner.strip("-+").strip())
         except TemplateError:
-            compile_template(source)  # says where in the text it goes wrong
+            compile_template(source)  # raises an error with the position in the text
             raise
         return TemplatedValue(source, expression.evaluate, needed(expression))
     template = compile_template(source)
@@ -220,16 +230,16 @@ def _text(source: str) -> TemplatedValue:
 
 
 def needed(part: Template | Expression) -> frozenset[str]:
-    """Return the names that must be supplied; see `TemplatedValue`."""
-    given = {f"given.{name}" for name in part.members("given")}
-    fields = part.members("loop")  # those of a counter too, where {% for %} has one of that name
+    """Return the names that need a value; see `TemplatedValue`."""
+    supplied = {f"given.{name}" for name in part.members("given")}
+    fields = part.members("loop")  # includes fields of the counter of a {% for %}
     items = {f"loop.{name}" for name in fields & OF_ITEMS | fields - OF_LOOPS - COUNTER_FIELDS}
     steps = {f"{of}.{name}" for of in ("steps", "loops") for name in part.members(of)}
-    return part.required | given | items | steps
+    return part.required | supplied | items | steps
 
 
-def rendered(part: TemplatedValue | Template | Expression, ctx: Context, value: Json) -> Any:
-    """Fill in a compiled template where it runs; a template error is a failure of the step.
+def rendered(part: TemplatedValue | Template | Expression, ctx: Context, value: Json) -> Json:
+    """Render a compiled template for a context; a template error fails the step.
 
     Raises:
         StepError: of kind `template`.

@@ -30,9 +30,9 @@ from ..engine.blocking import watch
 from ..engine.context import Context
 from ..engine.step import Leaf, digest_of
 from ..errors import ConfigurationError, StepError
-from ..models import structured_output as structured
 from ..models.protocol import ToolDefinition
 from ..records import codec
+from ..records import json_schema as structured
 from ..records.codec import Json
 from ..records.excerpts import marker, shown
 from ..records.tracebacks import described

@@ -1,26 +1,25 @@
-"""Two outputs side by side: lines that stay, go and come, with what changed inside a line marked."""
+"""Two texts side by side: equal, removed, added and changed lines, with the changes in a line."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-__all__ = ["Pair", "side_by_side"]
-
 MOST_LINES = 4_000  # of either text; difflib takes quadratic time in the worst case
-LONGEST = 2_000  # characters of a line in which single words are compared
-AROUND = 3  # equal lines shown before and after a change
+MAX_LINE = 2_000  # characters of a line whose words are compared
+CONTEXT = 3  # equal lines shown before and after a change
 
 Parts = tuple[tuple[bool, str], ...]  # (changed, text)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A line on both sides: its numbers (0 where there is none) and its parts.
+    """A line on both sides: its numbers (0 if it is missing) and its parts.
 
-    `kind` is `same`, `changed`, `gone`, `new` or `skipped`, where `count` lines are left out.
+    `kind` is `same`, `changed`, `gone`, `new`, or `skipped` for `count` omitted lines.
     """
 
     kind: str
@@ -32,7 +31,7 @@ class Pair:
 
 
 def side_by_side(before: str, after: str) -> list[Pair]:
-    """Return two texts as pairs of lines; long stretches of equal lines are left out."""
+    """Return two texts as pairs of lines, without long stretches of equal lines."""
     left, right = before.splitlines()[:MOST_LINES], after.splitlines()[:MOST_LINES]
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > 1000)
     pairs: list[Pair] = []
@@ -46,8 +45,8 @@ def side_by_side(before: str, after: str) -> list[Pair]:
 
 
 def _equal(left: list[str], a: int, b: int, c: int, *, first: bool, last: bool) -> Iterator[Pair]:
-    head = 0 if first else AROUND
-    tail = 0 if last else AROUND
+    head = 0 if first else CONTEXT
+    tail = 0 if last else CONTEXT
     if first and last:
         head = 20
     hidden = (b - a) - head - tail
@@ -71,7 +70,7 @@ def _changed(gone: list[str], new: list[str], a: int, c: int) -> Iterator[Pair]:
 
 
 def _words(old: str, new: str) -> tuple[Parts, Parts]:
-    if len(old) + len(new) > 2 * LONGEST:
+    if len(old) + len(new) > 2 * MAX_LINE:
         return ((True, old),), ((True, new),)
     before, after = _split(old), _split(new)
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
@@ -86,11 +85,5 @@ def _words(old: str, new: str) -> tuple[Parts, Parts]:
 
 
 def _split(line: str) -> list[str]:
-    """Return a line as words and what stands between them."""
-    words: list[str] = []
-    for character in line:
-        if words and character.isalnum() and words[-1][-1].isalnum():
-            words[-1] += character
-        else:
-            words.append(character)
-    return words
+    """Return a line as words and the characters between them."""
+    return re.findall(r"[^\W_]+|.", line, re.DOTALL)

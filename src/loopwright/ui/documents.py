@@ -1,4 +1,7 @@
-"""Documents, and the models of steps of Python, as the command line says; loaded only where they are needed."""
+"""Documents, and the models of Python steps, with the settings of the command line.
+
+This module is slow to load; `sources.documents_module` loads it when it is needed.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from ..documents import Loaded, Settings, load
+from ..documents.check.trust import LocalActions, TrustStore
 from ..documents.compiler.models import models_alone
-from ..documents.recorded import Recorded
+from ..documents.project import Recorded
 from ..models.endpoints import PROVIDER_NAMES
 from .sources import Given
 
-__all__ = ["document_of", "models_of"]
+__all__ = ["LocalActions", "TrustStore", "document_of", "models_of"]
 
 
 def document_of(
-    what: str, given: Given, execute: bool, root: str, contents: Mapping[Path, bytes] | None
+    what: str, given: Given, *, execute: bool, root: str, contents: Mapping[Path, bytes] | None
 ) -> Loaded:
-    """Load a document as the command line says."""
+    """Load a document with the settings of the command line."""
     settings = Settings(
         sets=given.sets, model=given.model, model_url=given.model_url, replies=given.replies,
         transcript=given.transcript, agents=given.agents, **given.limits(),
@@ -31,7 +35,7 @@ def document_of(
 
 
 def models_of(given: Given) -> Mapping[str, Any]:
-    """Return the models of a step of Python as the command line says."""
+    """Return the models of a Python step with the settings of the command line."""
     return models_alone(
         Settings(
             model=given.model, model_url=given.model_url, replies=given.replies,

@@ -1,4 +1,4 @@
-"""The formats of an export, for the command line and the page: JSON, CSV, JSON lines and a report."""
+"""The formats of an export: JSON, CSV, JSON lines and an HTML report."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from importlib import import_module
 from ..journal import Entry, RunInfo
 from ..records.codec import text_of
 from .progress import item_at
-from .run_summary import items_of_lists, recorded_json, rounds_of
-
-__all__ = ["COLUMNS", "FORMS"]
+from .run_summary import items_of_lists, iterations_of, recorded_json
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -24,8 +22,8 @@ COLUMNS = (
 
 
 def _json(info: RunInfo, entries: Sequence[Entry]) -> str:
-    whole = {**recorded_json(info, entries), "entries": [entry.to_json() for entry in entries]}
-    return json.dumps(whole, indent=2) + "\n"
+    everything = {**recorded_json(info, entries), "entries": [entry.to_json() for entry in entries]}
+    return json.dumps(everything, indent=2) + "\n"
 
 
 def _jsonl(_: RunInfo, entries: Sequence[Entry]) -> str:
@@ -37,7 +35,7 @@ def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     lists = items_of_lists(entries)
-    for path, items in rounds_of(entries).items():
+    for path, items in iterations_of(entries).items():
         for item in items:
             used = item.usage
             table.writerow(
@@ -53,10 +51,10 @@ def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text as a cell that a spreadsheet shows and does not calculate.
+    """Return a text as a cell that a spreadsheet does not calculate.
 
-    What begins like a formula gets an apostrophe before it; numbers stay numbers. A carriage return
-    becomes a line feed: the writer does not quote one, so that the rest would be a row of its own.
+    A text that begins like a formula gets an apostrophe; numbers stay numbers. A carriage return becomes
+    a line feed, because the writer does not quote it and it would start a row.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
     if not text.startswith(_FORMULA):
@@ -69,9 +67,9 @@ def _cell(text: str) -> str:
 
 
 def _html(info: RunInfo, entries: Sequence[Entry]) -> str:
-    # Drawn as the page draws it, which stands above this and is known by name only.
-    drawn: str = import_module("loopwright.ui.web.report").report(info, entries)
-    return drawn
+    # By name, because the page loads a web framework and imports this module.
+    text: str = import_module("loopwright.ui.web.report").report(info, entries)
+    return text
 
 
 FORMS: dict[str, Callable[[RunInfo, Sequence[Entry]], str]] = {

@@ -1,4 +1,4 @@
-"""How figures and texts read on a line: scores, bars, money, times; cleaned, cut, measured."""
+"""Numbers and texts on a line: scores, bars, money, times; cleaned, cut and measured."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..records import Iteration, Usage
-
-__all__ = [
-    "ASCII", "UNICODE", "Signs", "bar", "clean", "clean_json", "cost", "duration", "fit", "fit_end", "money",
-    "one_line", "plural", "score", "sparkline", "spent", "verdict", "when", "width",
-]  # fmt: skip
+from ..records import Iteration, Status, StepOutcome, Usage
 
 
 class Signs(NamedTuple):
@@ -27,44 +22,22 @@ class Signs(NamedTuple):
     spin: str
     passed: str
     not_yet: str
-    failed: str
-    undecided: str
     to: str
+    failed: str = "!"
+    undecided: str = "?"
 
 
-UNICODE = Signs(
-    full="█",
-    empty="░",
-    levels="▁▂▃▄▅▆▇█",
-    more="…",
-    spin="⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
-    passed="✓",
-    not_yet="✗",
-    failed="!",
-    undecided="?",
-    to="→",
-)
-ASCII = Signs(
-    full="#",
-    empty=".",
-    levels="_.-=+*#@",
-    more="...",
-    spin="|/-\\",
-    passed="+",
-    not_yet="-",
-    failed="!",
-    undecided="?",
-    to="->",
-)
+UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", more="…", spin="⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", passed="✓", not_yet="✗", to="→")
+ASCII = Signs("#", ".", "_.-=+*#@", more="...", spin="|/-\\", passed="+", not_yet="-", to="->")
 
-# What a terminal would obey instead of show: C0 and C1 but for tab and newline, and the marks that
-# turn the direction of text.
+# Characters that a terminal interprets: C0 and C1 controls except tab and newline, and characters that
+# change the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _BLANKS = re.compile(r"\s+")
 
 
 def clean(text: str) -> str:
-    """Return text with the characters visible that a terminal would obey instead of show.
+    """Return text with control characters made visible.
 
     >>> clean("\x1b]0;title\x07")
     '\\\\x1b]0;title\\\\x07'
@@ -75,22 +48,22 @@ def clean(text: str) -> str:
 
 
 def clean_json(text: str) -> str:
-    """Return JSON text with the same characters escaped, which leaves its meaning as it is."""
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """Return JSON text with control characters escaped; its value is unchanged."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _visible(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def one_line(text: str) -> str:
-    """Return text on one line: cleaned, each run of blanks as a single space."""
+    """Return text on one line, cleaned, with single spaces."""
     return clean(_BLANKS.sub(" ", text)).strip()
 
 
 def width(text: str) -> int:
-    """Return how many cells of a terminal a text takes."""
+    """Return the width of a text in cells of a terminal."""
     if text.isascii():
         return len(text)
     return sum(_cells(character) for character in text)
@@ -103,7 +76,7 @@ def _cells(character: str) -> int:
 
 
 def fit(text: str, cells: int, signs: Signs = UNICODE) -> str:
-    """Return text cut to at most `cells` cells; a cut one ends in a mark."""
+    """Return text cut to at most `cells` cells, with an ellipsis if it was cut."""
     if width(text) <= cells:
         return text
     room = cells - len(signs.more)
@@ -118,7 +91,7 @@ def fit(text: str, cells: int, signs: Signs = UNICODE) -> str:
 
 
 def fit_end(text: str, cells: int, signs: Signs = UNICODE) -> str:
-    """Return the end of a text in at most `cells` cells, behind a mark if it was cut."""
+    """Return the end of a text in at most `cells` cells, after an ellipsis if it was cut."""
     if width(text) <= cells:
         return text
     while text and width(text) + len(signs.more) > cells:
@@ -127,7 +100,7 @@ def fit_end(text: str, cells: int, signs: Signs = UNICODE) -> str:
 
 
 def score(value: float | None) -> str:
-    """Return a score with two decimals, or three where two would round it."""
+    """Return a score with two decimals, or three if two would round it."""
     if value is None:
         return ""
     return f"{value:.2f}" if abs(round(value, 2) - value) < 1e-9 else f"{value:.3f}"
@@ -144,7 +117,7 @@ def bar(value: float | None, cells: int, signs: Signs = UNICODE) -> str:
 def sparkline(scores: Sequence[float], cells: int, signs: Signs = UNICODE) -> str:
     """Return scores as one character each, on the scale from 0 to 1.
 
-    More of them than `cells` are joined in groups of equal size, each shown by its highest.
+    More scores than `cells` are joined in groups of equal size; the highest of each is shown.
     """
     size = max(1, math.ceil(len(scores) / max(1, cells)))
     peaks = [max(scores[i : i + size]) for i in range(0, len(scores), size)]
@@ -153,26 +126,26 @@ def sparkline(scores: Sequence[float], cells: int, signs: Signs = UNICODE) -> st
 
 
 def money(usd: float) -> str:
-    """Return US dollars: four decimals below 1, two from there."""
+    """Return US dollars: four decimals below 1, two above."""
     if 0 < usd < 0.0001:
         return "<$.0001"
     return f"${usd:.4f}" if usd < 1 else f"${usd:.2f}"
 
 
 def cost(usage: Usage) -> str:
-    """Return what was spent in a word or two: dollars where a price is known, else calls."""
+    """Return the cost: US dollars, or the number of calls if the price is unknown."""
     if usage.usd:
         return f"{_most(usage)}{money(usage.usd)}"
     return plural(usage.calls, "call") if usage.calls else ""
 
 
 def _most(usage: Usage) -> str:
-    """Return the words before figures that are upper bounds, as a call of them was cut or unreported."""
+    """Return the prefix of figures that are upper bounds, because a call did not report its usage."""
     return "at most " if usage.estimated else ""
 
 
 def spent(usage: Usage) -> str:
-    """Return what was spent in words: calls, tokens and dollars."""
+    """Return the usage in words: calls, tokens and US dollars."""
     parts = [plural(usage.calls, "call")] if usage.calls else []
     if usage.tokens:
         parts.append(_most(usage) + plural(usage.tokens, "token"))
@@ -184,25 +157,32 @@ def spent(usage: Usage) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them."""
+    """Return seconds as a text for people."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    total = round(seconds)
+    if total < 3600:
+        return f"{total // 60}m {total % 60:02d}s"
+    return f"{total // 3600}h {total % 3600 // 60:02d}m"
 
 
 def when(moment: float) -> str:
-    """Return a moment (seconds since the epoch) as local date and time."""
+    """Return a time (seconds since the epoch) as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment)) if moment else ""
 
 
 def plural(count: int, noun: str) -> str:
     """Return a count with its noun: `1 call`, `2 calls`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def status_of_step(outcome: StepOutcome) -> str:
+    """Return the status of a step as a word; `skipped` and `not run` are words for people only."""
+    if outcome.status is Status.SATISFIED and outcome.detail.endswith(" skipped"):
+        return "skipped"
+    return outcome.status.value if outcome.status is not None else outcome.detail or "not run"
 
 
 def verdict(item: Iteration, signs: Signs = UNICODE) -> tuple[str, str, str]:

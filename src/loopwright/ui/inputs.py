@@ -1,7 +1,6 @@
-"""What a run is given: its input from an option, a file or stdin, and variables by name.
+"""The input of a run, from an option, a file or stdin, and its variables.
 
-Text that starts with a brace or a bracket and is strict JSON (no NaN, no key twice) is that object
-or list; everything else is the text itself.
+Strict JSON of an object or a list (no NaN, no duplicate keys) is parsed; other input is text.
 """
 
 from __future__ import annotations
@@ -11,18 +10,15 @@ import select
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..errors import ConfigurationError
 from ..records.codec import Json
 
-__all__ = ["input_value", "read_input", "variables"]
-
-PATIENCE = 1.0  # seconds of silence on stdin before people are told what is waited for
+PATIENCE = 1.0  # seconds without data on stdin before a note explains the wait
 
 
 def input_value(text: str) -> Json:
-    """Return the object or list that a text is the strict JSON of, else the text."""
+    """Return the object or list of a strict JSON text, or else the text."""
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
@@ -35,24 +31,24 @@ def _refuse(constant: str) -> Json:
     raise ValueError(constant)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key twice")
-    return found
+def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("duplicate key")
+    return value
 
 
 def read_input(text: str | None, file: str | None, note: Callable[[str], None]) -> Json:
-    """Return the input of a run, or None if there is none.
+    """Return the input of a run, or None.
 
-    It is `text`, else what `file` holds (`-` is stdin), else what is piped to stdin. `note` gets a
-    remark for the person at the terminal, if stdin stays silent.
+    The input is `text`, the contents of `file` (`-` is stdin), or piped stdin. `note` receives a remark
+    while stdin has no data.
 
     Raises:
-        ConfigurationError: if both are given, or the file is no readable UTF-8.
+        ConfigurationError: for both `text` and `file`, or a file that is not readable UTF-8.
     """
     if text is not None and file is not None:
-        raise ConfigurationError("--input and --input-file are both given; give one of them")
+        raise ConfigurationError("give only one of --input and --input-file")
     if text is not None:
         return input_value(text)
     if file is not None and file != "-":
@@ -69,14 +65,14 @@ def read_input(text: str | None, file: str | None, note: Callable[[str], None]) 
 
 
 def _piped(note: Callable[[str], None]) -> Json:
-    """Read stdin to its end; its last line end belongs to the pipe, not to the text."""
+    """Read stdin to its end, without the last line end, which the pipe adds."""
     try:
         if _silent():
-            note("waiting for the input on stdin; give --input TEXT, or </dev/null for none")
+            note("waiting for input on stdin. Use --input TEXT, or </dev/null for no input.")
         text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigurationError("stdin: it is not UTF-8 text") from error
-    except (OSError, ValueError):  # stdin cannot be read here: nothing was given
+        raise ConfigurationError("stdin is not UTF-8 text") from error
+    except (OSError, ValueError):  # stdin is not readable
         return None
     text = text.removesuffix("\n").removesuffix("\r")
     return input_value(text) if text else None
@@ -85,20 +81,20 @@ def _piped(note: Callable[[str], None]) -> Json:
 def _silent() -> bool:
     try:
         return not select.select([sys.stdin], [], [], PATIENCE)[0]
-    except (OSError, ValueError):  # not a system where files can be waited for
+    except (OSError, ValueError):  # this system cannot wait for files
         return False
 
 
-def variables(given: Sequence[str], option: str = "--set") -> dict[str, str]:
-    """Return `name=value` texts as a dict; of a name given twice the last value counts.
+def variables(assignments: Sequence[str], option: str = "--set") -> dict[str, str]:
+    """Return `name=value` texts as a dict; the last value of a name counts.
 
     Raises:
-        ConfigurationError: naming the text that has no `=`.
+        ConfigurationError: for a text without `=` or without a name.
     """
-    found = {}
-    for text in given:
+    values = {}
+    for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise ConfigurationError(f"{option}: {text!r} is not NAME=VALUE")
-        found[name.strip()] = value
-    return found
+        values[name.strip()] = value
+    return values

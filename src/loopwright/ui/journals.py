@@ -1,4 +1,4 @@
-"""Which journal a command works on, and which run of it."""
+"""The journal of a command, and the run that it names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from ..errors import JournalUnavailable, RunNotFound, nearest
 from ..journal import Journal, RunInfo
 from ..journal.open import open_journal
 
-__all__ = ["DEFAULT", "MOST_ROWS", "again", "find_run", "opened", "reading", "shown_url"]
-
 DEFAULT = "sqlite:.loopwright/runs.db"
-MOST_ROWS = 1_000_000  # that a list can be asked for
-NAME = "loopwright"  # of this program
-LATEST = "last"  # the run that began last, by its name on the command line
+MOST_ROWS = 1_000_000  # of a list
+NAME = "loopwright"
+LATEST = "last"  # names the latest run on the command line
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 
 T = TypeVar("T")
@@ -29,17 +27,17 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
-    """Open a journal by its URL and close it behind; only `create` makes one that is not there.
+    """Open a journal by its URL, and close it afterwards. `create` creates a missing one.
 
     Raises:
-        RunNotFound: if there is none.
-        JournalUnavailable: if its folder cannot be made.
+        RunNotFound: if the journal does not exist.
+        JournalUnavailable: if its folder cannot be created.
     """
     path = _path(url)
     if path is not None and not create and not path.exists() and not _log_of(path).exists():
-        raise RunNotFound(f"there is no journal at {path} yet; loopwright run makes it")
+        raise RunNotFound(f"there is no journal at {path} yet; loopwright run creates it")
     if create and url == DEFAULT:
-        _make_folder(Path(DEFAULT.partition(":")[2]).parent)
+        _create_folder(Path(DEFAULT.partition(":")[2]).parent)
     store = open_journal(url)
     try:
         yield store
@@ -61,8 +59,8 @@ def _log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def _make_folder(folder: Path) -> None:
-    """Make the default journal's folder, for its owner alone and unseen by version control."""
+def _create_folder(folder: Path) -> None:
+    """Create the default journal's folder, private to its owner and ignored by version control."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         ignore = folder / ".gitignore"
@@ -71,36 +69,36 @@ def _make_folder(folder: Path) -> None:
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise JournalUnavailable(
-            f"{folder} cannot be made: {why}; name another place with --journal"
+            f"{folder} cannot be created: {why}. Choose another place with --journal."
         ) from error
 
 
 def reading(url: str, work: Callable[[Journal], Awaitable[T]]) -> T:
-    """Open a journal that is there, do `work` with it, and return what that returns."""
+    """Open an existing journal and return the result of `work` on it."""
 
-    async def whole() -> T:
+    async def opened_work() -> T:
         async with opened(url) as store:
             return await work(store)
 
-    return asyncio.run(whole())
+    return asyncio.run(opened_work())
 
 
 async def find_run(store: Journal, name: str) -> RunInfo:
-    """Return the row of a run by its id, a unique beginning of it, or `last`.
+    """Return a run by its ID, a unique beginning of the ID, or `last`.
 
     Raises:
-        RunNotFound: naming the nearest id.
+        RunNotFound: with the nearest ID.
     """
     if name == LATEST:
         rows = await store.runs(limit=1)
         if not rows:
-            raise RunNotFound("there is no run in this journal yet")
+            raise RunNotFound("this journal has no runs yet")
         return rows[0]
     try:
         return await store.find(name)
     except RunNotFound as error:
         hint = nearest(name, [row.run_id for row in await store.runs(limit=500)])
-        if not hint or "begins the ids" in str(error):
+        if not hint or not error.hint:  # a prefix of several ids has no hint
             raise
         raise RunNotFound(f"there is no run {name!r} in this journal{hint}") from error
 
@@ -111,7 +109,7 @@ def shown_url(url: str) -> str:
 
 
 def again(command: str, run_id: str, url: str, *options: str) -> str:
-    """Return the command line that does something with a run of this journal, or with all without one."""
+    """Return the command line for a command on a run of this journal, or on all runs."""
     words = [_program(), command, *([run_id] if run_id else []), *options]
     if url != DEFAULT:
         words += ["--journal", shown_url(url)]
@@ -119,9 +117,9 @@ def again(command: str, run_id: str, url: str, *options: str) -> str:
 
 
 def _program() -> str:
-    """Return how the person called this program, where its name alone would not find it.
+    """Return the path by which this program was called, if its name alone would not run it.
 
-    A clone has it in `.venv/bin`, which is on nobody's path until the environment is activated.
+    A clone has it in `.venv/bin`, which is not on the path before the environment is activated.
     """
     called = Path(sys.argv[0] if sys.argv else NAME)
     if called.name != NAME or not called.is_file():

@@ -1,8 +1,9 @@
-"""A run as its journal holds it, ended or not, in the shape of a Result."""
+"""A recorded run, ended or not, as a Result."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..journal import Entry, Journal, RunInfo, surviving
 from ..journal.questions import Question, open_questions
@@ -22,105 +23,93 @@ from ..records import (
 from ..records.codec import Json
 from .journals import find_run
 
-__all__ = [
-    "ended", "executions_in", "items_of_lists", "on_record", "recorded", "recorded_json", "result_json", "rounds_of",
-]  # fmt: skip
-
 _OPEN = {
-    "running": "a process is running it now",
-    "interrupted": "its process was stopped or is gone; what it did is kept",
+    "running": "a process is running it",
+    "interrupted": "its process has ended; the recorded results are kept",
 }
 
 
 async def on_record(store: Journal, name: str) -> tuple[RunInfo, list[Entry]]:
-    """Return the row and the entries of a run by its id, the beginning of it, or `last`."""
+    """Return a run and its entries, by its ID, the beginning of the ID, or `last`."""
     info = await find_run(store, name)
     return info, await store.entries(info.run_id)
 
 
 def ended(entries: Sequence[Entry]) -> bool:
-    """Return whether the run came to its end."""
+    """Return whether the run has ended."""
     return any(entry.kind == "ended" and not entry.path for entry in surviving(entries))
 
 
 def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Result:
-    """Return what the journal holds of a run.
+    """Return the Result of a recorded run.
 
-    One that has not ended is told as cancelled, with `detail`; its output is the best so far.
+    A run that has not ended counts as cancelled, with `detail`; its output is the best so far.
     """
     replay = RecordedRun(surviving(entries))
-    names = {path: str(end["name"]) for path, end in replay.ended.items()}
-    loops = LoopResults()
-    loops.lists.update(replay.lists())
-    for path in _as_they_ended(replay):
-        name = names.get(path) or path.rsplit("/", 1)[-1]
-        loops.keep(path, _loop(info, replay, path, name))
+    loops = _loops(info, replay)
     end = replay.ended.get("") or _suspended(info, entries)
+    own = loops.get(end["name"] if end is not None else info.name)
+    common: dict[str, Any] = {
+        "history": own.history if own is not None else History(),
+        "run_id": info.run_id,
+        "judging": replay.judging,
+        "agents": replay.reported(),
+        "items": own.items if own is not None else (),
+        "total": replay.iterations,
+    }
     if end is not None:
-        return _whole(info, end, loops, replay)
-    stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "it has not ended"))
-    own = loops.get(info.name)
-    output = next(
-        (loop.output for loop in reversed(loops.values()) if loop.output is not None), None
-    )
+        stop = Stop.from_json(end["stop"])
+        return Result(
+            **_ended_by(stop),
+            output=end["output"],
+            usage=Usage.from_json(end["usage"]),
+            name=end["name"],
+            also=stop.also,
+            loops={n: loops[n] for n in end["loops"] if n in loops},
+            steps=end["steps"],
+            warnings=tuple(end["warnings"]),
+            seconds=end["seconds"],
+            request=end.get("request"),
+            reported_score=own.reported_score if own is not None else None,
+            outcomes=replay.outcomes(end["steps"]),
+            error=Failure.from_json(end.get("error")),
+            **common,
+        )
+    stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "the run has not ended"))
+    outputs = (loop.output for loop in reversed(loops.values()) if loop.output is not None)
     return Result(
-        status=stop.reason.status,
-        reason=stop.reason,
-        detail=stop.detail,
-        output=own.output if own else output,
-        history=own.history if own else History(),
+        **_ended_by(stop),
+        output=own.output if own else next(outputs, None),
         usage=replay.spent(""),
-        run_id=info.run_id,
         name=info.name,
         loops=loops,
         seconds=max(info.active, replay.active),
-        judging=replay.judging,
-        agents=replay.reported(),
-        items=own.items if own else (),
         outcomes=replay.outcomes(),
-        total=replay.iterations,
+        **common,
     )
 
 
-def _as_they_ended(replay: RecordedRun) -> list[str]:
-    """Return the paths of loops in the order in which they ended, then those that are open."""
-    ended = [path for path in replay.ended if path]
-    return [*ended, *(path for path in replay.rounds if path not in replay.ended)]
+def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
+    """Return the loops of a run, ended ones first, in the order of their ends."""
+    loops = LoopResults()
+    loops.lists.update(replay.lists())
+    ended_paths = [path for path in replay.ended if path]
+    for path in [*ended_paths, *(path for path in replay.rounds if path not in replay.ended)]:
+        end = replay.ended.get(path)
+        name = str(end["name"]) if end is not None else ""
+        loops.keep(path, _loop(info, replay, path, name or path.rsplit("/", 1)[-1]))
+    return loops
+
+
+def _ended_by(stop: Stop) -> dict[str, Any]:
+    return {"status": stop.reason.status, "reason": stop.reason, "detail": stop.detail}
 
 
 def _suspended(info: RunInfo, entries: Sequence[Entry]) -> Json:
-    """Return what was recorded when the run was suspended, if it still is."""
+    """Return the recorded end of a run that is still suspended."""
     if info.status != Status.SUSPENDED:
         return None
     return next((e.value for e in reversed(entries) if e.kind == "suspended" and not e.path), None)
-
-
-def _whole(info: RunInfo, end: Json, loops: LoopResults, replay: RecordedRun) -> Result:
-    stop = Stop.from_json(end["stop"])
-    own = loops.get(end["name"])
-    return Result(
-        status=stop.reason.status,
-        reason=stop.reason,
-        detail=stop.detail,
-        output=end["output"],
-        history=own.history if own is not None else History(),
-        usage=Usage.from_json(end["usage"]),
-        run_id=info.run_id,
-        name=end["name"],
-        also=stop.also,
-        loops={n: loops[n] for n in end["loops"] if n in loops},
-        steps=end["steps"],
-        warnings=tuple(end["warnings"]),
-        seconds=end["seconds"],
-        request=end.get("request"),
-        judging=replay.judging,
-        reported_score=own.reported_score if own is not None else None,
-        agents=replay.reported(),
-        items=own.items if own is not None else (),
-        outcomes=replay.outcomes(end["steps"]),
-        total=replay.iterations,
-        error=Failure.from_json(end.get("error")),
-    )
 
 
 def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
@@ -133,13 +122,11 @@ def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
         stop, output = Stop.from_json(end["stop"]), end["output"]
         reported = end.get("reported_score")
     else:
-        stop = Stop(Reason.CANCELLED, f"it has not ended: the run is {info.status}")
+        stop = Stop(Reason.CANCELLED, f"the loop has not ended; the run is {info.status}")
         output = history.best.output if history.best else None
         reported = None
     return Result(
-        status=stop.reason.status,
-        reason=stop.reason,
-        detail=stop.detail,
+        **_ended_by(stop),
         output=output,
         history=history,
         usage=replay.spent(path),
@@ -154,7 +141,7 @@ def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
 
 
 def result_json(result: Result, questions: Sequence[Question] = ()) -> dict[str, Json]:
-    """Return the one object of `run --json`; a suspended run's says what it asks too."""
+    """Return the object of `run --json`; for a suspended run, with its open questions."""
     data: dict[str, Json] = dict(result.to_json())
     if questions:
         data["questions"] = [question.to_json() for question in questions]
@@ -162,27 +149,27 @@ def result_json(result: Result, questions: Sequence[Question] = ()) -> dict[str,
 
 
 def recorded_json(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:
-    """Return a run as `show --json` gives it: as `run --json` did, with what is known of the run.
+    """Return the object of `show --json`: that of `run --json` with the facts of the run's row.
 
-    A run that has not ended has the status of its row, `running` or `interrupted`, and no reason.
+    A run that has not ended has the status `running` or `interrupted`, and no reason.
     """
     data = result_json(recorded(info, entries), open_questions(surviving(entries)))
     if not ended(entries) and info.status not in list(Status):
         data |= {"status": info.status, "reason": None}
     row = info.to_json()
-    if found := executions_in(info, entries):
-        data["executions"] = found
+    if executions := executions_in(info, entries):
+        data["executions"] = executions
     extra = ("name", "input", "created", "updated", "active", "source", "fingerprint")
     return {**data, **{key: row[key] for key in extra}}
 
 
-def rounds_of(entries: Sequence[Entry]) -> dict[str, list[Iteration]]:
-    """Return the iterations of each loop by its path, loops in the order of their first one.
+def iterations_of(entries: Sequence[Entry]) -> dict[str, list[Iteration]]:
+    """Return the iterations of each loop by its path, with the edits of people.
 
-    One that a person edited is returned as edited.
+    The loops are in the order of their first iterations.
     """
-    rounds = RecordedRun(surviving(entries)).rounds
-    return {path: [entry.value for entry in found] for path, found in rounds.items()}
+    loops = RecordedRun(surviving(entries)).rounds
+    return {path: [entry.value for entry in own] for path, own in loops.items()}
 
 
 def items_of_lists(entries: Sequence[Entry]) -> dict[str, list[Json]]:
@@ -194,7 +181,7 @@ def items_of_lists(entries: Sequence[Entry]) -> dict[str, list[Json]]:
 def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Json]]:
     """Return the executions of reasoning agents in a run, as JSON."""
     if not any(entry.path.endswith("/begin") for entry in entries):
-        return []  # only a run with agents pays for loading them
+        return []  # loading agents takes half a second
     from ..agents.reasoning.executions import execution_of
 
     return [one.to_json() for one in execution_of(info, entries)]

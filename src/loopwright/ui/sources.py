@@ -1,7 +1,6 @@
-"""What `run FILE` names: a document, or a step of a Python module as `package.module:attribute`.
+"""The target of `run`: a document, or a step of a Python module as `package.module:attribute`.
 
-Both load to the same facts, and both say how to load them again, which is kept with the run so that
-`resume RUN` needs no file name.
+Both record how to load them again, so that `resume` needs no file name.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from ..conditions import UNITS, Budget
+from ..conditions import UNITS, Budget, RunLimits
 from ..engine.step import Step, as_step
 from ..errors import ConfigurationError, Problem, nearest
 from ..journal import RunInfo
@@ -24,15 +24,13 @@ from ..records.redaction import Redactor, secrets_in
 from .inputs import variables
 
 if TYPE_CHECKING:
-    from ..documents.check.trust import LocalActions
-
-__all__ = ["Given", "PythonStep", "RunSource", "load_again", "load_source"]
+    from . import documents
 
 _PYTHON = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 
 
 class RunSource(Protocol):
-    """What was loaded; `loopwright.documents.Loaded` is one."""
+    """A loaded document or Python step; `loopwright.documents.Loaded` is one."""
 
     @property
     def name(self) -> str: ...
@@ -50,44 +48,51 @@ class RunSource(Protocol):
     def notes(self) -> tuple[Problem, ...]: ...
     @property
     def needs_python(self) -> bool: ...
-    def deeds(self) -> LocalActions | None: ...
+    def deeds(self) -> documents.LocalActions | None: ...
     def lints(self) -> list[Problem]: ...
     def missing(self, *, offline: bool = False) -> list[Problem]: ...
     def plan(self) -> dict[str, Json]: ...
 
 
+class ParsedOptions(Protocol):
+    """The options of a command, as a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def sets(self) -> list[str] | None: ...
+    @property
+    def agents(self) -> list[str] | None: ...
+
+
 @dataclass(frozen=True)
-class Given:
-    """What the command line says about a document: see `loopwright.documents.Settings`."""
+class Given(RunLimits):
+    """The settings of a document from the command line; see `loopwright.documents.Settings`."""
 
     sets: Mapping[str, str] = field(default_factory=dict)
     model: str | None = None
     model_url: str | None = None
     replies: str | None = None
     transcript: str | None = None
-    max_usd: float | None = None
-    max_calls: int | None = None
-    max_total_tokens: int | None = None
-    max_effects: int | None = None
     agents: Mapping[str, str] = field(default_factory=dict)
     lenient: bool = False
-    documents: Json = None  # of a run on record, for files that are gone
+    documents: Json = None  # the recorded contents, for files that no longer exist
 
     @classmethod
-    def of(
-        cls, sets: Sequence[str] | None = None, agents: Sequence[str] | None = None, **given: Any
-    ) -> Given:
-        """Return what options say, with `NAME=VALUE` texts taken apart."""
-        return cls(variables(sets or ()), agents=variables(agents or (), "--agent"), **given)
+    def of(cls, options: ParsedOptions) -> Given:
+        """Return the settings in the options of a command, with `NAME=VALUE` texts split."""
+        names = {one.name for one in fields(cls)}
+        same: dict[str, Any] = {
+            one.name: getattr(options, one.name) for one in fields(options) if one.name in names
+        }
+        same["sets"] = variables(options.sets or ())
+        same["agents"] = variables(options.agents or (), "--agent")
+        return cls(**same)
 
-    def limits(self) -> dict[str, Any]:
-        """Return what bounds the run, by the names of the options."""
-        return {name: getattr(self, name) for name in UNITS}
-
-    def named(self) -> list[str]:
-        """Return the options that only a document knows and that were given."""
-        told = {"--set": self.sets, "--agent": self.agents, "--lenient": self.lenient}
-        return [option for option, value in told.items() if value]
+    def for_documents(self) -> list[str]:
+        """Return the options in use that apply to documents only."""
+        used = {"--set": self.sets, "--agent": self.agents, "--lenient": self.lenient}
+        return [option for option, value in used.items() if value]
 
 
 @dataclass(frozen=True)
@@ -104,19 +109,19 @@ class PythonStep:
     needs_python: bool = True
 
     def deeds(self) -> None:
-        """Return nothing to agree to: who names a module's attribute means to run it."""
+        """Return None: naming a module's attribute is approval enough."""
 
     def lints(self) -> list[Problem]:
-        """Return no remarks: those are on documents."""
+        """Return no remarks; they are for documents."""
         return []
 
     def missing(self, *, offline: bool = False) -> list[Problem]:
-        """Return nothing: which models a step of Python asks is known when it asks."""
+        """Return nothing, because the models of a Python step are unknown before it runs."""
         del offline
         return []
 
     def plan(self) -> dict[str, Json]:
-        """Return what is known of it before it runs: Python says no more."""
+        """Return its name, its kind and its iteration limit."""
         limit = getattr(self.step, "limit", None)
         bounds = [f"{self.name}: at most {limit} iterations"] if isinstance(limit, int) else []
         return {"name": self.name, "steps": [repr_of(self.step)], "bounds": bounds}
@@ -135,11 +140,11 @@ def load_source(
     root: str = "",
     contents: Mapping[Path, bytes] | None = None,
 ) -> RunSource:
-    """Load a document by its file, or a step of Python as `package.module:attribute`.
+    """Load a document by its file, or a Python step by `package.module:attribute`.
 
-    `execute` false looks a document's functions up without running their modules; `root` is the
-    folder that Python modules are looked for in first, the current one by default; `contents` are the
-    files that a person agreed to: nothing else is loaded then.
+    Without `execute`, a document's functions are located but their modules are not run. `root` is the
+    first folder on the import path (default: the current one). With `contents`, the approved files,
+    nothing else is loaded.
 
     Raises:
         DocumentError, ConfigurationError: if it cannot be loaded.
@@ -151,11 +156,19 @@ def load_source(
         raise ConfigurationError(_missing(what))
     if what.endswith(".py"):
         raise ConfigurationError(
-            f"{what} is Python, not a document; name the step in it: {Path(what).stem}:NAME"
+            f"{what} is a Python file, not a document. Name a step in it: {Path(what).stem}:NAME"
         )
-    from .documents import document_of  # a step of Python needs none of it
+    loaded: RunSource = documents_module().document_of(
+        what, given, execute=execute, root=root, contents=contents
+    )
+    return loaded
 
-    return document_of(what, given, execute, root, contents)
+
+def documents_module() -> ModuleType:
+    """Return `ui.documents`. A Python step needs no documents, and they take a second to load."""
+    from . import documents
+
+    return documents
 
 
 def load_again(
@@ -165,11 +178,11 @@ def load_again(
     execute: bool = True,
     contents: Mapping[Path, bytes] | None = None,
 ) -> RunSource:
-    """Load what a recorded run was started from; what is given now overrides what was given then.
+    """Load the source of a recorded run; settings of this command replace the recorded ones.
 
     Raises:
-        ConfigurationError: if the run was started from a program of its own.
-        DocumentError: if the document is gone or wrong by now.
+        ConfigurationError: if a Python program started the run.
+        DocumentError: if the document is missing or wrong.
     """
     then = info.source
     root = text_of(then.get("root"))
@@ -179,8 +192,8 @@ def load_again(
         return load_source(then["python"], replace(given, **kept), root=root)
     if "file" not in then:
         raise ConfigurationError(
-            f"{info.run_id}: it was started by a Python program, which alone can load it again; "
-            f"there: resume(step, {info.run_id!r}, journal=…)"
+            f"{info.run_id} was started by a Python program. "
+            f"Resume it there: resume(step, {info.run_id!r}, journal=…)"
         )
     merged = Given(
         sets={**then.get("sets", {}), **given.sets},
@@ -198,79 +211,75 @@ def load_again(
 
 def _python(module: str, attribute: str, given: Given, root: str) -> PythonStep:
     name = f"{module}:{attribute}"
-    if options := given.named():
-        raise ConfigurationError(f"{options[0]} is for documents; {name} is a step of Python")
-    made = as_step(_attribute(_imported(module, root), name, attribute))
+    if options := given.for_documents():
+        raise ConfigurationError(f"{options[0]} is for documents; {name} is a Python step")
+    step = as_step(_attribute(_imported(module, root), name, attribute))
     source: dict[str, Json] = {"python": name, "root": root}
-    caps = {name: value for name, value in given.limits().items() if value is not None}
-    source |= caps
-    budget = Budget(**{UNITS[name]: value for name, value in caps.items()}) if caps else None
-    replies = given.replies and os.path.realpath(given.replies)  # to be found from any folder again
-    told = {"model": given.model, "model_url": given.model_url, "replies": replies}
-    source |= {key: value for key, value in told.items() if value}
-    models = _Models(given)
-    if given.replies:  # a file that is not there is told whether or not the step asks a model
-        models.read()
-    return PythonStep(made.name, made, source, budget, resources=models)
+    source |= {name: value for name, value in given.limits().items() if value is not None}
+    replies = given.replies and os.path.realpath(given.replies)  # for a resume in another folder
+    models = {"model": given.model, "model_url": given.model_url, "replies": replies}
+    source |= {key: value for key, value in models.items() if value}
+    resources = _Models(given)
+    if given.replies:  # a missing file is reported even if the step calls no model
+        resources.load()
+    return PythonStep(step.name, step, source, given.budget_of_limits(), resources=resources)
 
 
 class _Models(Mapping[str, Any]):
-    """The models of a step of Python, made when a prompt first asks: who has none pays nothing."""
+    """The models of a Python step, loaded at the first model call."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._made: Mapping[str, Any] | None = None
+        self._models: Mapping[str, Any] | None = None
 
-    def read(self) -> Mapping[str, Any]:
-        """Make them now, if they are not there yet."""
-        if self._made is None:
-            from .documents import models_of
-
-            self._made = models_of(self._given)
-        return self._made
+    def load(self) -> Mapping[str, Any]:
+        """Return the models, loading them once."""
+        if self._models is None:
+            self._models = documents_module().models_of(self._given)
+        return self._models
 
     def __getitem__(self, name: str) -> Any:
-        if name == "redactor":  # asked for by every run, whether or not it asks a model
+        if name == "redactor":  # every run needs it, also one without models
             return Redactor(secrets_in(os.environ))
-        return self.read()[name]
+        return self.load()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.read())
+        return iter(self.load())
 
     def __len__(self) -> int:
-        return 1  # some: how many is not worth loading them for
+        return 1  # not empty; the count is not worth loading the models
 
 
 def _imported(module: str, root: str) -> Any:
     if root not in sys.path:
-        sys.path.insert(0, root)  # a console script's path lacks the folder it is called in
+        sys.path.insert(0, root)  # the import path of a console script lacks the current folder
     try:
         return importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # the module is the user's: anything can come
+    except (Exception, SystemExit) as error:  # the user's module can raise anything
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ConfigurationError(f"{module} cannot be imported: {why}") from error
 
 
 def _attribute(module: Any, name: str, attribute: str) -> Any:
-    found = module
+    value = module
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            public = [word for word in dir(found) if not word.startswith("_")]
+        if not hasattr(value, part):
+            public = [word for word in dir(value) if not word.startswith("_")]
             raise ConfigurationError(f"{name}: there is no {part!r}{nearest(part, public)}")
-        found = getattr(found, part)
-    if isinstance(found, type) or not (callable(found) or hasattr(found, "fingerprint")):
-        kind = "a class" if isinstance(found, type) else f"a {type(found).__name__}"
+        value = getattr(value, part)
+    if isinstance(value, type) or not (callable(value) or hasattr(value, "fingerprint")):
+        kind = "a class" if isinstance(value, type) else f"a {type(value).__name__}"
         raise ConfigurationError(
-            f"{name}: {kind} is no step; name a Loop, a Workflow or a function"
+            f"{name}: {kind} is not a step. Name a Loop, a Workflow or a function."
         )
-    return found
+    return value
 
 
 def _missing(what: str) -> str:
     path = Path(what)
     if path.is_dir():
-        return f"{what} is a folder; name a document in it"
+        return f"{what} is a folder. Name a document in it."
     folder = path.parent
-    beside = [str(folder / entry.name) for entry in folder.iterdir()] if folder.is_dir() else []
-    hint = nearest(str(path), beside)
+    siblings = [str(folder / entry.name) for entry in folder.iterdir()] if folder.is_dir() else []
+    hint = nearest(str(path), siblings)
     return f"there is no file {what!r}{hint or '; name a document, or package.module:attribute'}"

@@ -1,40 +1,37 @@
-"""What runs on this machine is agreed to once: asked about on a terminal, `--yes` elsewhere.
+"""Approval of the commands and Python code of a document: asked on a terminal, or by `--yes`.
 
 Rules:
 
-1. Nothing of a document is imported or run before it is agreed to: it is read first, loaded then.
-2. What is agreed to is what was shown. Files are read again after the answer: if anything changed while
-   the question stood, it is asked again. What is loaded then is made of the contents that were shown.
-3. Agreement is kept by content under `$XDG_STATE_HOME/loopwright/trusted` (by default
-   `~/.local/state`), so what was changed is asked about again.
-4. `LOOPWRIGHT_TRUST=all` agrees to everything, for machines that run nothing else; it keeps nothing.
+1. A document is read first. Its code is imported or run only after approval.
+2. Approval covers the contents that were shown. Files are read again after the answer, and a change
+   is asked about again. The shown contents are then loaded.
+3. Approval is stored by content under `$XDG_STATE_HOME/loopwright/trusted` (by default
+   `~/.local/state`), so a changed file needs a new approval.
+4. `LOOPWRIGHT_TRUST=all` approves everything, for dedicated machines, and stores nothing.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import ConfigurationError
 from . import formatting as texts
-from .sources import RunSource
+from .sources import RunSource, documents_module
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..documents.check.trust import LocalActions, TrustStore
-
-__all__ = ["Load", "Person", "agreed", "does", "is_agreed"]
+    from .documents import LocalActions, TrustStore
 
 TRUST = "LOOPWRIGHT_TRUST"
-MOST_KEYS = 3  # that a sentence names; `check` and the question name all
+MAX_KEYS = 3  # in a sentence; `check` and the question name all
 _YES = ("y", "yes")
 
 
 class Load(Protocol):
-    """What loads a document: looked at only, or to be run; from its files, or from contents."""
+    """Loads a document, to read it or to run it, from its files or from `contents`."""
 
     def __call__(
         self, *, execute: bool, contents: Mapping[Path, bytes] | None = None
@@ -42,7 +39,7 @@ class Load(Protocol):
 
 
 class Person(Protocol):
-    """Who can be asked: told something (`note`), shown lines (`say`), there at all (`terminal`)."""
+    """The person at the terminal, if there is one."""
 
     @property
     def terminal(self) -> bool: ...
@@ -55,114 +52,106 @@ class Person(Protocol):
 
 
 def agreed(load: Load, person: Person, *, yes: bool) -> RunSource:
-    """Return what `load` loads, once a person has agreed to what it would run.
+    """Return the result of `load` after a person has approved the code in it.
 
     Raises:
-        ConfigurationError: if nobody has, and nobody can be asked, or says no.
-        DocumentError: with every problem of the document.
+        ConfigurationError: without an approval, if no terminal is there or the answer is no.
+        DocumentError: with all problems of the document.
     """
     read = load(execute=False)
-    deeds = read.deeds()
-    if deeds is None:
+    actions = read.deeds()
+    if actions is None:
         return read
-    while deeds and os.environ.get(TRUST) != "all":
-        if _settled(read, deeds, person, yes=yes):
+    while actions and os.environ.get(TRUST) != "all":
+        if _settled(read, actions, person, yes=yes):
             break
-        read, before = load(execute=False), deeds
-        deeds = read.deeds()
-        assert deeds is not None
-        if deeds.digest == before.digest:
-            _keep(deeds, person)
+        read, before = load(execute=False), actions
+        actions = read.deeds()
+        assert actions is not None
+        if actions.digest == before.digest:
+            _store(actions, person)
             break
-        person.note(f"{read.name}: it changed while you were asked, so you are asked again")
+        person.note(f"{read.name} has changed in the meantime; you are asked again")
     if not read.needs_python:
         return read
-    made = load(execute=True, contents=deeds.contents)
-    now = made.deeds()
-    if now is None or now.digest != deeds.digest:
-        raise ConfigurationError(f"{read.name}: it changed after it was agreed to; run it again")
-    return made
+    loaded = load(execute=True, contents=actions.contents)
+    now = loaded.deeds()
+    if now is None or now.digest != actions.digest:
+        raise ConfigurationError(f"{read.name} changed after it was approved. Run it again.")
+    return loaded
 
 
-def is_agreed(deeds: LocalActions | None) -> bool:
-    """Say whether a person has agreed to what would run, or nothing has to be agreed to."""
-    if not deeds or os.environ.get(TRUST) == "all":
+def is_agreed(actions: LocalActions | None) -> bool:
+    """Return whether the code of a document is approved, or needs no approval."""
+    if not actions or os.environ.get(TRUST) == "all":
         return True
-    kept = _agreements()
-    return kept is not None and kept.has(deeds)
+    store = _trust_store()
+    return store is not None and store.has(actions)
 
 
-def does(deeds: LocalActions) -> str:
-    """Return in words what would have to be agreed to."""
+def actions_text(actions: LocalActions) -> str:
+    """Return the actions that need approval as a phrase: `runs 2 commands on this machine`."""
     counted = [
-        texts.plural(len(found), word)
-        for found, word in ((deeds.commands, "command"), (deeds.python, "Python function"))
-        if found
+        texts.plural(len(names), word)
+        for names, word in ((actions.commands, "command"), (actions.python, "Python function"))
+        if names
     ]
-    said = [f"runs {' and '.join(counted)} on this machine"] if counted else []
-    if deeds.keys:
-        shown = ", ".join(deeds.keys[:MOST_KEYS])
-        left = len(deeds.keys) - MOST_KEYS
-        said.append(f"sends {shown}{f' and {left} more' if left > 0 else ''}")
-    return " and ".join(said)
+    phrases = [f"runs {' and '.join(counted)} on this machine"] if counted else []
+    if actions.keys:
+        shown = ", ".join(actions.keys[:MAX_KEYS])
+        left = len(actions.keys) - MAX_KEYS
+        phrases.append(f"sends {shown}{f' and {left} more' if left > 0 else ''}")
+    return " and ".join(phrases)
 
 
-def _settled(read: RunSource, deeds: LocalActions, person: Person, *, yes: bool) -> bool:
-    """Return whether these contents are agreed to; if a person was asked, they are to be read again."""
-    kept = _agreements()
-    if kept is not None and kept.has(deeds):
+def _settled(read: RunSource, actions: LocalActions, person: Person, *, yes: bool) -> bool:
+    """Return whether these contents are approved; False after a question, to read them again."""
+    if is_agreed(actions):
         return True
     if yes:
-        _keep(deeds, person)
+        _store(actions, person)
         return True
-    _ask(read, deeds, person)
+    _ask(read, actions, person)
     return False
 
 
-def _agreements() -> TrustStore | None:
-    from ..documents.check.trust import TrustStore  # a run of Python steps loads no documents
+def _trust_store() -> TrustStore | None:
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    try:
+        folder = state if state.is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    store: TrustStore = documents_module().TrustStore(folder / "loopwright" / "trusted")
+    return store
 
-    folder = _folder()
-    return TrustStore(folder) if folder is not None else None
 
-
-def _keep(deeds: LocalActions, person: Person) -> None:
-    kept, why = _agreements(), "there is no home folder"
-    if kept is not None:
+def _store(actions: LocalActions, person: Person) -> None:
+    store, why = _trust_store(), "there is no home folder"
+    if store is not None:
         try:
-            kept.add(deeds)
+            store.add(actions)
             return
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
-    person.note(f"note: that you agreed cannot be kept, it will be asked again: {why}")
+    person.note(f"note: your approval cannot be stored, and you will be asked again: {why}")
 
 
-def _folder() -> Path | None:
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if state and Path(state).is_absolute():
-        return Path(state) / "loopwright" / "trusted"
-    try:
-        return Path.home() / ".local" / "state" / "loopwright" / "trusted"
-    except RuntimeError:
-        return None
-
-
-def _ask(read: RunSource, deeds: LocalActions, person: Person) -> None:
-    what = f"{read.name} {does(deeds)}"
+def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
+    request = f"{read.name} {actions_text(actions)}"
     if not (person.terminal and sys.stdin is not None and sys.stdin.isatty()):
         raise ConfigurationError(
-            f"{what}, which nobody has agreed to yet; loopwright check tells which, --yes agrees"
+            f"{request}, which is not approved yet. Review it with loopwright check, approve it with --yes."
         )
-    person.say((f"{what}:", "bold"))
+    person.say((f"{request}:", "bold"))
     plan = read.plan()
     for key in ("commands", "python", "keys", "hosts", "environment"):
         for value in plan[key]:
             person.say((f"  {key}: ", "dim"), texts.one_line(str(value)))
-    person.say("Run it? You are asked again only when a file of it changes. [y/N]")
+    person.say("Run it? You are asked again only if its files change. [y/N]")
     person.flush()
     try:
         answer = sys.stdin.readline().strip().lower()
     except (OSError, ValueError):
         answer = ""
     if answer not in _YES:
-        raise ConfigurationError(f"{read.name}: not agreed to, nothing was run")
+        raise ConfigurationError(f"{read.name} was not approved; nothing was run")

@@ -76,8 +76,8 @@ def test_a_need_that_is_no_text_is_told_where_it_stands(tmp_path: Path) -> None:
     with pytest.raises(DocumentError) as refused:
         load(file)
     said = str(refused.value)
-    assert "agents[0].depends_on[0]: expected a text, not []" in said
-    assert "agents[0].depends_on[1]: expected a text, not {'x': 1}" in said
+    assert "agents[0].depends_on[0]: expected text, not []" in said
+    assert "agents[0].depends_on[1]: expected text, not {'x': 1}" in said
 
 
 def test_a_model_that_the_caller_names_is_enough(tmp_path: Path) -> None:
@@ -88,6 +88,6 @@ def test_a_model_that_the_caller_names_is_enough(tmp_path: Path) -> None:
             "orchestrator: {id: host, agents: [a]}\n"
             f'agents: [{{id: a, type: {kind}, prompt: "{{{{ input }}}}"}}]\n'
         )
-        with pytest.raises(DocumentError, match="names no model; give model"):
+        with pytest.raises(DocumentError, match="has no model; set model"):
             load(file)
         assert load(file, Settings(model="openai:gpt-4o")).notes == ()

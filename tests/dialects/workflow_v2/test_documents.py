@@ -20,11 +20,11 @@ def test_servers_nobody_describes_are_told_by_check_and_refused_by_run(tmp_path:
     file.write_text(SERVERS)
     (note,) = load(file, Settings(execute=False)).notes
     assert note.message == (
-        "nothing says how the server 'git' is started; write server_config.json beside the document: "
+        "no file defines the server 'git'; add server_config.json beside the document: "
         '{"mcpServers": {"git": {"command": …, "args": […]}}}'
     )
     assert (note.line, note.path) == (3, "execution.servers[0]")
-    with pytest.raises(DocumentError, match="nothing says how the server 'git' is started"):
+    with pytest.raises(DocumentError, match="no file defines the server 'git'"):
         load(file)
 
 
@@ -104,4 +104,4 @@ def test_looking_for_problems_has_an_end(tmp_path: Path) -> None:
     with pytest.raises(DocumentError) as caught:
         load(file)
     assert len(caught.value.problems) == 101
-    assert "looking for problems ends after 100" in str(caught.value)
+    assert "checking stops after 100 problems" in str(caught.value)

@@ -10,21 +10,18 @@ from hypothesis import strategies as st
 
 from loopwright.documents.dialects.workflow_v2.conditions import condition
 from loopwright.documents.dialects.workflow_v2.names import (
+    InvalidPlaceholder,
     NameTable,
     Place,
     Rewriter,
-    UnknownPlaceholder,
     quoted,
     variable,
-)
-from loopwright.documents.dialects.workflow_v2.placeholders import (
-    UnknownName,
-    holds,
-    interpolate,
 )
 from loopwright.records.codec import text_of
 from loopwright.templates import compile_expression
 from loopwright.templates.variables import fill
+
+from .reference import UnknownName, holds, interpolate
 
 STEPS = {"a": "one", "my step": "{{a}}", "value": "V", "größe": " G ", "if": "{% x %}"}
 SEEN = {
@@ -66,7 +63,7 @@ def _asks_for_more(text: str) -> bool:
     """Whether a text is refused, or needs a name that only a caller could supply."""
     try:
         names = fill(rewriter().text(text, PLACE)).names
-    except UnknownPlaceholder:
+    except InvalidPlaceholder:
         return True
     return bool(names - {*SEEN, *(f"given.{name}" for name in SEEN["given"])})
 
@@ -98,7 +95,7 @@ def test_a_text_without_placeholders_needs_nothing(text: str) -> None:
     made = rewriter()
     try:
         made.text(text, PLACE)
-    except UnknownPlaceholder:
+    except InvalidPlaceholder:
         return
     assert set(made.needs) <= {*STEPS, "l"}
     if "{{" not in text:
@@ -198,7 +195,7 @@ def test_conditions_hold_as_they_do_there(text: str) -> None:
     """A27: the native expression is true when the condition holds."""
     try:
         native = condition(text, rewriter(), PLACE)
-    except UnknownPlaceholder:
+    except InvalidPlaceholder:
         return
     given_left = native.startswith(("one ", "O "))  # a bare word on the left is a caller's variable
     seen = {**SEEN, "one": "", "O": ""} if given_left else SEEN
@@ -238,5 +235,5 @@ def test_conditions_read_as_people_write_them(text: str, native: str) -> None:
 )
 def test_more_than_one_comparison_is_refused(text: str) -> None:
     """What this dialect cannot say is not guessed at."""
-    with pytest.raises(UnknownPlaceholder, match="compares|neither a name"):
+    with pytest.raises(InvalidPlaceholder, match="single comparison|neither a name"):
         condition(text, rewriter(), PLACE)

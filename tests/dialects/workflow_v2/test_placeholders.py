@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.documents.dialects.workflow_v2.placeholders import (
-    UnknownName,
-    holds,
-    interpolate,
-    placeholders,
-)
 from loopwright.errors import ConfigurationError
+
+from .reference import UnknownName, holds, interpolate, placeholders
 
 VALUES = {
     "input": "task",

@@ -44,7 +44,7 @@ def test_show_tells_how_the_agents_ended(done: Project) -> None:
         "ended in refinement" in out
     )
     assert "agent think: completed, 2 interactions, the last " in out
-    assert "its limit was reached without a final answer" in " ".join(out.split())
+    assert "the limit was reached without a final answer" in " ".join(out.split())
 
 
 def test_show_gives_reports_and_executions_to_programs(done: Project) -> None:
@@ -75,7 +75,7 @@ def test_runs_lists_executions(done: Project) -> None:
     }
     wrong = done.call("runs", "--executions", "--status", "satisfied")
     assert wrong.code == 2
-    assert "no status of an execution" in wrong.err
+    assert "is not a status" in wrong.err
 
 
 def test_a_folder_without_a_journal_has_no_executions(project: Project) -> None:

@@ -51,7 +51,7 @@ def test_a_run_that_asks_says_so_and_how_to_answer(asks: Project) -> None:
     """Exit code 4; the question, its path and the command are told by run, runs and show."""
     done = asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
     assert done.code == 4
-    assert "waits at both/1/approve\n" in done.out
+    assert "waiting at both/1/approve\n" in done.out
     assert "answer: loopwright approve one\n" in done.out
     assert "1 question: both: " in asks.call("runs").out
     assert "answer: loopwright approve one" in asks.call("show", "one").out
@@ -91,19 +91,19 @@ def test_a_tool_is_approved_denied_or_edited(asks: Project, options: list[str], 
     asks.call("run", "asks:two", "--run-id", "one")
     first = asks.call("approve", "one", "two/sign/who", *options)
     assert first.code == 0
-    assert "still waits at two/name/name: what is your name?" in first.out
+    assert "still waiting at two/name/name: what is your name?" in first.out
     last = asks.call("approve", "one", "--value", "Ann", "--resume", "--json")
     assert (last.code, last.json["output"]) == (0, {"sign": said, "name": "Ann"})
 
 
 WRONG = [
-    ([], "it asks 2 questions; give the path: two/sign/who, two/name/name", ["--yes"]),
+    ([], "one has 2 open questions. Give the path of one: two/sign/who, two/name/name", ["--yes"]),
     (["two/sign/wo"], "did you mean 'two/sign/who'?", ["--yes"]),
     (["two/sign/who"], "is no answer to this question", ["--value", "7"]),
     (["two/sign/who"], "arguments: 'b' is not an object", ["--edit", "b"]),
-    (["two/sign/who"], "--accept is for rounds of a loop", ["--accept"]),
+    (["two/sign/who"], "--accept applies to iterations", ["--accept"]),
     (["two/sign/who"], "give one of --yes, --no", ["--yes", "--no"]),
-    (["two/sign/who"], "--reason says why not", ["--yes", "--reason", "x"]),
+    (["two/sign/who"], "--reason needs --no", ["--yes", "--reason", "x"]),
 ]
 
 
@@ -123,12 +123,12 @@ def test_a_question_is_answered_once(asks: Project) -> None:
     """A second answer is refused, and a run without questions says what to do."""
     asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
     assert asks.call("approve", "one", "--yes").code == 0
-    assert "answered, to be resumed: " in asks.call("show", "one").out
+    assert "answered; resume: " in asks.call("show", "one").out
     again = asks.call("approve", "one", "both/1/approve", "--no")
     assert (again.code, "answered already" in again.err) == (2, True)
     shown = asks.call("approve", "one")
-    assert shown.out == "one asks nothing, it is suspended\ngo on: loopwright resume one\n"
-    assert "answered, to be resumed" in asks.call("runs").out
+    assert shown.out == "one has no open question; it is suspended\nresume: loopwright resume one\n"
+    assert "answered, ready to resume" in asks.call("runs").out
 
 
 def test_rounds_are_edited_and_limits_raised(asks: Project) -> None:
@@ -136,7 +136,7 @@ def test_rounds_are_edited_and_limits_raised(asks: Project) -> None:
     asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
     second = asks.call("approve", "one", "--edit", "be brief", "--resume")
     assert second.code == 4
-    assert "both/1/approve: a person said yes, feedback be brief" in second.out
+    assert "both/1/approve: answer: yes, feedback be brief" in second.out
     third = asks.call("approve", "one", "--edit", "1", "--resume", "--json")
     assert third.json["loops"]["both"]["history"][1]["input"] == "x, be brief"
     assert third.json["questions"][0]["path"] == "both/3/limit"
@@ -154,7 +154,7 @@ def test_an_exhausted_run_goes_on_with_a_raised_limit(asks: Project) -> None:
     assert (told.code, len(asks.effects())) == (3, 2)
     more = asks.call("resume", "one", "--max-iterations", "4")
     assert more.code == 3
-    assert "plain: max_iterations is 4 now" in more.out
+    assert "plain: max_iterations is now 4" in more.out
     assert asks.effects() == ["draft 1", "draft 2", "draft 3", "draft 4"]
     low = asks.call("resume", "one", "--max-iterations", "3")
     assert (low.code, "is not above the 4 iterations" in low.err) == (2, True)
@@ -168,7 +168,7 @@ def test_a_rewound_iteration_is_given_another_input(asks: Project) -> None:
     """rewind LOOP/K --input sets round K aside and gives it that input at the next resume."""
     asks.call("run", "asks:plain", "--input", "x", "--run-id", "one")
     done = asks.call("rewind", "one", "plain/2", "--input", "edited")
-    assert (done.code, "plain/2 will have the input that you gave" in done.out) == (0, True)
+    assert (done.code, "plain/2 will run with the new input" in done.out) == (0, True)
     result = asks.call("resume", "one", "--json").json
     history = result["loops"]["plain"]["history"]
     assert [row["input"] for row in history] == ["x", "edited"]
@@ -202,8 +202,8 @@ def test_at_a_terminal_the_answers_are_asked_for(
     code, shown = watched(monkeypatch, "approve", "one")
     assert code == 0
     assert shown.count("[y]es, [n]o, or other arguments") == 2
-    assert "it stays open" in shown
-    assert shown.endswith("go on: loopwright resume one\n")
+    assert "the question stays open" in shown
+    assert shown.endswith("resume: loopwright resume one\n")
     monkeypatch.setattr("sys.stdin", Keyboard("oops\nn\nAnn\ny\ny\n"))
     code, shown = watched(monkeypatch, "approve", "one")
     assert code == 0
@@ -223,12 +223,14 @@ def test_an_edited_round_is_shown_as_edited(asks: Project) -> None:
 
 
 def test_a_suspended_run_is_cancelled(asks: Project) -> None:
-    """Issue 11: cancel ends a run that waits for a person; it then asks nothing, and cannot be cancelled again."""
+    """Issue 11: cancel ends a run that waits for a person; it then has no open question, and cannot be cancelled again."""
     asks.call("run", "asks:both", "--input", "x", "--run-id", "one")
     answer = asks.call("cancel", "one")
-    assert (answer.code, answer.out) == (0, "one was suspended and is cancelled\n")
-    assert "asks nothing" in asks.call("approve", "one").out
-    assert asks.call("cancel", "one").err == "loopwright: one: nothing runs it, it is cancelled\n"
+    assert (answer.code, answer.out) == (0, "one was suspended and is now cancelled\n")
+    assert "has no open question" in asks.call("approve", "one").out
+    assert (
+        asks.call("cancel", "one").err == "loopwright: one is cancelled; no process is running it\n"
+    )
 
 
 def test_the_second_of_two_answers_is_told_so(asks: Project) -> None:

@@ -89,7 +89,7 @@ def test_a_run_goes_on_when_its_document_is_renamed_or_gone(documents: Project) 
     Path("good.yaml").rename("better.yaml")
     answer = documents.call("resume", "one")
     assert answer.code == 0
-    assert "good.yaml: is gone; the run goes on with the document that is on record" in answer.err
+    assert "good.yaml: no longer exists; the run continues with the recorded document" in answer.err
     documents.call("rewind", "one", "counting/count")
     Path("better.yaml").unlink()
     answer = documents.call("resume", "one", "--json")
@@ -127,5 +127,5 @@ def test_replies_that_are_not_there_are_named(documents: Project, what: str) -> 
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == (
         "none.yaml: cannot be read: No such file or directory; "
-        "--replies names a file of scripted replies\n"
+        "--replies expects a file of scripted replies\n"
     )

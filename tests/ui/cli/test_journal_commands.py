@@ -93,11 +93,11 @@ def test_show_tells_a_run_as_run_did(done: Project) -> None:
 def test_show_is_an_overview(done: Project) -> None:
     """What it is, why it ended, how the scores went, its rounds, its output, what to ask next."""
     out = done.call("show", "refined").out
-    assert out.startswith("refine  run refined, began ")
+    assert out.startswith("refine  run refined, started ")
     assert "from steps:refine\nSatisfied: score 0.9 is at least 0.9 (3 iterations, " in out
     assert "input: x\nrefine scores ▃▅█ 0.25 → 0.90\n" in out
     assert sum(line.startswith("refine ") and "░" in line for line in out.splitlines()) == 3
-    assert "output:\ndraft 3\nof x\nkept in sqlite:.loopwright/runs.db\n" in out
+    assert "output:\ndraft 3\nof x\njournal: sqlite:.loopwright/runs.db\n" in out
     assert out.endswith("loopwright show refined --iteration 3; or --diff I J, --timeline\n")
 
 
@@ -172,7 +172,7 @@ def test_one_loop_of_several_is_chosen_by_name(project: Project) -> None:
 def test_other_loops_are_told_of(project: Project) -> None:
     """Where nobody named one of several loops, what is shown of one says how to ask for another."""
     project.call("run", "steps:outer", "--run-id", "nest")
-    told = "for another loop give --loop inner"
+    told = "for another loop, use --loop inner"
     assert told in project.call("show", "nest", "--diff", "1", "2").out
     assert told in project.call("show", "nest", "--iteration", "9").err
     named = project.call("show", "nest", "--loop", "outer", "--diff", "1", "2")
@@ -203,7 +203,7 @@ def test_export_writes_the_run_in_three_forms(done: Project) -> None:
 def test_export_writes_a_file_whole_or_not_at_all(done: Project) -> None:
     """A file that cannot be written is a sentence, and leaves nothing behind."""
     answer = done.call("export", "refined", "--out", "run.json")
-    assert (answer.code, answer.out, answer.err) == (0, "", "refined is written to run.json\n")
+    assert (answer.code, answer.out, answer.err) == (0, "", "wrote refined to run.json\n")
     assert json.loads(Path("run.json").read_text())["run_id"] == "refined"
     answer = done.call("export", "refined", "-o", "no/run.json")
     assert answer.code == 2
@@ -217,7 +217,7 @@ def test_a_rewound_run_does_again_what_was_set_aside(done: Project) -> None:
     """From the path on, and nothing before it; export still has what was set aside."""
     answer = done.call("rewind", "refined", "refine/3/execute")
     assert answer.code == 0
-    assert answer.out.endswith("go on: loopwright resume refined\n")
+    assert answer.out.endswith("resume: loopwright resume refined\n")
     before = done.effects()
     assert done.call("show", "refined", "--json").json["status"] == "interrupted"
     assert done.call("resume", "refined", "--json").json["output"] == "draft 3\nof x"
@@ -245,11 +245,11 @@ def test_the_end_of_a_path_does_where_it_fits_one_only(project: Project) -> None
     project.call("run", "note.yaml", "--yes", "--run-id", "one")
     answer = project.call("rewind", "one", "execute")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("loopwright: PATH: 'execute' is the end of 2 paths, such as note/")
+    assert answer.err.startswith("loopwright: PATH: 'execute' matches 2 paths, such as note/")
     answer = project.call("rewind", "one", "first/2")
-    assert (answer.code, " from note/first/2 on" in answer.out) == (0, True)
+    assert (answer.code, " from note/first/2 onward" in answer.out) == (0, True)
     answer = project.call("rewind", "one", "first/1", "--input", "x")
-    assert (answer.code, "note/first/1 will have the input" in answer.out) == (0, True)
+    assert (answer.code, "note/first/1 will run with the new input" in answer.out) == (0, True)
 
 
 def test_an_export_that_cannot_be_written_says_where_it_should_have_gone(done: Project) -> None:
@@ -272,7 +272,7 @@ def test_an_ambiguous_beginning_names_nobody(done: Project) -> None:
     done.call("run", "steps:echo", "--run-id", "ref2")
     answer = done.call("show", "ref")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == "loopwright: 'ref' begins the ids of 2 runs; give more of it\n"
+    assert answer.err == "loopwright: 'ref' matches 2 runs; use more characters of the id\n"
 
 
 def test_a_folder_that_cannot_be_made_is_told(project: Project) -> None:
@@ -281,7 +281,7 @@ def test_a_folder_that_cannot_be_made_is_told(project: Project) -> None:
     answer = project.call("run", "steps:echo")
     assert answer.code == 1
     assert answer.err == (
-        "loopwright: .loopwright cannot be made: File exists; name another place with --journal\n"
+        "loopwright: .loopwright cannot be created: File exists. Choose another place with --journal.\n"
     )
 
 
@@ -290,7 +290,7 @@ def test_what_does_not_run_cannot_be_cancelled(done: Project) -> None:
     answer = done.call("cancel", "refined")
     assert (answer.code, answer.err) == (
         1,
-        "loopwright: refined: nothing runs it, it is satisfied\n",
+        "loopwright: refined is satisfied; no process is running it\n",
     )
 
 

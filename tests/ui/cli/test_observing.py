@@ -78,7 +78,7 @@ def test_a_dead_collector_costs_a_note_and_no_exit_code(project: Project) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--otel=nowhere",), "'nowhere' is no URL of a collector"),
+        (("--otel=nowhere",), "'nowhere' is not the URL of a collector"),
         (("--log", "no/such/folder/x.log"), "--log: no/such/folder/x.log cannot be written"),
     ],
 )

@@ -46,9 +46,9 @@ def folder(project: Project) -> Project:
 
 CASES = {
     "agent": ("outside.yaml", ["--agent", "duckduckgo=finding:found"], "duckduckgo"),
-    "set": ("variable.yaml", ["--set", "who=Ada"], "nothing supplies 'who'"),
-    "lenient": ("fragment.yaml", ["--lenient"], "says no dialect"),
-    "model": ("model.yaml", ["--model", "openai:gpt-4o"], "no model is named"),
+    "set": ("variable.yaml", ["--set", "who=Ada"], "'who' is not defined"),
+    "lenient": ("fragment.yaml", ["--lenient"], "names no dialect"),
+    "model": ("model.yaml", ["--model", "openai:gpt-4o"], "no model is set"),
 }
 
 
@@ -87,4 +87,4 @@ def test_run_takes_the_options(case: str, folder: Project) -> None:
 def test_a_variable_that_nothing_uses_is_refused_by_all(command: str, folder: Project) -> None:
     answer = folder.run(command, "variable.yaml", "--set", "who=Ada", "--set", "whom=Bob")
     assert answer.code == 2
-    assert "--set: nothing in the document uses 'whom'; did you mean 'who'?" in answer.err
+    assert "--set: the document does not use the variable 'whom'; did you mean 'who'?" in answer.err

@@ -15,11 +15,11 @@ from loopwright.errors import (
     RunLocked,
     RunNotFound,
 )
-from loopwright.ui.cli.output import exit_code_of, tell, told
+from loopwright.ui.cli.output import error_text, exit_code_of, report_error
 
 from .conftest import Project
 
-DEFECT = "(a defect of this program; LOOPWRIGHT_DEBUG=1 shows the traceback)"
+DEFECT = "(a defect of Loopwright; LOOPWRIGHT_DEBUG=1 prints the traceback)"
 WRONG = {
     "rnu": "there is no command 'rnu'; did you mean 'run'?",
     "xyzzy": "there is no command 'xyzzy'; see: loopwright --help",
@@ -29,27 +29,26 @@ WRONG = {
     "run nothing.yaml": "there is no file 'nothing.yaml'; "
     "name a document, or package.module:attribute",
     "run step.py": "there is no file 'step.py'; did you mean 'steps.py'?",
-    "run steps.py": "steps.py is Python, not a document; name the step in it: steps:NAME",
-    "run .": ". is a folder; name a document in it",
+    "run steps.py": "steps.py is a Python file, not a document. Name a step in it: steps:NAME",
+    "run .": ". is a folder. Name a document in it.",
     "run nowhere:x": "nowhere cannot be imported: ModuleNotFoundError: No module named 'nowhere'",
     "run steps:refin": "steps:refin: there is no 'refin'; did you mean 'refine'?",
-    "run steps:not_a_step": "steps:not_a_step: a list is no step; "
-    "name a Loop, a Workflow or a function",
-    "run steps:Loop": "steps:Loop: a class is no step; name a Loop, a Workflow or a function",
+    "run steps:not_a_step": "steps:not_a_step: a list is not a step. "
+    "Name a Loop, a Workflow or a function.",
+    "run steps:Loop": "steps:Loop: a class is not a step. Name a Loop, a Workflow or a function.",
     "run steps:echo --set a": "--set: 'a' is not NAME=VALUE",
-    "run steps:echo --set a=b": "--set is for documents; steps:echo is a step of Python",
-    "run steps:echo --input a --input-file b": "--input and --input-file are both given; "
-    "give one of them",
+    "run steps:echo --set a=b": "--set is for documents; steps:echo is a Python step",
+    "run steps:echo --input a --input-file b": "give only one of --input and --input-file",
     "run steps:echo --input-file no.txt": "--input-file: 'no.txt' cannot be read: "
     "No such file or directory",
-    "runs --status fail": "--status: 'fail' is no status; did you mean 'failed'?",
-    "runs --status x": "--status: 'x' is no status; the statuses are running, interrupted, "
+    "runs --status fail": "--status: 'fail' is not a status; did you mean 'failed'?",
+    "runs --status x": "--status: 'x' is not a status; use one of running, interrupted, "
     "satisfied, exhausted, failed, impossible, suspended, cancelled",
     "show x --diff 1": "option '--diff' requires 2 arguments; see: loopwright show --help",
-    "show last": "there is no journal at .loopwright/runs.db yet; loopwright run makes it",
-    "show x --iteration 1 --timeline": "give one of --iteration, --diff, --timeline, "
+    "show last": "there is no journal at .loopwright/runs.db yet; loopwright run creates it",
+    "show x --iteration 1 --timeline": "give only one of --iteration, --diff, --timeline, "
     "--lifecycle, --traceback and --output",
-    "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run makes it",
+    "resume x --journal sqlite:no.db": "there is no journal at no.db yet; loopwright run creates it",
 }
 
 
@@ -125,7 +124,7 @@ def test_every_kind_of_error_has_its_words_and_code(
     error: BaseException, code: int, text: str
 ) -> None:
     """2 is what the caller can mend, 1 a journal out of reach or a defect."""
-    assert (exit_code_of(error), told(error)) == (code, text)
+    assert (exit_code_of(error), error_text(error)) == (code, text)
 
 
 def test_the_traceback_is_shown_to_those_who_ask(
@@ -135,7 +134,7 @@ def test_the_traceback_is_shown_to_those_who_ask(
     monkeypatch.setenv("LOOPWRIGHT_DEBUG", "1")
     with pytest.raises(ConfigurationError) as caught:
         raise ConfigurationError("x: is wrong")
-    assert tell(caught.value) == 2
+    assert report_error(caught.value) == 2
     err = capsys.readouterr().err
     assert err.startswith("Traceback (most recent call last)")
     assert "x: is wrong" in err

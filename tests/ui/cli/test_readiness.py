@@ -105,7 +105,7 @@ def test_check_reports_an_unreachable_server(project: Project) -> None:
         assert project.call("check", file).code == 0
     answer = project.call("check", file)
     assert answer.code == 1
-    assert f"nothing answers at http://127.0.0.1:{port}/v1" in answer.err
+    assert f"no server answers at http://127.0.0.1:{port}/v1" in answer.err
     assert project.call("check", file, "--offline").code == 0
 
 

@@ -87,7 +87,7 @@ def test_an_answer_typed_at_a_terminal_with_a_key_is_refused(asking: Project) ->
     os.close(ours)
     process.wait()
     assert b"SERVICE_KEY" in shown
-    assert b"it stays open" in shown
+    assert b"the question stays open" in shown
     assert not in_journal(asking)
 
 

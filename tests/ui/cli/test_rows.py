@@ -21,7 +21,7 @@ from loopwright.journal import Entry
 from loopwright.ui import formatting as texts
 from loopwright.ui.cli.live import ColumnWidths, ending_line, ending_text, row_line, row_text
 from loopwright.ui.formatting import ASCII, UNICODE, Signs
-from loopwright.ui.progress import Ending, IterationRow, Progress, depth_of, judged
+from loopwright.ui.progress import Ending, IterationRow, Progress, answers_of, depth_of
 
 GOOD = Iteration(2, output="x", evaluation=Evaluation(0.85, True, "Too\nlong"),
                  usage=Usage(1, 2, 3, 0.0012), seconds=1.2)  # fmt: skip
@@ -88,7 +88,7 @@ def test_a_row_on_a_pipe_is_a_sentence(row: IterationRow, line: str) -> None:
             Result(Status.EXHAUSTED, Reason.MAX_ITERATIONS, "a limit", "x",
                    History([GOOD]), seconds=1.2),
             "",
-            "Exhausted: a limit (1 iteration, 1.2 s, best was iteration 2 with 0.85)",
+            "Exhausted: a limit (1 iteration, 1.2 s, best: iteration 2 with 0.85)",
         ),
         (
             Result(Status.FAILED, Reason.ERROR, "execute: no\nsuch thing", seconds=0.5),
@@ -120,19 +120,19 @@ def test_only_votes_that_name_a_condition_are_conditions() -> None:
         {"score": 1},
         3,
     )
-    assert list(judged(Evaluation(votes=votes))) == [("A", "YES"), ("B", "NO")]
-    assert list(judged(None)) == []
+    assert list(answers_of(Evaluation(votes=votes))) == [("A", "YES"), ("B", "NO")]
+    assert list(answers_of(None)) == []
 
 
 def test_progress_knows_what_is_in_flight_and_what_was_spent() -> None:
     """An effect is in flight from its start to its end or cut; its usage counts once it ended."""
     progress = Progress()
-    progress.hear(Entry("started", "a/1/execute", 1.0, reserved=Usage(5)))
-    progress.hear(Entry("started", "a/1/execute/inner", 2.0))
-    assert progress.flying == {"a/1/execute": 1.0, "a/1/execute/inner": 2.0}
-    progress.hear(Entry("cut", "a/1/execute/inner", 2.0, usage=Usage(1), seconds=4.0))
-    progress.hear(Entry("finished", "a/1/execute", 1.0, usage=Usage(2), seconds=6.0))
-    assert (progress.flying, progress.spent, progress.active) == ({}, Usage(3), 7.0)
+    progress.apply(Entry("started", "a/1/execute", 1.0, reserved=Usage(5)))
+    progress.apply(Entry("started", "a/1/execute/inner", 2.0))
+    assert progress.in_flight == {"a/1/execute": 1.0, "a/1/execute/inner": 2.0}
+    progress.apply(Entry("cut", "a/1/execute/inner", 2.0, usage=Usage(1), seconds=4.0))
+    progress.apply(Entry("finished", "a/1/execute", 1.0, usage=Usage(2), seconds=6.0))
+    assert (progress.in_flight, progress.spent, progress.active) == ({}, Usage(3), 7.0)
 
 
 def test_progress_recalled_counts_a_call_in_doubt_as_spent() -> None:
@@ -145,13 +145,19 @@ def test_progress_recalled_counts_a_call_in_doubt_as_spent() -> None:
         Entry("started", "a/2/execute", 1.0, reserved=Usage(4)),
     ])  # fmt: skip
     assert shown == [IterationRow("a", GOOD)]
-    assert (progress.flying, progress.spent, progress.active) == ({}, Usage(5, estimated=4), 1.0)
+    assert (progress.in_flight, progress.spent, progress.active) == ({}, Usage(5, estimated=4), 1.0)
 
 
 def test_the_end_of_an_inner_loop_is_told_and_that_of_the_run_left_to_the_run() -> None:
     """A loop inside the run has its own line; the root loop's end is the run's."""
     value = {"name": "b", "stop": Stop(Reason.MAX_ITERATIONS, "2 of 2").to_json(), "output": None}
-    ending = Progress().hear(Entry("ended", "a/1/b", 3.0, value=value))[0]
+    ending = Progress().apply(Entry("ended", "a/1/b", 3.0, value=value))[0]
     assert isinstance(ending, Ending)
     assert ending_line(ending) == "  b exhausted: 2 of 2"
-    assert Progress().hear(Entry("ended", "a", 3.0, value=value)) == []
+    assert Progress().apply(Entry("ended", "a", 3.0, value=value)) == []
+
+
+def test_the_end_of_an_inner_loop_names_the_loop_once() -> None:
+    """The detail of a failed condition begins with the name of its loop, which the line has already."""
+    ending = Ending("a/1/b", Stop(Reason.ERROR, "b: MyCondition: no such key"))
+    assert ending_line(ending) == "  b failed: MyCondition: no such key"

@@ -55,23 +55,25 @@ def test_a_suspended_run_says_what_it_asks(project: Project) -> None:
     data = project.call("run", "steps:asking", "--json").json
     assert data["request"] == {"path": "asking", "question": "Publish?"}
     lines = project.call("run", "steps:asking").out.splitlines()
-    assert 'waits at asking: {"question": "Publish?"}' in lines
+    assert 'waiting at asking: {"question": "Publish?"}' in lines
 
 
 def test_a_pipe_gets_plain_lines(project: Project) -> None:
     """One line per iteration, then the end; no line on conditions, which another dialect documents."""
     answer = project.call("run", "steps:refine", "--input", "x", "--run-id", "one")
-    lines = [line for line in answer.out.splitlines() if not line.startswith("refine ")]
-    rows = [line for line in answer.out.splitlines() if line.startswith("refine ")]
-    assert rows[0] == "refine is run one in sqlite:.loopwright/runs.db"
+    lines = [
+        line for line in answer.out.splitlines() if not line.startswith(("refine ", "refine:"))
+    ]
+    rows = [line for line in answer.out.splitlines() if line.startswith(("refine ", "refine:"))]
+    assert rows[0] == "refine: run one in sqlite:.loopwright/runs.db"
     assert [row.split(",")[0] for row in rows[1:]] == [
         "refine 1: score 0.25", "refine 2: score 0.50", "refine 3: score 0.90",
     ]  # fmt: skip
     assert rows[3].endswith(": round 3 is long")
     assert lines[0].startswith("Satisfied: score 0.9 is at least 0.9 (3 iterations, ")
     assert lines[1:] == [
-        "output:", "draft 3", "of x", "kept in sqlite:.loopwright/runs.db",
-        "look closer: loopwright show one",
+        "output:", "draft 3", "of x", "journal: sqlite:.loopwright/runs.db",
+        "details: loopwright show one",
     ]  # fmt: skip
     assert answer.err == ""
 
@@ -134,7 +136,7 @@ def test_the_journal_is_the_option_or_the_environment(
     monkeypatch.setenv("LOOPWRIGHT_JOURNAL", "sqlite:env.db")
     assert "sqlite:env.db" in project.call("run", "steps:echo", "--run-id", "a").out
     out = project.call("run", "steps:echo", "--run-id", "b", "--journal", "sqlite:own.db").out
-    assert "look closer: loopwright show b --journal sqlite:own.db" in out
+    assert "details: loopwright show b --journal sqlite:own.db" in out
     assert [r["run_id"] for r in project.call("runs", "--json").json["runs"]] == ["a"]
     assert not (project.folder / ".loopwright").exists()
 
@@ -156,7 +158,7 @@ def test_a_suspended_run_goes_on_from_the_command_line(project: Project) -> None
     project.call("run", "steps:asking", "--run-id", "one")
     answer = project.call("resume", "one")
     assert answer.code == 4
-    assert "go on: loopwright resume one" in answer.out
+    assert "resume: loopwright resume one" in answer.out
 
 
 def test_a_changed_step_is_refused_and_can_be_accepted(project: Project) -> None:
@@ -184,8 +186,8 @@ def test_a_run_of_a_python_program_is_left_to_it(project: Project) -> None:
     answer = project.call("resume", "own")
     assert answer.code == 2
     assert answer.err == (
-        "loopwright: own: it was started by a Python program, which alone can load it again; "
-        "there: resume(step, 'own', journal=…)\n"
+        "loopwright: own was started by a Python program. "
+        "Resume it there: resume(step, 'own', journal=…)\n"
     )
 
 
@@ -205,5 +207,5 @@ def test_what_is_kept_nowhere_is_not_to_be_looked_at(project: Project) -> None:
     """A journal in memory ends with the process: no command is told that would not find the run."""
     answer = project.call("run", "steps:echo", "--input", "x", "--journal", "memory:")
     assert answer.code == 0
-    assert answer.out.endswith("kept nowhere: memory: ends with this process\n")
+    assert answer.out.endswith("not saved: a memory: journal ends with its process\n")
     assert "loopwright show" not in answer.out

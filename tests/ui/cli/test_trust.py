@@ -57,8 +57,8 @@ def test_without_a_terminal_nothing_runs_until_it_is_agreed_to(folder: Project) 
     answer = folder.run("run", "doing.yaml")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == (
-        "loopwright: doing runs 1 command and 1 Python function on this machine, which nobody has "
-        "agreed to yet; loopwright check tells which, --yes agrees\n"
+        "loopwright: doing runs 1 command and 1 Python function on this machine, which is "
+        "not approved yet. Review it with loopwright check, approve it with --yes.\n"
     )
     assert acted(folder) == 0
     assert not (folder.folder / "imported.txt").exists()
@@ -111,7 +111,7 @@ def test_where_agreement_cannot_be_kept_it_is_told(folder: Project) -> None:
     (folder.folder / "blocked").write_text("")
     answer = folder.run("run", "doing.yaml", "--yes", XDG_STATE_HOME=str(folder.folder / "blocked"))
     assert answer.code == 0
-    assert "note: that you agreed cannot be kept" in answer.err
+    assert "note: your approval cannot be stored" in answer.err
 
 
 def on_terminal(project: Project, answer: str, *arguments: str) -> tuple[int, str]:
@@ -138,7 +138,7 @@ def test_a_terminal_is_asked_once(folder: Project) -> None:
     assert (code, acted(folder)) == (2, 0)
     assert "sh act.sh" in shown
     assert "own:shout" in shown
-    assert "not agreed to, nothing was run" in shown
+    assert "was not approved; nothing was run" in shown
     assert on_terminal(folder, "y\n", "run", "doing.yaml")[0] == 0
     code, shown = on_terminal(folder, "", "run", "doing.yaml")
     assert (code, acted(folder)) == (0, 2)
@@ -169,7 +169,10 @@ def test_a_key_for_a_host_is_agreed_to(folder: Project) -> None:
     (folder.folder / "keyed.yaml").write_text(KEYED)
     answer = folder.run("run", "keyed.yaml", GITHUB_TOKEN="ghp_0123456789abcdef")
     assert answer.code == 2
-    assert "keyed sends GITHUB_TOKEN to https://models.example.org, which nobody" in answer.err
+    assert (
+        "keyed sends GITHUB_TOKEN to https://models.example.org, which is not approved"
+        in answer.err
+    )
     plan = folder.run("check", "keyed.yaml", "--json").json["documents"][0]["plan"]
     assert plan["keys"] == ["GITHUB_TOKEN to https://models.example.org"]
     assert "GITHUB_TOKEN" in plan["environment"]
@@ -180,7 +183,7 @@ def test_another_host_for_a_key_is_agreed_to_anew(folder: Project) -> None:
     text = KEYED.replace("model_url: https://models.example.org/v1\n", "")
     (folder.folder / "keyed.yaml").write_text(text)
     first = folder.run("run", "keyed.yaml", "--model-url", "https://one.example.org", "--yes")
-    assert "agreed" not in first.err
+    assert "approved" not in first.err
     again = folder.run("run", "keyed.yaml", "--model-url", "https://two.example.org")
     assert again.code == 2
     assert "GITHUB_TOKEN to https://two.example.org" in again.err
@@ -275,7 +278,7 @@ def test_what_changes_while_the_question_stands_is_asked_again(folder: Project, 
         os.write(ours, b"n\n")
         shown += _until(ours, b"nothing that ever comes")
     os.close(ours)
-    assert b"it changed while you were asked" in shown
+    assert b"has changed in the meantime" in shown
     assert (process.returncode, acted(folder)) == (2, 0)
     assert not (folder.folder / "imported.txt").exists()
     assert folder.run("run", "doing.yaml").code == 2  # and neither was agreed to

@@ -94,7 +94,9 @@ def test_unknown_set_names_are_refused(folder: Project) -> None:
     """A variable that nothing uses is refused with the nearest name; constants can be set too."""
     answer = folder.call("run", "native.yaml", "--yes", "--set", "topc=a")
     assert answer.code == 2
-    assert "--set: nothing in the document uses 'topc'; did you mean 'topic'?" in answer.err
+    assert (
+        "--set: the document does not use the variable 'topc'; did you mean 'topic'?" in answer.err
+    )
     answer = folder.call("check", "native.yaml", "--set", "topic=a", "--set", "ton=b")
     assert answer.code == 2
     assert "did you mean 'tone'?" in answer.err
@@ -123,7 +125,7 @@ def test_info_lines_appear_in_their_dialect_once(folder: Project) -> None:
         "iteration", "polish", 1.0, Iteration(1, evaluation=Evaluation(0.5, votes=votes))
     )
     view.recall("goes on", [record])
-    view.hear(Entry("started", "polish/2/execute", 2.0))
+    view.show_entry(Entry("started", "polish/2/execute", 2.0))
     assert heard == []
 
 
@@ -136,10 +138,10 @@ def test_repeated_warnings_appear_once(folder: Project) -> None:
 def test_a_suspended_run_shows_the_output_that_it_asks_about(folder: Project) -> None:
     """Not the best output so far: the one of the iteration that is to be approved."""
     first = folder.call("run", "asks:asks", "--run-id", "one").out
-    assert "output asked about:\ndraft 1\n" in first
+    assert "output to review:\ndraft 1\n" in first
     folder.call("approve", "one", "--yes")
-    assert "output asked about:\ndraft 2\n" in folder.call("resume", "one").out
-    assert "output asked about:\ndraft 2\n" in folder.call("show", "one").out
+    assert "output to review:\ndraft 2\n" in folder.call("resume", "one").out
+    assert "output to review:\ndraft 2\n" in folder.call("show", "one").out
 
 
 def test_runs_on_a_pipe_are_whole(folder: Project) -> None:

@@ -74,7 +74,7 @@ def test_a_live_run_shows_rows_then_its_end(monkeypatch: pytest.MonkeyPatch) -> 
     code, shown = watched(monkeypatch, "run", "steps:refine", "--input", "x", "--run-id", "one")
     assert code == 0
     lines = [line.rstrip() for line in shown.splitlines()]
-    assert lines[0] == "refine is run one in sqlite:.loopwright/runs.db"
+    assert lines[0] == "refine: run one in sqlite:.loopwright/runs.db"
     rows = [line for line in lines if re.match(r"refine \d ", line)]
     assert [row.split()[3:6] for row in rows] == [
         ["0.25", "✗", "not"], ["0.50", "✗", "not"], ["0.90", "✓", "passed"],
@@ -82,18 +82,18 @@ def test_a_live_run_shows_rows_then_its_end(monkeypatch: pytest.MonkeyPatch) -> 
     assert all("$0.0100" in row for row in rows)
     assert "[INFO]" not in shown
     assert any(line.startswith("Satisfied: score 0.9 is at least 0.9 (3 iter") for line in lines)
-    assert lines[-1] == "look closer: loopwright show one"
+    assert lines[-1] == "details: loopwright show one"
 
 
 @pytest.mark.parametrize(
     ("cap", "flying", "line"),
     [
-        (None, [], "⠋ | 20.0 s in all | 2 calls"),
-        (None, ["a/1/execute"], "⠋ a/1/execute 10.0 s | 20.0 s in all | 2 calls"),
-        (Budget(calls=5), ["a", "b"], "⠋ b 10.0 s and 1 more | 20.0 s in all | 2 of 5 calls"),
-        (Budget(tokens=100), ["a"], "⠋ a 10.0 s | 20.0 s in all | 30 of 100 tokens"),
-        (Budget(usd=0.5), ["a"], "⠋ a 10.0 s | 20.0 s in all | $0.0000 of $0.5000"),
-        (None, ["x" * 70 + "/end"], f"⠋ …{'x' * 35}/end 10.0 s | 20.0 s in all | 2 calls"),
+        (None, [], "⠋ | 20.0 s total | 2 calls"),
+        (None, ["a/1/execute"], "⠋ a/1/execute 10.0 s | 20.0 s total | 2 calls"),
+        (Budget(calls=5), ["a", "b"], "⠋ b 10.0 s and 1 more | 20.0 s total | 2 of 5 calls"),
+        (Budget(tokens=100), ["a"], "⠋ a 10.0 s | 20.0 s total | 30 of 100 tokens"),
+        (Budget(usd=0.5), ["a"], "⠋ a 10.0 s | 20.0 s total | $0.0000 of $0.5000"),
+        (None, ["x" * 70 + "/end"], f"⠋ …{'x' * 35}/end 10.0 s | 20.0 s total | 2 calls"),
     ],
 )  # fmt: skip
 def test_the_line_below_says_what_is_in_flight(
@@ -104,7 +104,7 @@ def test_the_line_below_says_what_is_in_flight(
     view = LiveView(Output(), cap=cap)
     view.progress.spent = Usage(2, 10, 20)
     for path in flying:
-        view.progress.hear(Entry("started", path, 10.0))
+        view.progress.apply(Entry("started", path, 10.0))
     assert view.flight(20.0) == line
 
 
@@ -113,7 +113,7 @@ def test_a_long_output_is_cut_on_a_terminal_and_whole_on_a_pipe(
 ) -> None:
     """Sixty lines and how many more there are, for people; all of it for programs."""
     _, shown = watched(monkeypatch, "run", "more:graded", "--run-id", "one")
-    assert "  line 59\n  … 8 more lines; show --output has all\n" in shown
+    assert "  line 59\n  … 8 more lines; show --output prints all\n" in shown
     assert "line 60" not in shown
     assert "line 67\n" in more.call("show", "one").out
 
@@ -124,7 +124,7 @@ def test_the_final_output_is_wrapped_on_a_terminal(
     """A paragraph wider than the terminal is shown whole, broken between words."""
     words = " ".join(f"word{n}" for n in range(40))
     _, shown = watched(monkeypatch, "run", "steps:echo", "--input", words)
-    end = shown.partition("output:")[2].partition("kept in")[0]
+    end = shown.partition("output:")[2].partition("journal: ")[0]
     assert end.split() == words.split()
     assert all(len(line) <= 80 for line in end.splitlines())
 
@@ -158,18 +158,18 @@ def test_what_is_waited_for_and_used_fits_the_terminal(
     monkeypatch.setenv("COLUMNS", "80")
     view = LiveView(Output(), cap=Budget(calls=9, usd=0.5), seconds=60)
     view.progress.spent = Usage(2, 10, 20, 0.1)
-    view.progress.hear(Entry("started", "a/1/attempt-1", 10.0, {"model": "openai:gpt-x"}))
+    view.progress.apply(Entry("started", "a/1/attempt-1", 10.0, {"model": "openai:gpt-x"}))
     assert view.lines(20.0, room) == lines
 
 
 def test_the_end_of_what_a_model_is_saying_is_shown_until_it_is_done() -> None:
     """Text as it comes, on one line, with visible what a terminal would obey; gone with its call."""
     view = LiveView(Output())
-    view.progress.hear(Entry("started", "a/attempt-1", 0.0, {"model": "m"}))
-    assert view.saying(40) == ""
+    view.progress.apply(Entry("started", "a/attempt-1", 0.0, {"model": "m"}))
+    assert view.reply(40) == ""
     for piece in ("first\n", "second ", "\x1b[31mthird"):
-        view.hear_text("a/attempt-1", piece)
-    assert view.saying(40) == "  first second \\x1b[31mthird"
-    assert view.saying(12) == "  …[31mthird"
-    view.progress.hear(Entry("finished", "a/attempt-1", 1.0))
-    assert view.saying(40) == ""
+        view.show_text("a/attempt-1", piece)
+    assert view.reply(40) == "  first second \\x1b[31mthird"
+    assert view.reply(12) == "  …[31mthird"
+    view.progress.apply(Entry("finished", "a/attempt-1", 1.0))
+    assert view.reply(40) == ""

@@ -27,7 +27,7 @@ def test_a_run_of_another_process_is_followed_to_its_end(project: Project) -> No
     late = project.start("watch", "one", "--json")
     assert early.stdout is not None
     first = early.stdout.readline()
-    assert first.startswith("waits is run one in sqlite:")
+    assert first.startswith("waits: run one in sqlite:")
     while not early.stdout.readline().startswith("waits 2"):
         pass
     (project.folder / "go.txt").touch()
@@ -35,7 +35,7 @@ def test_a_run_of_another_process_is_followed_to_its_end(project: Project) -> No
     process.wait()
     out, err = early.communicate()
     assert early.returncode == late.wait() == 130
-    assert "go on with: loopwright resume one" in err
+    assert "resume: loopwright resume one" in err
     assert "Interrupted: " in out
 
 
@@ -79,7 +79,7 @@ async def test_a_journal_that_comes_and_goes_loses_no_iteration(
     monkeypatch.setattr("loopwright.ui.cli.watch.BEAT", 0.0)
     heard: list[Any] = []
     view = LiveView(Output())
-    monkeypatch.setattr(view, "hear", lambda entry: heard.append(entry.value.number))
-    seen = await _follow(Broken(40), "r", view)
+    monkeypatch.setattr(view, "show_entry", lambda entry: heard.append(entry.value.number))
+    info, entries = await _follow(Broken(40), "r", view)
     assert heard == list(range(1, 41))
-    assert (seen.info.status, len(seen.entries)) == ("satisfied", 40)
+    assert (info.status, len(entries)) == ("satisfied", 40)

@@ -25,7 +25,7 @@ def test_a_run_is_started_followed_and_cancelled(browser: Any, server: Server) -
         assert "of $0.5000" in page.text_content(".facts")
         other = server.ask("/start", {"file": "other.yaml"})
         assert other[0] == 400
-        assert "agreed to" in other[1]
+        assert "approved" in other[1]
 
 
 def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Server) -> None:
@@ -41,8 +41,8 @@ def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Serv
         )  # fmt: skip
         listed.wait_for_selector("tr[data-run=live] .badge.running")
         page.goto(f"{server.base}/runs/live")
-        page.wait_for_selector(".flying code")
-        assert "slowly/1/execute" in page.text_content(".flying")
+        page.wait_for_selector(".in_flight code")
+        assert "slowly/1/execute" in page.text_content(".in-flight")
         for number in (1, 2, 3):
             (folder / f"go-{number}").touch()
             page.wait_for_selector(f"tr.iteration[data-number='{number}']")
@@ -61,15 +61,15 @@ def test_an_exhausted_run_goes_on_with_more(browser: Any, server: Server) -> Non
         page.locator("summary", has_text="Raise a limit").click()
         page.fill("form[data-action$=raise] input[name=iterations]", "4")
         with page.expect_navigation():
-            page.get_by_role("button", name="Raise and go on").click()
+            page.get_by_role("button", name="Raise and resume").click()
         counted(page, "tr.iteration", 4)
         page.wait_for_selector("#head[data-status=exhausted]")
         assert "of 4" in page.text_content(".facts")
-        page.locator("summary", has_text="Go back").click()
+        page.locator("summary", has_text="Rewind").click()
         page.fill("form[data-action$=rewind] input[name=number]", "2")
         page.fill("form[data-action$=rewind] textarea", "another input")
         with page.expect_navigation():
-            page.get_by_role("button", name="Go back and go on").click()
+            page.get_by_role("button", name="Rewind and resume").click()
         page.wait_for_selector("#head[data-status=exhausted]")
         counted(page, "tr.iteration", 2)  # what came later is set aside, the raised limit too
         page.locator("button.open").nth(1).click()
@@ -83,7 +83,7 @@ def test_a_question_is_answered(browser: Any, server: Server) -> None:
         page.goto(f"{server.base}/runs/asking")
         form = page.locator("form.question")
         form.locator("textarea[name=feedback]").fill("Name the date")
-        form.get_by_role("button", name="Go on").click()
+        form.get_by_role("button", name="Continue").click()
         counted(page, "tr.iteration", 2)
         page.wait_for_selector("form.question")
         page.locator("form.question").get_by_role("button", name="Accept this output").click()
@@ -98,7 +98,7 @@ def test_what_is_refused_is_told_in_place(browser: Any, server: Server) -> None:
         page.goto(f"{server.base}/runs/limited")
         page.locator("summary", has_text="Raise a limit").click()
         page.fill("form[data-action$=raise] input[name=iterations]", "1")
-        page.get_by_role("button", name="Raise and go on").click()
+        page.get_by_role("button", name="Raise and resume").click()
         outcome = page.locator("form[data-action$=raise] .outcome.error")
         outcome.wait_for()
         assert "is not above the 2 iterations" in (outcome.text_content() or "")

@@ -206,7 +206,7 @@ def test_runs_are_filtered_and_paged(browser: Any, server: Server) -> None:
         page.goto(f"{server.base}/?text=a+thousand")
         assert page.get_attribute("#runs tbody tr", "data-run") == "thousand"
         page.goto(f"{server.base}/?text=nowhere-to-be-found")
-        assert "No run is like that" in page.text_content("#runs")
+        assert "No run matches the filter" in page.text_content("#runs")
 
 
 def test_a_list_without_runs_stays_as_it_is(browser: Any, server: Server) -> None:

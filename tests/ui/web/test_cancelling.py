@@ -31,7 +31,7 @@ async def test_a_suspended_run_is_cancelled_from_the_page() -> None:
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
         answer = await client.post("/runs/r/cancel", headers=HEADERS, content="{}")
-        assert (answer.status_code, answer.json()["said"]) == (200, "It is cancelled.")
+        assert (answer.status_code, answer.json()["said"]) == (200, "Cancelled.")
         assert (await journal.find("r")).status == "cancelled"
         again = await client.post("/runs/r/cancel", headers=HEADERS, content="{}")
-        assert again.status_code >= 400 and "nothing runs it now" in again.text
+        assert again.status_code >= 400 and "no process is running it" in again.text

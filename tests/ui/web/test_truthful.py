@@ -188,9 +188,15 @@ def test_the_phases_of_an_agent_appear_in_order(told: Server) -> None:
 def test_a_suspended_run_shows_the_output_it_asks_about(told: Server) -> None:
     """Not the best one."""
     text = page(told, "/runs/asking")
-    assert "Output asked about" in text
+    assert "Output to review" in text
     output = re.search(r'<pre tabindex="0" id="output"[^>]*>(.*?)</pre>', text)
     assert output and output[1] == "draft 2 of a letter"
+
+
+def test_a_run_without_model_calls_shows_no_cost(told: Server) -> None:
+    """A cost of $0.0000 would suggest that something was priced."""
+    assert fact(page(told, "/runs/limited"), "Cost") == ""
+    assert fact(page(told, "/runs/phased"), "Cost") != ""
 
 
 def test_raising_a_limit_proposes_what_is_valid(told: Server) -> None:

@@ -1,1 +1,1 @@
-"""What a document would run, what is odd about it, and what its user approves."""
+"""The plan of a document, the notes on it, and the approval of its user."""

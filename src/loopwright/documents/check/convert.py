@@ -1,22 +1,19 @@
-"""Native documents as YAML that people would write: block style, long text as blocks.
-
-What is printed reads back as the same document.
-"""
+"""Documents as native YAML in the style of people."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from typing import Any
 
 import yaml
 
+from ...records.codec import Json
 from ..schema.document import ACTIONS, Document
 from ..yaml.scalars import resolve
 
 __all__ = ["to_native_yaml"]
 
-# The order in which people write the fields of a step; the others follow as they are.
+# The order in which people write the fields of a step; the others follow in their order.
 _FIRST = ("name", "description", "needs", "if", *ACTIONS)
 _HEAD = ("schema", "name", "description", "version", "templates", "input", "env")
 _LAST = ("otherwise",)
@@ -29,21 +26,21 @@ _ODD = re.compile(
 
 
 class _Printer(yaml.SafeDumper):
-    """Prints values by the YAML 1.2 core schema, as they are read."""
+    """Prints values by the YAML 1.2 core schema, which `yaml.reader` reads."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         """Indent the items of a list below their key."""
         del indentless
         super().increase_indent(flow, False)
 
-    def ignore_aliases(self, data: Any) -> bool:
-        """Write a value out wherever it stands."""
+    def ignore_aliases(self, data: Json) -> bool:
+        """Write no aliases."""
         del data
         return True
 
 
 def _text(printer: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Return a text as a block if it has lines, quoted if it would be read as something else."""
+    """Return a text as a block if it has several lines, quoted if it would be read as another value."""
     return printer.represent_scalar(_TEXT, text, style=_style(text))
 
 
@@ -63,7 +60,7 @@ def _is_text(text: str) -> bool:
         return False
 
 
-def _list(printer: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+def _list(printer: yaml.SafeDumper, items: list[Json]) -> yaml.SequenceNode:
     """Return a list of a few names on one line."""
     names = all(isinstance(item, str) and "\n" not in item for item in items)
     short = names and sum(len(item) + 2 for item in items) <= _SHORT
@@ -75,21 +72,42 @@ _Printer.add_representer(list, _list)
 
 
 def to_native_yaml(document: Document) -> str:
-    """Return a document as YAML that reads back as the same document."""
+    """Return a document as native YAML, in block style and with long texts as blocks.
+
+    Args:
+        document: A document, such as one of `Loaded.documents`.
+
+    Returns:
+        YAML that loads as the same document.
+
+    Example:
+        >>> from loopwright.documents.schema.document import Document
+        >>> document = Document.model_validate(
+        ...     {"schema": "loopwright/1", "name": "x", "steps": [{"name": "a", "set": 1}]}
+        ... )
+        >>> print(to_native_yaml(document))
+        schema: loopwright/1
+        name: x
+        <BLANKLINE>
+        steps:
+          - name: a
+            set: 1
+        <BLANKLINE>
+    """
     dumped = document.model_dump(by_alias=True, exclude_unset=True)
     data = {key: dumped[key] for key in (*_HEAD, *dumped) if key in dumped}
     steps = [_printed([_step(step)]) for step in data.pop("steps")]
     output = {"output": data.pop("output")} if "output" in data else {}
-    whole = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
+    total = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
     end = f"\n{_printed(output)}" if output else ""
-    return f"{_printed(data)}\nsteps:\n{whole}{end}"
+    return f"{_printed(data)}\nsteps:\n{total}{end}"
 
 
 def _has_more(line: str) -> bool:
     return line != "\n"
 
 
-def _printed(data: Any) -> str:
+def _printed(data: Json) -> str:
     printed: str = yaml.dump(
         data, Dumper=_Printer, sort_keys=False, allow_unicode=True, width=1_000_000,
         default_flow_style=False,
@@ -97,9 +115,9 @@ def _printed(data: Any) -> str:
     return printed
 
 
-def _step(action: dict[str, Any]) -> dict[str, Any]:
-    """Return a step with its fields, and those of the steps in it, in the order people write."""
-    inner: dict[str, Any] = {
+def _step(action: dict[str, Json]) -> dict[str, Json]:
+    """Return a step with its fields, and those of inner steps, in the usual order."""
+    inner: dict[str, Json] = {
         key: [_step(step) for step in action[key]]
         for key in ("steps", "parallel", "fallback")
         if action.get(key)
@@ -107,6 +125,6 @@ def _step(action: dict[str, Any]) -> dict[str, Any]:
     for key in ("loop", "each"):
         if action.get(key):
             inner[key] = {**action[key], "execute": _step(action[key]["execute"])}
-    whole = {**action, **inner}
-    middle = [key for key in whole if key not in (*_FIRST, *_LAST)]
-    return {key: whole[key] for key in (*_FIRST, *middle, *_LAST) if key in whole}
+    total = {**action, **inner}
+    middle = [key for key in total if key not in (*_FIRST, *_LAST)]
+    return {key: total[key] for key in (*_FIRST, *middle, *_LAST) if key in total}

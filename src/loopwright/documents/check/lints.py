@@ -1,30 +1,32 @@
-"""What a document may say and seldom means: remarks with their place and the remedy, never refusals."""
+"""Notes on valid but unusual parts of documents, each with its place and a remedy."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
+from ...conditions import Budget
 from ...conditions.base import TAGS
 from ...engine.budget import CANNOT_BIND, cannot_bind
 from ...engine.loop import NO_GOAL, NO_GOAL_TOLD, Loop
 from ...engine.step import Step
 from ...errors import Problem
+from ...records.codec import Json
 from ...templates import TemplateError, compile_expression
 from ..project import LoadedDocument
 from ..schema.document import Action, Document, LoopSpec
 from ..schema.traverse import models_in, sentences
 from ..yaml.reader import Source
-from .remarks import once
+from ..yaml.source import Location
 
-__all__ = ["lints"]
+__all__ = ["lints", "merge_repeats"]
 
-_At = tuple[str | int, ...]
-_Found = Iterator[tuple[_At, str]]
+
+_Found = Iterator[tuple[Location, str]]
 _Called = Callable[[str], Document | None]
 
-# A sentence that code can decide, and the field of `check:` that does.
+# Sentences that code can decide, each with the field of `check:` for it.
 _MOST = r"\b(at most|under|below|fewer than|less than|no more than|maximum( of)?)\s+[\d,]+\s+"
 _LEAST = r"\b(at least|over|more than|minimum( of)?)\s+[\d,]+\s+"
 _EXIT = r"\b(exit(s|ed)?( (code|status))?( is| of| with)?( code| status)?\s+(0|zero)"
@@ -41,36 +43,45 @@ _COMPUTABLE = (
 
 
 def lints(loaded: LoadedDocument) -> list[Problem]:
-    """Return the remarks on a document and on those that it calls, in document order."""
-    found: list[Problem] = []
+    """Return the notes on a document and on the documents that it calls, in document order."""
+    result: list[Problem] = []
     for file, document in loaded.documents.items():
         source: Source = loaded.sources[file]
-        for at, message in (*_of_document(document), *_of_steps(document, file, loaded)):
-            found.append(source.problem(at, message))
-    found += [*_unbound(loaded), *_too_small(loaded)]
-    return sorted(once(found), key=lambda p: (p.file, p.line, p.column))
+        for at, message in (*_document_lints(document), *_step_lints(document, file, loaded)):
+            result.append(source.problem(at, message))
+    result += [*_unbound(loaded), *_small_token_budgets(loaded)]
+    return sorted(merge_repeats(result), key=lambda p: (p.file, p.line, p.column))
 
 
 def _unbound(loaded: LoadedDocument) -> Iterator[Problem]:
-    """Remark on budgets of which no step inside can use anything up."""
+    """Note budgets without effect: no step inside reports what it costs."""
     first = next(iter(loaded.documents.items()), None)
     if first is None:
         return
     file, document = first
     source: Source = loaded.sources[file]
-    if loaded.budget is not None and (told := cannot_bind(loaded.step, loaded.budget, "run")):
-        at: _At = ("budget",) if document.budget is not None else ()
-        yield source.problem(at, f"{CANNOT_BIND}: {told}")
+    if loaded.budget is not None and cannot_bind(loaded.step, loaded.budget, "run"):
+        at: Location = ("budget",) if document.budget is not None else ()
+        yield source.problem(at, _without_effect(loaded.budget))
     places = dict(_loops(document))
     for loop in _unbound_loops(loaded.step):
-        yield source.problem(places.get(loop.name, ()), f"{CANNOT_BIND}: {loop.unbound}")
+        yield source.problem(places.get(loop.name, ()), _without_effect(loop.budget))
 
 
-def _too_small(loaded: LoadedDocument) -> Iterator[Problem]:
-    """Remark on agents' budgets of tokens that do not fit one call of a phase."""
+def _without_effect(budget: Budget | None) -> str:
+    """Return the message of a budget without effect, in the words of documents instead of Python."""
+    units = [name for name in ("calls", "tokens", "usd") if getattr(budget, name, None) is not None]
+    return (
+        f"{CANNOT_BIND}: the budget of {' and '.join(units)} has no effect, because no step in it "
+        "reports what it costs; add usage: to a command, or set a budget of effects instead"
+    )
+
+
+def _small_token_budgets(loaded: LoadedDocument) -> Iterator[Problem]:
+    """Note token budgets of agents that are smaller than one call of a phase."""
     for file, document in list(loaded.documents.items())[:1]:
         source: Source = loaded.sources[file]
-        places: dict[str, _At] = {
+        places: dict[str, Location] = {
             step.name or "": ("steps", i) for i, step in enumerate(document.steps)
         }
         for agent in _parts(loaded.step):
@@ -79,7 +90,7 @@ def _too_small(loaded: LoadedDocument) -> Iterator[Problem]:
 
 
 def _parts(step: Step) -> Iterator[Step]:
-    """Iterate over a step and all that is inside it."""
+    """Iterate over a step and all steps inside it."""
     yield step
     for part in step.parts():
         yield from _parts(part)
@@ -89,32 +100,32 @@ def _unbound_loops(step: Step) -> Iterator[Loop]:
     return (part for part in _parts(step) if isinstance(part, Loop) and part.unbound)
 
 
-def _loops(document: Document) -> Iterator[tuple[str, _At]]:
+def _loops(document: Document) -> Iterator[tuple[str, Location]]:
     for i, step in enumerate(document.steps):
         if step.loop is not None:
             yield step.name or "", ("steps", i, "loop")
 
 
-def _of_document(document: Document) -> _Found:
+def _document_lints(document: Document) -> _Found:
     if document.prices:
         used = {name.partition(":")[2] for name in models_in(document)} | set(models_in(document))
         for name in document.prices:
             if used and name not in used:
                 yield (
                     ("prices", name),
-                    f"no model of this document is {name!r}; its price is not used",
+                    f"the document does not use the model {name!r}, so its price has no effect",
                 )
 
 
-def _of_steps(document: Document, file: str, loaded: LoadedDocument) -> _Found:
+def _step_lints(document: Document, file: str, loaded: LoadedDocument) -> _Found:
     def called(name: str) -> Document | None:
         return loaded.documents.get(loaded.calls.get((file, name), ""))
 
     for i, step in enumerate(document.steps):
-        yield from _of_action(step, ("steps", i), called)
+        yield from _action_lints(step, ("steps", i), called)
 
 
-def _of_action(action: Action, at: _At, called: _Called) -> _Found:
+def _action_lints(action: Action, at: Location, called: _Called) -> _Found:
     condition = getattr(action, "if_", None)
     if condition is not None:
         yield from _constant(condition, (*at, "if"))
@@ -122,21 +133,21 @@ def _of_action(action: Action, at: _At, called: _Called) -> _Found:
         yield (
             (*at, "accept"),
             (
-                "accept: failed has no effect without on_failure: continue, as the workflow ends where this step fails"
+                "accept: failed has no effect without on_failure: continue, because the workflow ends when this step fails"
             ),
         )
     if action.loop is not None:
-        yield from _of_loop(action.loop, (*at, "loop"), called)
-        yield from _of_action(action.loop.execute, (*at, "loop", "execute"), called)
+        yield from _loop_lints(action.loop, (*at, "loop"), called)
+        yield from _action_lints(action.loop.execute, (*at, "loop", "execute"), called)
     if action.each is not None:
-        yield from _of_action(action.each.execute, (*at, "each", "execute"), called)
+        yield from _action_lints(action.each.execute, (*at, "each", "execute"), called)
     for kind in ("steps", "parallel", "fallback"):
         for i, inner in enumerate(getattr(action, kind) or ()):
-            yield from _of_action(inner, (*at, kind, i), called)
+            yield from _action_lints(inner, (*at, kind, i), called)
 
 
-def _constant(text: str, at: _At) -> _Found:
-    """Remark on an `if` that names nothing that could change it."""
+def _constant(text: str, at: Location) -> _Found:
+    """Note an `if` that is always true or always false."""
     inner = text.strip()
     if inner.startswith("{{") and inner.endswith("}}"):
         inner = inner[2:-2].strip()
@@ -148,35 +159,38 @@ def _constant(text: str, at: _At) -> _Found:
     except TemplateError:
         return
     if holds:
-        yield at, "this is always true; leave the if out"
+        yield at, "this condition is always true; remove the if"
     else:
-        yield at, "this is never true, so the step never runs; compare the output of a step"
+        yield (
+            at,
+            "this condition is always false, so the step never runs; compare the output of a step",
+        )
 
 
-def _of_loop(loop: LoopSpec, at: _At, called: _Called) -> _Found:
+def _loop_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found:
     for sentence, place in _criteria(loop, at):
         for pattern, kind in _COMPUTABLE:
             if pattern.search(sentence):
                 yield place, (
-                    f"code can decide this for nothing and the same way each time; "
+                    f"code can decide this without a model call and always in the same way; "
                     f"put evaluate: {{check: {{{kind}: …}}}} before the judge"
                 )  # fmt: skip
                 break
-    if _aimless(loop):
+    if _lacks_goal(loop):
         yield (*at, "evaluate"), f"{NO_GOAL}: {NO_GOAL_TOLD}"
-    yield from _other_text(loop, at, called)
+    yield from _wrong_output_lints(loop, at, called)
 
 
-def _aimless(loop: LoopSpec) -> bool:
-    """Return whether a loop is scored and nothing in it says which score is enough."""
-    given = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
-    only = [item for item in given if item is not None]
+def _lacks_goal(loop: LoopSpec) -> bool:
+    """Return whether a loop has scores and no condition that they satisfy."""
+    value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
+    only = [item for item in value if item is not None]
     scored = any(item.score is not None and item.score.tests is None for item in only)
     return scored and loop.node is None and not (_has_goal(loop.ends[1]) or _has_goal(loop.guards))
 
 
-def _has_goal(tree: Any) -> bool:
-    """Return whether a tree of conditions, as it is written, has one of success."""
+def _has_goal(tree: Json) -> bool:
+    """Return whether a tree of conditions has a condition of success."""
     if isinstance(tree, str):
         return tree not in TAGS or _is_goal(tree)
     if isinstance(tree, list):
@@ -195,51 +209,66 @@ def _is_goal(tag: str) -> bool:
     return kind is None or (kind.goal and not kind.hard)
 
 
-def _criteria(loop: LoopSpec, at: _At) -> Iterator[tuple[str, _At]]:
+def _criteria(loop: LoopSpec, at: Location) -> Iterator[tuple[str, Location]]:
     """Iterate over the sentences that a model judges in a loop, with their places."""
     for sentence in sentences(loop.until):
         yield sentence, (*at, "until")
     many = isinstance(loop.evaluate, list)
-    given = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
-    for i, item in enumerate(given):
+    value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
+    for i, item in enumerate(value):
         judge = item.judge if item is not None else None
         place = (*at, "evaluate", *((i,) if many else ()), "judge")
         if isinstance(judge, str):
             yield judge, place
         elif judge is not None:
-            of: Any = judge.criteria or ([judge.criterion] if judge.criterion else [])
+            of: Json = judge.criteria or ([judge.criterion] if judge.criterion else [])
             yield from ((text, place) for text in (of.values() if isinstance(of, dict) else of))
 
 
-def _other_text(loop: LoopSpec, at: _At, called: _Called) -> _Found:
-    """Remark on a judge or a prompt that names a step of a round, where a round's output is another's."""
-    names, output = _round(loop.execute, called)
+def _wrong_output_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found:
+    """Note a judge or a prompt that names a step, but receives the output of another one."""
+    names, output = _iteration_steps(loop.execute, called)
     if len(names) < 2:
         return
     own = output or names[-1]
-    said = [(text, place) for text, place in _criteria(loop, at)]
-    said += [
+    wording = [(text, place) for text, place in _criteria(loop, at)]
+    wording += [
         (key, (*at, "execute", "with", key))
         for key, value in (loop.execute.with_ or {}).items()
         if isinstance(value, str) and re.search(r"\bloop\.(last\.)?output\b", value)
     ]
-    for text, place in said:
+    for text, place in wording:
         words = set(re.findall(r"[a-z0-9]+", text.lower().replace("_", " ")))
         if own.lower() in words:
             continue
-        meant = next((n for n in names if n != own and n.lower().replace("_", " ") in words), None)
-        if meant is not None:
+        intended = next(
+            (n for n in names if n != own and n.lower().replace("_", " ") in words), None
+        )
+        if intended is not None:
             yield place, (
-                f"this sees the output of {own!r}, the step that gives a round its output, not that of {meant!r}; "
-                f"name it as output:, or expose it and use loop.steps.{meant}"
+                f"this reads the output of {own!r}, which is the output of each iteration, not that of {intended!r}; "
+                f"set output:, or expose it and use loop.steps.{intended}"
             )  # fmt: skip
 
 
-def _round(action: Action, called: _Called) -> tuple[list[str], str]:
-    """Return the names of the steps that make a round, and the one whose output is the round's."""
+def _iteration_steps(action: Action, called: _Called) -> tuple[list[str], str]:
+    """Return the names of the steps of an iteration, and the step whose output is the iteration's."""
     if action.steps is not None:
         return [step.name for step in action.steps], ""
     if action.workflow is None:
         return [], ""
     child = called(action.workflow)
     return ([step.name for step in child.steps], child.output or "") if child else ([], "")
+
+
+def merge_repeats(found: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return each note on a file at its first place, with the number of places if there are several."""
+    places: dict[tuple[str, str], dict[Problem, None]] = {}
+    for problem in found:
+        places.setdefault((problem.file, problem.message), {})[problem] = None
+    display = []
+    for same in places.values():
+        first = next(iter(same))
+        more = f" ({len(same)} times in this file)" if len(same) > 1 else ""
+        display.append(replace(first, message=first.message + more))
+    return tuple(display)

@@ -1,9 +1,8 @@
-"""What a document would run, told before it does: the answer of `check`."""
+"""The plan of a document: what it would run, and its limits. `loopwright check` shows it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlsplit
 
 from ...conditions import CEILING
@@ -31,24 +30,23 @@ from ..steps.for_each import MOST_ITEMS
 
 __all__ = ["plan"]
 
-_ASKED = 2  # times that a judge is asked for a vote, if the first answer cannot be read
+ASKS_PER_VOTE = 2  # a judge is asked once more if its first reply is unreadable
 
 
 def plan(loaded: LoadedDocument) -> dict[str, Json]:
-    """Return steps in order, models, commands, Python functions, hosts, environment names, which of these
-    go where, bounds and calls."""
+    """Return the plan of a document; see `Loaded.plan`."""
     documents = list(loaded.documents.values())
     root = documents[0]
     by_name = {d.name: d for d in documents}
-    found: dict[str, list[str]] = {
+    result: dict[str, list[str]] = {
         k: [] for k in ("models", "commands", "python", "hosts", "environment")
     }
     for document in documents:
-        _collect(document, found)
+        _collect(document, result)
     return {
         "name": loaded.name,
         "steps": [_described(step) for step in root.steps],
-        **{key: list(dict.fromkeys(values)) for key, values in found.items()},
+        **{key: list(dict.fromkeys(values)) for key, values in result.items()},
         "keys": list(loaded.keys),
         "documents": [str(name) for name in by_name],
         "bounds": _bounds(loaded, root),
@@ -63,20 +61,22 @@ def _collect(document: Document, found: dict[str, list[str]]) -> None:
     found["commands"] += [_command(command) for command, _ in commands_in(document)]
     found["python"] += functions_in(document)
     for server in document.servers.values():
-        _reached([], server.url, found)
+        _collect_hosts([], server.url, found)
     for part in parts(document):
-        given = part.__dict__  # most parts have none of these, and a model takes long to say so
+        value = (
+            part.__dict__
+        )  # faster than the attributes of a model, and most parts have none of these
         found["environment"] += variables_of(part)
-        models = [given.get("model"), *(given.get("models") or ())]
+        models = [value.get("model"), *(value.get("models") or ())]
         found["models"] += [name for name in models if name]
-        _reached([name for name in models if name], given.get("model_url"), found)
+        _collect_hosts([name for name in models if name], value.get("model_url"), found)
         if part is not document:
-            found["environment"] += given.get("env", ())
-        found["environment"] += given.get("pass_env") or ()
+            found["environment"] += value.get("env", ())
+        found["environment"] += value.get("pass_env") or ()
 
 
-def _reached(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:
-    """Collect the hosts that models are asked at, and the names that their keys may have."""
+def _collect_hosts(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:
+    """Collect the hosts of models, and the names of the variables with their keys."""
     if url:
         found["hosts"].append(urlsplit(url.strip()).hostname or url)
     for provider in (PROVIDERS.get(name.partition(":")[0]) for name in models):
@@ -86,7 +86,7 @@ def _reached(models: list[str], url: str | None, found: dict[str, list[str]]) ->
 
 
 def _host(provider: Provider) -> str | None:
-    """Return the host of a provider, with what the environment says of it by name."""
+    """Return the host of a provider; a part that a variable sets is shown by the name of the variable."""
     place = f"${provider.places[0]}" if provider.places else ""
     if provider.base_url == "{PLACE}":
         return place
@@ -97,39 +97,39 @@ def _host(provider: Provider) -> str | None:
     )
 
 
-def _command(command: Any) -> str:
+def _command(command: list[str] | str) -> str:
     return command if isinstance(command, str) else " ".join(command)
 
 
-def _all(action: Action) -> Iterator[Action]:
+def _all_actions(action: Action) -> Iterator[Action]:
     yield action
     for inner in inner_actions(action):
-        yield from _all(inner)
+        yield from _all_actions(inner)
 
 
 def _described(step: StepSpec) -> dict[str, Json]:
-    row: dict[str, Json] = {"name": step.name, "kind": step.kind}
-    if step.needs:
-        row["needs"] = step.needs
-    if step.if_:
-        row["if"] = step.if_
+    row = {
+        "needs": step.needs,
+        "if": step.if_,
+        "limit": _limit(step),
+        "python": step.python,
+        "workflow": step.workflow,
+        "tools": step.tools or (step.tool and [step.tool]),
+        "shell": step.shell and _command(step.shell),
+    }
+    return {"name": step.name, "kind": step.kind, **{k: v for k, v in row.items() if v}}
+
+
+def _limit(step: StepSpec) -> int | None:
+    """Return the maximum of iterations or items of a step; None if it has no such limit."""
     if step.loop is not None:
-        row["limit"] = condition_limit(step.loop)
+        return condition_limit(step.loop)
     if step.each is not None:
-        row["limit"] = step.each.max_items or MOST_ITEMS
+        return step.each.max_items or MOST_ITEMS
     if step.phased is not None:
         limits, cap = phase_limits(step.phased)
-        row["limit"] = min(sum(limits.values()), cap)
-    if step.reasoning is not None:
-        row["limit"] = step.reasoning.max_iterations
-    for kind in ("python", "workflow"):
-        if getattr(step, kind):
-            row[kind] = getattr(step, kind)
-    if step.tools or step.tool:
-        row["tools"] = step.tools or [step.tool]
-    if step.shell is not None:
-        row["shell"] = _command(step.shell)
-    return row
+        return min(sum(limits.values()), cap)
+    return None if step.reasoning is None else step.reasoning.max_iterations
 
 
 def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
@@ -139,7 +139,7 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
     if root.timeout is not None:
         bounds["timeout"] = root.timeout
     for document in loaded.documents.values():
-        for step, action in ((s, a) for s in document.steps for a in _all(s)):
+        for step, action in ((s, a) for s in document.steps for a in _all_actions(s)):
             if action.loop is not None:
                 name = getattr(action, "name", "") or f"{step.name}/execute"
                 bounds.setdefault("loops", {})[name] = condition_limit(action.loop)
@@ -147,10 +147,10 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
 
 
 def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
-    """Return the most model calls that an action of a file can make, without those that a fault makes again."""
+    """Return the maximum of model calls of an action, without the calls that a fault repeats."""
     tries = action.max_retries + 1 if action.on_failure == "retry" else 1
     own = len(action.consensus.voters) if action.consensus else 0
-    if action.prompt is not None:  # with tools: every round, and one answer without them
+    if action.prompt is not None:  # with tools: every reply that calls tools, and the answer
         own = (action.max_tool_rounds or MAX_ROUNDS) + 1 if action.tools else 1
     if action.loop is not None:
         own += _loop_calls(action.loop, loaded, file)
@@ -158,8 +158,8 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
         own += _phased_calls(action.phased, loaded, file)
     elif action.reasoning is not None:
         agent = action.reasoning
-        once = agent.max_tool_rounds + 1 if agent.tools else 1
-        own += once * (agent.max_iterations if agent.mode == "iterate" else 1)
+        merge_repeats = agent.max_tool_rounds + 1 if agent.tools else 1
+        own += merge_repeats * (agent.max_iterations if agent.mode == "iterate" else 1)
     elif action.each is not None:
         tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
         own += _calls(action.each.execute, loaded, file) * (action.each.max_items or MOST_ITEMS)
@@ -173,50 +173,50 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
 
 
 def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
-    once, after = _calls(loop.execute, loaded, file), 0
+    merge_repeats, after = _calls(loop.execute, loaded, file), 0
     if loop.node is not None and loop.node.score_missing == "re_ask":
-        once += 1
+        merge_repeats += 1
     for evaluator in evaluators(loop):
-        once += _evaluation_calls(evaluator, loaded, file)
+        merge_repeats += _evaluation_calls(evaluator, loaded, file)
         if isinstance(judge := evaluator.judge, JudgeSpec):
             tests = len(KNOWN_BAD) if judge.self_test else 0
-            # The winner is looked at again with all votes, as often as the judge wants.
+            # The winner is judged again with all votes, `rejudge` times.
             after += judge.rejudge * _judge_calls(judge)
-            after += tests * len(judge.criteria or (1,)) * _ASKED
+            after += tests * len(judge.criteria or (1,)) * ASKS_PER_VOTE
         if evaluator.confidence is not None:
             after += 0 if evaluator.confidence.criteria else 1
     tries = loop.max_retries + 1 if loop.on_failure == "retry" else 1
-    return once * min(condition_limit(loop), CEILING) * tries + after
+    return merge_repeats * min(condition_limit(loop), CEILING) * tries + after
 
 
 def _phased_calls(agent: PhasedSpec, loaded: LoadedDocument, file: str) -> int:
-    """Return the most calls of an agent whose phases are entered once each."""
+    """Return the maximum of model calls of a phased agent that enters each phase once."""
     limits, cap = phase_limits(agent)
     judged = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(agent))
     tries = agent.max_retries + 1 if agent.on_failure == "retry" else 1
-    total, left = 0, cap
+    total, remaining = 0, cap
     for phase, action in phases_of(agent):
-        rounds = min(limits[phase], left)
-        left -= rounds
-        once = _calls(action, loaded, file) + (0 if phase == "planning" else judged)
-        total += rounds * once * tries
+        rounds = min(limits[phase], remaining)
+        remaining -= rounds
+        merge_repeats = _calls(action, loaded, file) + (0 if phase == "planning" else judged)
+        total += rounds * merge_repeats * tries
     return total
 
 
 def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str) -> int:
-    """Return the most calls of judging once."""
-    found = 0
+    """Return the maximum of model calls of one evaluation."""
+    result = 0
     if evaluator.judge is not None:
         judge = evaluator.judge if isinstance(evaluator.judge, JudgeSpec) else JudgeSpec()
-        found += _judge_calls(judge)
+        result += _judge_calls(judge)
     if evaluator.confidence is not None:
-        found += _ASKED
+        result += ASKS_PER_VOTE
     if evaluator.score is not None and evaluator.score.of is not None:
-        found += _calls(evaluator.score.of, loaded, file)
-    return found
+        result += _calls(evaluator.score.of, loaded, file)
+    return result
 
 
 def _judge_calls(judge: JudgeSpec) -> int:
-    """Return the most calls of one look of a judge: every vote, and each once more if it cannot be read."""
+    """Return the maximum of model calls of one verdict: every vote, each repeated once if it is unreadable."""
     votes = votes_of(judge.max_votes, judge.accept_lead, judge.reject_lead, judge.confirm).most
-    return votes * len(judge.criteria or (1,)) * _ASKED
+    return votes * len(judge.criteria or (1,)) * ASKS_PER_VOTE

@@ -1,11 +1,11 @@
-"""What a document needs on this machine and does not find: keys, packages, servers.
+"""The keys, packages and servers that a document needs and this machine lacks.
 
 Rules:
 
-1. Only what would be asked is looked for: the models of its prompts and judges, its MCP servers.
-2. Keys are looked up in the environment that the caller hands in; their values go nowhere.
-3. Only servers on this machine are contacted, each once, for as long as TIMEOUT; nothing is sent.
-4. Of several models that stand in for each other, one that can be asked is enough.
+1. Only the models of its prompts and judges, and its MCP servers, are checked.
+2. Keys are looked up in the environment of the caller; their values are not used.
+3. Only servers on this machine are contacted, each once, for at most TIMEOUT; nothing is sent.
+4. If several models can replace each other, one that is available is enough.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ...errors import ConfigurationError, Problem
-from ...models.address_policy import is_loopback_name
-from ...models.endpoints import Endpoint, endpoint_of
+from ...models.endpoints import Endpoint, endpoint_of, is_loopback_name
 from ...models.protocol import Message, Request
 from ...prompts.prompt import PromptSettings, split_model
 
@@ -38,89 +37,104 @@ _MCP = "mcp"
 def missing(
     loaded: LoadedDocument, environ: Mapping[str, str], *, offline: bool = False
 ) -> list[Problem]:
-    """Return what is missing here for a document to run, each with its place and what to do.
+    """Return what a document needs and this machine lacks, each with its place and a remedy.
 
     `offline` contacts nothing.
     """
-    doors = _Doors(offline=offline)
-    found: list[Problem] = []
-    for place, asking in loaded.asks:
-        found += [replace(place, message=words) for words in _of_models(asking, environ, doors)]
+    servers = _Servers(offline=offline)
+    result: list[Problem] = []
+    for place, prompt_settings in loaded.asks:
+        result += [
+            replace(place, message=words)
+            for words in _missing_for_models(prompt_settings, environ, servers)
+        ]
     for file, document in loaded.documents.items():
         source = loaded.sources[file]
         for name, server in document.servers.items():
             at = ("servers", name)
-            found += [source.problem(at, words) for words in _of_server(server, environ, doors)]
-    return list(dict.fromkeys(found))
+            result += [
+                source.problem(at, words) for words in _missing_for_server(server, environ, servers)
+            ]
+    return list(dict.fromkeys(result))
 
 
-class _Doors:
-    """The servers of this machine: whether something answers there, asked once each."""
+class _Servers:
+    """The servers of this machine, each contacted once."""
 
     def __init__(self, *, offline: bool) -> None:
         self.offline = offline
-        self._known: dict[tuple[str, int], bool] = {}
+        self._results: dict[tuple[str, int], bool] = {}
 
-    def closed(self, url: str) -> bool:
-        """Return whether nothing answers at the address of a server on this machine."""
+    def unreachable(self, url: str) -> bool:
+        """Return whether no server answers at the address of a server on this machine."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         if self.offline or not is_loopback_name(host):
             return False
-        door = host, parts.port or (443 if parts.scheme == "https" else 80)
-        if door not in self._known:
-            self._known[door] = _answers(*door)
-        return not self._known[door]
+        address = host, parts.port or (443 if parts.scheme == "https" else 80)
+        if address not in self._results:
+            self._results[address] = _connects(*address)
+        return not self._results[address]
 
 
-def _answers(host: str, port: int) -> bool:
+def _connects(host: str, port: int) -> bool:
     with suppress(OSError), socket.create_connection((host, port), TIMEOUT):
         return True
     return False
 
 
-def _of_models(asking: PromptSettings, environ: Mapping[str, str], doors: _Doors) -> list[str]:
-    """Return what keeps every one of the models from being asked; nothing if one can be."""
-    found = []
-    for name in asking.models:
-        words = _of_model(name, asking, environ, doors)
+def _missing_for_models(
+    prompt_settings: PromptSettings, environ: Mapping[str, str], servers: _Servers
+) -> list[str]:
+    """Return a problem for each model; none if one of them is available."""
+    result = []
+    for name in prompt_settings.models:
+        words = _missing_for_model(name, prompt_settings, environ, servers)
         if not words:
             return []
-        found.append(f"{name}: {words}")
-    return found
+        result.append(f"{name}: {words}")
+    return result
 
 
-def _of_model(name: str, asking: PromptSettings, environ: Mapping[str, str], doors: _Doors) -> str:
+def _missing_for_model(
+    name: str, prompt_settings: PromptSettings, environ: Mapping[str, str], servers: _Servers
+) -> str:
     provider, model = split_model(name)
-    asked = (Message("user", "?"),)  # what is asked has no part in where
+    asked = (Message("user", "?"),)  # the endpoint does not depend on the messages
     request = Request(
-        asked, model, provider, base_url=asking.base_url, api_key_env=asking.api_key_env
+        asked,
+        model,
+        provider,
+        base_url=prompt_settings.base_url,
+        api_key_env=prompt_settings.api_key_env,
     )
     try:
         endpoint = endpoint_of(request, environ)
     except ConfigurationError as error:
         return str(error)
-    if words := _of_package(endpoint):
+    if words := _missing_package(endpoint):
         return words
-    if doors.closed(endpoint.base_url):
-        return f"nothing answers at {endpoint.base_url}; start the server, or check with --offline"
+    if servers.unreachable(endpoint.base_url):
+        return f"no server answers at {endpoint.base_url}; start it, or check with --offline"
     return ""
 
 
-def _of_package(endpoint: Endpoint) -> str:
+def _missing_package(endpoint: Endpoint) -> str:
     package, extra = _PACKAGES.get(endpoint.api, ("", ""))
     if not package or _installed(package):
         return ""
     return f"the package {package} is not installed; install loopwright[{extra}]"
 
 
-def _of_server(server: ServerSpec, environ: Mapping[str, str], doors: _Doors) -> Iterator[str]:
+def _missing_for_server(
+    server: ServerSpec, environ: Mapping[str, str], servers: _Servers
+) -> Iterator[str]:
     if not _installed(_MCP):
         yield "MCP servers need a package that is not installed; install loopwright[mcp]"
     if server.token_env and not environ.get(server.token_env, "").strip():
         yield f"the server needs the token in {server.token_env}, which is not set in the environment"
-    if server.url and doors.closed(server.url):
-        yield f"nothing answers at {server.url}; start the server, or check with --offline"
+    if server.url and servers.unreachable(server.url):
+        yield f"no server answers at {server.url}; start it, or check with --offline"
 
 
 def _installed(package: str) -> bool:

@@ -1,14 +1,14 @@
-"""What a document does on this machine by commands, Python and keys, and what a person has agreed to.
+"""The commands, Python functions and keys that a document uses on this machine, and their approval.
 
 Rules:
 
-1. A document is code: its commands and functions run as the person who runs it, and variables of the
-   environment go where it sends them. Prompts do neither, so a document of prompts alone, asked with
-   the providers' own keys, is never asked about.
-2. Agreement is to contents, not to names: the documents, the Python modules beside them that their
-   functions come from (and what those import from beside them), the files that commands name, and
-   which variable goes where. Each file is read once: what was digested is what is shown and loaded.
-3. It is kept as one empty file per digest: what is in the folder is never read, only that it is.
+1. A document is code: its commands and functions run with the rights of the user, and variables of the
+   environment go where the document sends them. A document with prompts only, which use the keys of their
+   providers, needs no approval.
+2. An approval covers contents, not names: the documents, the Python modules beside them (and the modules there
+   that these import), the files that commands name, and the host of each variable. Each file is read once, so that
+   the digest, the display and the run use the same bytes.
+3. An approval is one empty file, named after the digest.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ _LARGEST = 1 << 24  # bytes of a file that a command names; larger ones are data
 
 @dataclass(frozen=True)
 class LocalActions:
-    """What would run on this machine: command lines, functions, which variable goes where (`keys`), and
-    a digest of all they are made of; `contents` are the files of that digest."""
+    """The command lines, functions and variables with their hosts (`keys`) of a document.
+
+    `digest` covers them and their files, `contents` are the bytes of these files.
+    """
 
     commands: tuple[str, ...]
     python: tuple[str, ...]
@@ -48,18 +50,18 @@ class LocalActions:
 
 @dataclass(frozen=True)
 class TrustStore:
-    """The digests that were agreed to, kept in a folder of the user's."""
+    """The approved digests, in a folder of the user."""
 
     folder: Path
 
     def has(self, deeds: LocalActions) -> bool:
-        """Say whether these very contents were agreed to."""
+        """Return whether these contents are approved."""
         with suppress(OSError):
             return (self.folder / deeds.digest).is_file()
         return False
 
     def add(self, deeds: LocalActions) -> None:
-        """Keep that these contents are agreed to.
+        """Record the approval of these contents.
 
         Raises:
             OSError: if the folder cannot be written.
@@ -69,9 +71,9 @@ class TrustStore:
 
 
 def local_actions(loaded: LoadedDocument) -> LocalActions:
-    """Return what a document and those that it calls would run.
+    """Return the local actions of a document and of the documents that it calls.
 
-    Functions that the caller named himself (`Settings.agents`) are his own and left out.
+    Functions of the caller (`Settings.agents`) need no approval and are left out.
     """
     own = set(loaded.agents.values())
     commands, references = [], []
@@ -88,9 +90,9 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
             if reference not in own:
                 references.append(reference)
                 _take_modules(reference.partition(":")[0], folder, files)
-    # What a document says beyond its file, such as servers that a file beside it declares.
-    said = [document.model_dump_json(exclude_unset=True) for document in loaded.documents.values()]
-    digest = _digest(files.taken, [*commands, *references, *loaded.keys, *said])
+    # The parts of a document from other files, such as servers that a file beside it declares.
+    text = [document.model_dump_json(exclude_unset=True) for document in loaded.documents.values()]
+    digest = _digest(files.taken, [*commands, *references, *loaded.keys, *text])
     return LocalActions(
         tuple(dict.fromkeys(commands)), tuple(dict.fromkeys(references)), loaded.keys, digest,
         files.taken,
@@ -106,11 +108,11 @@ class _Files:
         self.taken: dict[Path, bytes] = {}
 
     def take(self, file: Path) -> bytes:
-        """Return what a file holds, and keep it."""
-        real = Path(os.path.realpath(file))
-        if real not in self.taken:
-            self.taken[real] = self._content(real)
-        return self.taken[real]
+        """Return the contents of a file, and record them."""
+        resolved = Path(os.path.realpath(file))
+        if resolved not in self.taken:
+            self.taken[resolved] = self._content(resolved)
+        return self.taken[resolved]
 
     def _content(self, file: Path) -> bytes:
         if file in self._known:
@@ -118,7 +120,7 @@ class _Files:
         with suppress(OSError):
             if self._reads:
                 return file.read_bytes()
-        return b"\0"  # gone since, or come since: then it is not what was agreed to
+        return b"\0"  # a file that was deleted or added since the approval is not approved
 
 
 def _files_named(command: list[str] | str, folder: Path, cwd: str) -> Iterator[Path]:
@@ -137,16 +139,16 @@ def _files_named(command: list[str] | str, folder: Path, cwd: str) -> Iterator[P
 def _take_modules(name: str, folder: Path, files: _Files) -> None:
     """Take the files of a module beside a document, and of those beside it that it imports."""
     waiting = [name]
-    seen: set[str] = set()
-    found: set[Path] = set()
+    visited: set[str] = set()
+    result: set[Path] = set()
     while waiting:
         module = waiting.pop()
-        if module in seen:
+        if module in visited:
             continue
-        seen.add(module)
+        visited.add(module)
         file = functions.module_path_of(module, folder)
-        if file is not None and file not in found:
-            found.add(file)
+        if file is not None and file not in result:
+            result.add(file)
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
             waiting += [*_imports(files.take(file), package), module.rpartition(".")[0] or module]
 
@@ -169,9 +171,9 @@ def _imports(source: bytes, package: str) -> Iterator[str]:
 
 
 def _digest(files: Mapping[Path, bytes], words: list[str]) -> str:
-    whole = hashlib.sha256()
+    total = hashlib.sha256()
     contents = sorted((str(file), content) for file, content in files.items())
     for name, content in [*contents, *((word, b"") for word in sorted(set(words)))]:
         for part in (name.encode("utf-8", "surrogatepass"), content):
-            whole.update(len(part).to_bytes(8, "big") + part)
-    return whole.hexdigest()
+            total.update(len(part).to_bytes(8, "big") + part)
+    return total.hexdigest()

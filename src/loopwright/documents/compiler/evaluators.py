@@ -1,27 +1,172 @@
-"""Confidence scorers of native documents."""
+"""Evaluators of documents: checks, checklists, scores, judges and confidence scorers."""
 
 from __future__ import annotations
 
-from ...evaluators.rubric.rubric import TOKENS, Confidence
-from ..schema.evaluators import ConfidenceSpec
-from .compilation import Compilation, Path_
-from .prompts import asked
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
 
-__all__ = ["compile_confidence"]
+from ...engine.step import Step, as_step
+from ...evaluators.check import check
+from ...evaluators.checklist import checklist
+from ...evaluators.gates import gates
+from ...evaluators.rubric.rubric import TOKENS, Confidence
+from ...evaluators.score import score
+from ...evaluators.test_report import share_passing
+from ...records.codec import Json
+from ..schema.document import EvaluateSpec, ScoreSpec
+from ..schema.evaluators import CheckSpec, ConfidenceSpec, JudgeSpec
+from ..yaml.source import Location
+from .compilation import Compilation
+from .prompts import compile_judge, compile_settings
+from .tools import command_value
+
+__all__ = ["compile_evaluators"]
+
+
+def compile_evaluators(
+    compilation: Compilation,
+    evaluate: EvaluateSpec | list[EvaluateSpec] | None,
+    path: Location,
+    judges: Sequence[JudgeSpec] = (),
+) -> Step | None:
+    """Compile evaluators in the order in which they run: deterministic evaluators before models."""
+    specs = evaluate if isinstance(evaluate, list) else [evaluate] if evaluate else []
+    deterministic: list[Step | None] = []
+    model_based: list[Step | None] = []
+    for i, spec in enumerate(specs):
+        at = (*path, "evaluate", i) if isinstance(evaluate, list) else (*path, "evaluate")
+        deterministic += _deterministic(compilation, spec, at)
+        model_based += _model_based(compilation, spec, at)
+    model_based += [compile_judge(compilation, judge, (*path, "until")) for judge in judges]
+    return _combined([*deterministic, *model_based])
+
+
+def _combined(steps: Iterable[Step | None]) -> Step | None:
+    """Return several evaluators as one, without those that have problems."""
+    compiled = [step for step in steps if step is not None]
+    if len(compiled) < 2:
+        return compiled[0] if compiled else None
+    combined: Step = gates(*compiled)
+    return combined
+
+
+def _deterministic(
+    compilation: Compilation, spec: EvaluateSpec, path: Location
+) -> list[Step | None]:
+    compiled: list[Step | None] = []
+    if spec.check is not None:
+        compiled.append(_check(compilation, spec.check, (*path, "check")))
+    if spec.checklist is not None:
+        compiled.append(_checklist(compilation, spec.checklist, (*path, "checklist")))
+    if spec.score is not None:
+        compiled.append(_score(compilation, spec.score, (*path, "score")))
+    if spec.python is not None:
+        function = compilation.function((*path, "python"), spec.python)
+        if function is not None:
+            compiled.append(compilation.attempt(path, lambda: as_step(function, name="evaluate")))
+    return compiled
+
+
+def _model_based(compilation: Compilation, spec: EvaluateSpec, path: Location) -> list[Step | None]:
+    result: list[Step | None] = []
+    if spec.judge is not None:
+        judge = JudgeSpec(criterion=spec.judge) if isinstance(spec.judge, str) else spec.judge
+        result.append(compile_judge(compilation, judge, (*path, "judge")))
+    if spec.confidence is not None:
+        result.append(compile_confidence(compilation, spec.confidence, (*path, "confidence")))
+    return result
+
+
+def _check(compilation: Compilation, spec: CheckSpec, path: Location) -> Step | None:
+    parts: list[Step | None] = []
+    for kind in spec.tests:
+        value = getattr(spec, kind)
+        at = (*path, kind.rstrip("_"))
+        options: dict[str, Json] = {}
+        if kind == "python":
+            value = compilation.function(at, value)
+            if value is None:
+                continue
+            compiled = compilation.attempt(at, partial(check, value, name=spec.name or ""))
+        else:
+            if kind == "command":
+                value = _constant(compilation, value, at)
+                cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
+                env = {
+                    k: command_value(compilation, (*path, "env", k), v) for k, v in spec.env.items()
+                }
+                options = {"cwd": cwd, "env": env, "timeout": spec.timeout}
+            keyword = {kind.rstrip("_"): value}
+            compiled = compilation.attempt(
+                at, partial(check, name=spec.name or "", **keyword, **options)
+            )
+        parts.append(compiled)
+    return _combined(parts)
+
+
+def _constant(
+    compilation: Compilation, command: list[str] | str, path: Location
+) -> list[str] | str:
+    """Return a command, with a problem for each template in it: a value must not become a command."""
+    for text in [command] if isinstance(command, str) else command:
+        if "{{" in text or "{%" in text:
+            compilation.problem(
+                path,
+                "commands cannot contain template values; pass values through env or stdin",
+            )
+    return command
+
+
+def _checklist(compilation: Compilation, specs: list[CheckSpec], path: Location) -> Step | None:
+    items: dict[str, Step] = {}
+    weights: dict[str, float] = {}
+    for i, spec in enumerate(specs):
+        name = spec.name or ", ".join(f"{t.rstrip('_')} {getattr(spec, t)}" for t in spec.tests)
+        if name in items:
+            compilation.problem((*path, i), f"the checklist has two items named {name!r}")
+            continue
+        result = _check(compilation, spec, (*path, i))
+        if result is not None:
+            items[name], weights[name] = result, spec.weight
+    return checklist(items, weights=weights) if items else None
+
+
+def _score(compilation: Compilation, spec: ScoreSpec, path: Location) -> Step | None:
+    if spec.tests is not None:
+        command = _constant(compilation, spec.tests, (*path, "tests"))
+        cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
+        if spec.report is not None:
+            compilation.inside(spec.report, (*path, "report"), folder=Path(cwd))
+        return compilation.attempt(
+            path,
+            lambda: share_passing(command, report=spec.report, cwd=cwd, timeout=spec.timeout),
+        )
+    if spec.report is not None:
+        compilation.problem((*path, "report"), "report is written by tests; add tests")
+        return None
+    of = None if spec.of is None else compilation.action(spec.of, "of", (*path, "of"))
+    low, high = spec.scale
+    return compilation.attempt(
+        path,
+        lambda: score(spec.label, (low, high), pattern=spec.pattern or "", of=of),
+    )
 
 
 def compile_confidence(
-    compilation: Compilation, spec: ConfidenceSpec, at: Path_
+    compilation: Compilation, spec: ConfidenceSpec, at: Location
 ) -> Confidence | None:
-    """Compile a confidence scorer; None if problems were found."""
-    asking = asked(compilation, spec, at, None, temperature=spec.temperature, cap=TOKENS)
-    if asking is None:
+    """Compile a confidence scorer; None if it has problems."""
+    prompt_settings = compile_settings(
+        compilation, spec, at, None, temperature=spec.temperature, cap=TOKENS
+    )
+    if prompt_settings is None:
         return None
     return compilation.attempt(
         at,
         lambda: Confidence(
             spec.criteria,
-            asking=asking,
+            asking=prompt_settings,
             goal=spec.goal or "",
             weights=spec.weights,
             threshold=spec.threshold,

@@ -1,44 +1,61 @@
-"""`package.module:function` in documents: found without running it, imported when the run begins."""
+"""Functions of documents, `package.module:function`: checked without an import, imported when the run starts.
+
+A user approves contents. A file can change between the approval and the import, and a compiled file beside it
+(`__pycache__`) can have another source. So approved modules are created from the approved contents, and neither their
+file nor its compiled form is read again.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import importlib.util
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from typing import Any
+from types import CodeType, ModuleType
 
 from ...engine.step import Step
 from ...errors import ConfigurationError, nearest
+from ...records.codec import Json
 from ..yaml.scalars import shorten
-from .agreed_modules import module_path_of, serve
 
-__all__ = ["function", "imported", "module_path_of", "resolve_reference"]
+__all__ = [
+    "Function",
+    "function",
+    "imported",
+    "module_path_of",
+    "resolve_reference",
+    "serve_approved",
+]
 
+# A function, a class of conditions or capabilities, or a step.
+Function = Callable[..., Json]
 
 _FOLDERS: set[Path] = set()  # of documents whose modules are in sys.modules, which is global too
 
 
 def resolve_reference(reference: str, folder: Path) -> bool:
-    """Check that a reference names something, by reading the module's source and not by running it.
+    """Check a reference against the source of its module, without running the module.
 
-    Returns whether it takes a context beside its value, as far as the source says.
+    Returns whether the function takes a context beside its value; True if the source does not show it.
 
     Raises:
-        ConfigurationError: naming what is missing and the nearest name.
+        ConfigurationError: if the module or the name does not exist, with the nearest name.
     """
     module, name = _split(reference)
     source = _source_file(module, folder)
     if source is None:
-        _looked_into(reference, sys.modules.get(module), name)
-        return True  # a compiled module that nobody has imported yet: importing it will tell
+        _check_attribute(reference, sys.modules.get(module), name)
+        return True  # a compiled module that is not imported yet: the import reports problems
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigurationError(
-            f"{reference!r}: {source.name} cannot be read: {_why(error)}"
+            f"{reference!r}: {source.name} cannot be read: {_reason(error)}"
         ) from error
     names = {n for node in tree.body for n in _defined(node)}
     first = name.split(".")[0]
@@ -50,15 +67,15 @@ def resolve_reference(reference: str, folder: Path) -> bool:
 
 
 def _is_plain(node: ast.stmt, name: str) -> bool:
-    """Return whether a statement defines a function of this name that takes a value and no more."""
+    """Return whether a statement defines a function of this name with one parameter or none."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name != name:
         return False
-    given = [*node.args.posonlyargs, *node.args.args]
-    return len(given) <= 1 and node.args.vararg is None and not node.decorator_list
+    parameters = [*node.args.posonlyargs, *node.args.args]
+    return len(parameters) <= 1 and node.args.vararg is None and not node.decorator_list
 
 
-def _looked_into(reference: str, loaded: Any, name: str) -> None:
-    """Check a name of a module that has no source to read, but is there already, as those of Python's core are."""
+def _check_attribute(reference: str, loaded: ModuleType | None, name: str) -> None:
+    """Check a name of an imported module without source, such as a built-in module."""
     first = name.split(".")[0]
     if loaded is not None and not hasattr(loaded, first):
         raise ConfigurationError(
@@ -66,34 +83,39 @@ def _looked_into(reference: str, loaded: Any, name: str) -> None:
         )
 
 
-def imported(reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None) -> Any:
-    """Import what a reference names; modules beside the document are found first.
+def imported(reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None) -> Json:
+    """Import a reference; modules beside the document come first.
 
-    With `contents`, files and what a person agreed to in them, these modules are made of nothing else.
+    With `contents`, the approved files, modules beside the document are created from these contents only.
 
     Raises:
-        ConfigurationError: naming what is missing or what went wrong in the module.
+        ConfigurationError: if the module or the name does not exist, or if the import fails.
     """
     module, name = _split(reference)
-    _forget_others(folder)
-    found = _module(module, reference, folder, contents)
+    _forget_other_documents(folder)
+    result = _module(module, reference, folder, contents)
     for part in name.split("."):
-        if not hasattr(found, part):
+        if not hasattr(result, part):
             raise ConfigurationError(
-                f"{reference!r}: {module} has no {part!r}{nearest(part, dir(found))}"
+                f"{reference!r}: {module} has no {part!r}{nearest(part, dir(result))}"
             )
-        found = getattr(found, part)
-    return found
+        result = getattr(result, part)
+    return result
 
 
-def _module(name: str, reference: str, folder: Path, contents: Mapping[Path, bytes] | None) -> Any:
+def _module(
+    name: str, reference: str, folder: Path, contents: Mapping[Path, bytes] | None
+) -> ModuleType:
     if contents is not None:
-        serve(folder, contents)
+        serve_approved(folder, contents)
     else:
         sys.path.insert(0, str(folder))
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # whatever a user's module does while it loads
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # a module of the user can raise anything while it loads
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ConfigurationError(
             f"{shorten(reference)!r}: importing {name} failed: {why}"
@@ -103,10 +125,10 @@ def _module(name: str, reference: str, folder: Path, contents: Mapping[Path, byt
             sys.path.remove(str(folder))
 
 
-def _forget_others(folder: Path) -> None:
-    """Let modules beside this document be found, whose names another document's modules took.
+def _forget_other_documents(folder: Path) -> None:
+    """Remove imported modules of other documents whose names this document's folder uses too.
 
-    Functions that were imported before keep their own module.
+    Functions that were imported before keep their module.
     """
     for name in {f.stem for f in folder.glob("*.py")} & set(sys.modules):
         file = getattr(sys.modules[name], "__file__", None)
@@ -118,24 +140,24 @@ def _forget_others(folder: Path) -> None:
 
 def function(
     reference: str, folder: Path, contents: Mapping[Path, bytes] | None = None
-) -> Callable[..., Any]:
-    """Import a reference that must be callable, or a step; see `imported`.
+) -> Function:
+    """Import a reference to a callable or a step; see `imported`.
 
     Raises:
         ConfigurationError: if it is neither.
     """
-    found = imported(reference, folder, contents)
-    if not callable(found) and not isinstance(found, Step):
+    result = imported(reference, folder, contents)
+    if not callable(result) and not isinstance(result, Step):
         raise ConfigurationError(
-            f"{reference!r} is of type {type(found).__name__}; name a function"
+            f"{reference!r} is of type {type(result).__name__}; name a function"
         )
-    return found  # type: ignore[no-any-return]
+    return result  # type: ignore[no-any-return]
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.msg} on line {error.lineno}" if error.lineno else error.msg
-    return str(error) or "it nests too deep"
+    return str(error) or "it is nested too deeply"
 
 
 def _split(reference: str) -> tuple[str, str]:
@@ -143,7 +165,7 @@ def _split(reference: str) -> tuple[str, str]:
     parts = [*module.split("."), *name.split(".")]
     if not module or not name or not all(part.isidentifier() for part in parts):
         raise ConfigurationError(
-            f"{shorten(reference)!r} names no function; write package.module:function"
+            f"{shorten(reference)!r} is not a function reference; write package.module:function"
         )
     return module, name
 
@@ -154,14 +176,14 @@ def _source_file(module: str, folder: Path) -> Path | None:
         return own
     top = module.split(".")[0]
     try:
-        # Only the top package is asked for: finding a submodule would run its parents.
+        # Only the top package is looked up: finding a submodule would import its parents.
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         spec = None
     if spec is None:
         beside_it = [file.stem for file in folder.glob("*.py")]
         raise ConfigurationError(
-            f"there is no module {module!r} beside the document or installed{nearest(module, beside_it)}"
+            f"no module {module!r} beside the document or among the installed packages{nearest(module, beside_it)}"
         )
     if spec.origin is None or not spec.origin.endswith(".py"):
         return None
@@ -194,3 +216,91 @@ def _defined(node: ast.stmt) -> set[str]:
             for n in _defined(child)
         }
     return set()
+
+
+class _ApprovedLoader(SourceFileLoader):
+    """Loads a module from its approved source."""
+
+    def __init__(self, name: str, file: Path, source: bytes) -> None:
+        super().__init__(name, str(file))
+        self._source = source
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Return the code of the module, compiled from the approved source."""
+        del fullname
+        code: CodeType = self.source_to_code(self._source, self.path)
+        return code
+
+    def get_data(self, path: str) -> bytes:
+        """Return the source, or another file of a package."""
+        return self._source if str(path) == self.path else super().get_data(path)
+
+
+class _ApprovedFinder(MetaPathFinder):
+    """Finds modules of documents' folders in the approved contents, and refuses all others there."""
+
+    def __init__(self) -> None:
+        self.contents: Mapping[Path, bytes] = {}
+        self.folders: tuple[Path, ...] = ()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of a module; None leaves it to the other finders."""
+        for folder in self.folders:
+            file = module_path_of(fullname, folder)
+            resolved = Path(os.path.realpath(file)) if file is not None else None
+            if resolved is not None and resolved in self.contents:
+                return _spec(fullname, resolved, self.contents[resolved])
+            place = folder.joinpath(*fullname.split("."))
+            if file is None and any(names.is_relative_to(place) for names in self.contents):
+                spec = ModuleSpec(fullname, None, is_package=True)
+                spec.submodule_search_locations = [str(place)]
+                return spec
+            if resolved is not None and _imports_file(fullname, path, target, resolved):
+                raise ImportError(
+                    f"{file} is not among the approved files: it is new, or no import "
+                    "statement names it",
+                    name=fullname,
+                )
+        return None
+
+
+def _spec(name: str, file: Path, source: bytes) -> ModuleSpec | None:
+    folders = [str(file.parent)] if file.name == "__init__.py" else None
+    loader = _ApprovedLoader(name, file, source)
+    return importlib.util.spec_from_file_location(
+        name, file, loader=loader, submodule_search_locations=folders
+    )
+
+
+def _imports_file(
+    name: str, path: Sequence[str] | None, target: ModuleType | None, file: Path
+) -> bool:
+    """Return whether a plain import takes the module from this file."""
+    spec = PathFinder.find_spec(name, path, target)
+    return (
+        spec is not None and spec.origin is not None and Path(os.path.realpath(spec.origin)) == file
+    )
+
+
+_FINDER = _ApprovedFinder()  # one per process, like sys.modules
+
+
+def serve_approved(folder: Path, contents: Mapping[Path, bytes]) -> None:
+    """Import modules of a document's folder from these contents only, now and later."""
+    if contents is not _FINDER.contents:
+        _FINDER.contents, _FINDER.folders = contents, ()
+    others = tuple(names for names in _FINDER.folders if names != folder)
+    _FINDER.folders = (folder, *others)
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
+
+
+def module_path_of(module: str, folder: Path) -> Path | None:
+    """Return the file of a module beside a document, or None."""
+    base = folder.joinpath(*module.split("."))
+    for candidate in (base.with_suffix(".py"), base / "__init__.py") if module else ():
+        if candidate.is_file():
+            return candidate
+    return None

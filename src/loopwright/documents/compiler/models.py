@@ -1,11 +1,10 @@
-"""What a document's steps need to run: models with their prices, a transcript."""
+"""The resources of a run: models with their prices, and a transcript."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from ...errors import ConfigurationError, DocumentError, Problem
 from ...models import (
@@ -31,9 +30,9 @@ __all__ = ["models_alone", "resources"]
 _KEY_MARKS = ("_API_KEY", "_KEY", "_TOKEN", "_TOKEN_BEDROCK")
 
 
-def resources(document: Document, settings: Settings, project: Project) -> dict[str, Any]:
-    """Return what goes to `run(resources=…)`; what is wrong becomes problems of the project."""
-    prices: dict[str, Any] = {}
+def resources(document: Document, settings: Settings, project: Project) -> dict[str, Json]:
+    """Return the resources for `run(resources=…)`; problems are added to the project."""
+    prices: dict[str, Json] = {}
     for item in project.documents.values():
         prices |= {
             name: value if isinstance(value, str) else value.model_dump()
@@ -45,7 +44,7 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
         model = _model(settings, named)
         if settings.replies is None:
             _priced(document, settings, project, prices)
-        found = Models(model, prices=prices, transcript=_transcript(settings), redactor=redactor)
+        result = Models(model, prices=prices, transcript=_transcript(settings), redactor=redactor)
     except ConfigurationError as error:
         project.problems.append(Problem(settings.replies or "", 0, 0, "", str(error)))
         return {}
@@ -54,11 +53,11 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
         return {}
     scripted = SCRIPTED if settings.replies is not None else ""
     default = settings.model or document.model or (document.models or [scripted])[0]
-    return {"models": found, "model": default, "redactor": redactor}
+    return {"models": result, "model": default, "redactor": redactor}
 
 
-def models_alone(settings: Settings) -> dict[str, Any]:
-    """Return what goes to `run(resources=…)` for a step of Python, which no document describes.
+def models_alone(settings: Settings) -> dict[str, Json]:
+    """Return the resources for `run(resources=…)` of a Python step, which has no document.
 
     Raises:
         ConfigurationError, DocumentError: for replies that cannot be read.
@@ -74,14 +73,14 @@ def models_alone(settings: Settings) -> dict[str, Any]:
 
 
 def _model(settings: Settings, named: Collection[str] = ()) -> Model:
-    """Return who answers: a real model gets the providers' keys and those that are named."""
+    """Return the model: scripted, or a provider's with the keys of providers and those in `named`."""
     if settings.replies is not None:
         try:
             text = Path(settings.replies).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not UTF-8"
-            said = f"cannot be read: {why}; --replies names a file of scripted replies"
-            raise DocumentError([Problem(settings.replies, 0, 0, "", said)]) from error
+            wording = f"cannot be read: {why}; --replies expects a file of scripted replies"
+            raise DocumentError([Problem(settings.replies, 0, 0, "", wording)]) from error
         return ScriptedModel(text, file=settings.replies)
     environ = settings.environ
     keys = {k: v for k, v in environ.items() if v and (k in named or k.endswith(_KEY_MARKS))}
@@ -91,9 +90,9 @@ def _model(settings: Settings, named: Collection[str] = ()) -> Model:
 
 
 def _priced(
-    document: Document, settings: Settings, project: Project, prices: Mapping[str, Any]
+    document: Document, settings: Settings, project: Project, prices: Mapping[str, Json]
 ) -> None:
-    """Refuse a cap in dollars over a model whose price nobody knows."""
+    """Report a budget in dollars over a model whose price is unknown."""
     capped = settings.max_usd is not None or (document.budget and document.budget.usd is not None)
     if not capped and not any(loop_capped(d) for d in project.documents.values()):
         return
@@ -107,14 +106,14 @@ def _priced(
         if price_of(provider, model, stated, base_url=own) is None:
             source = next(iter(project.sources.values()))
             what = (
-                f"a cap in dollars needs the price of {name}, which is unknown; state it as "
+                f"a budget in dollars needs the price of {name}, which is unknown; state it as "
                 f"prices: {{{model}: {{input: USD per million tokens, output: …}}}}, or free"
             )
             project.problems.append(source.problem(("prices",), what))
 
 
 def loop_capped(document: Document) -> bool:
-    """Whether a loop of a document has a cap in dollars."""
+    """Return whether a loop of a document has a budget in dollars."""
     return '"usd"' in json.dumps(document.model_dump(mode="json", exclude_unset=True), default=str)
 
 

@@ -1,9 +1,8 @@
-"""Prompts and judges of native documents."""
+"""Prompts, judges and consensus steps of documents, and the settings of their model calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ...engine.step import digest_of
 from ...errors import ConfigurationError, listed, nearest
@@ -17,70 +16,84 @@ from ...models.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
 from ...models.protocol import MAX_TOOL_CALLS
 from ...prompts.prompt import Prompt, PromptSettings, Text
 from ...prompts.tool_calls import MAX_ROUNDS
-from ...prompts.tool_prompt import ToolPrompt
-from ..schema.agents import ReasoningSpec
+from ...prompts.tool_prompt import Selected, ToolPrompt
+from ...records.codec import Json
+from ...tools.base import Tool
+from ...tools.mcp.server import McpServer
 from ..schema.document import Action
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
+from ..schema.fields import SETTINGS
 from ..schema.loop_nodes import PresetSpec
-from ..schema.models import VoterSpec
-from ..schema.settings import SETTINGS
+from ..schema.models import ReasoningSpec, VoterSpec
 from ..steps.consensus import Consensus, offered_verdicts
-from .compilation import Compilation, Path_
-from .tools import tools_named
+from ..yaml.source import Location
+from .compilation import Compilation
+from .tools import resolve_tools
 
-__all__ = ["asked", "compile_consensus", "compile_judge", "compile_prompt", "timers"]
+__all__ = ["compile_consensus", "compile_judge", "compile_prompt", "compile_settings", "timers"]
 
 
-def compile_prompt(compilation: Compilation, spec: Action, name: str, at: Path_) -> Prompt | None:
-    """Compile a prompt; None if problems were found."""
+def compile_prompt(
+    compilation: Compilation, spec: Action, name: str, at: Location
+) -> Prompt | None:
+    """Compile a prompt; None if it has problems."""
     reading = _reading(compilation, spec, at)
     if reading is None:
         return None
-    said = spec.prompt or ""
-    text = compilation.filled(
-        (*at, "prompt"), f"{said.rstrip()}\n\n{reading.said}" if reading.said else said
-    )
-    system = compilation.filled((*at, "system"), spec.system or "")
+    instruction = spec.prompt or ""
+    if reading.said:
+        instruction = f"{instruction.rstrip()}\n\n{reading.said}"
+    text = compilation.template((*at, "prompt"), instruction)
+    system = compilation.template((*at, "system"), spec.system or "")
     schema = spec.output.get("schema") if isinstance(spec.output, dict) else None
     if spec.output is not None and not (isinstance(schema, dict) and len(spec.output) == 1):
-        compilation.problem((*at, "output"), "the output of a prompt is {schema: a JSON Schema}")
+        compilation.problem((*at, "output"), "the output of a prompt must be {schema: JSON_SCHEMA}")
         return None
-    asking = asked(compilation, spec, at, schema)
-    if asking is None:
+    settings = compile_settings(compilation, spec, at, schema)
+    if settings is None:
         return None
-    carried = spec.conversation == "carried"
-    tools = tools_named(compilation, spec.tools or [], (*at, "tools"))
-    for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
-        if getattr(spec, key) is not None and not spec.tools:
-            compilation.problem((*at, key), f"{key} needs tools")
-            return None
-    if carried and spec.tools:
-        compilation.problem((*at, "conversation"), "a prompt with tools is fresh in each round")
-        return None
+    tools = _prompt_tools(compilation, spec, at)
     if tools is None:
         return None
     read = None if reading.kind == "text" else lambda reply: reading.read(reply.text)
     if tools:
         rounds = spec.max_tool_rounds or MAX_ROUNDS
-        made: Prompt = ToolPrompt(
-            text, tools, max_rounds=rounds, name=name, system=system, asking=asking, read=read
+        prompt: Prompt = ToolPrompt(
+            text, tools, max_rounds=rounds, name=name, system=system, asking=settings, read=read
         )
     else:
         kind = Prompt if reading.criteria is None else Validator
-        made = kind(text, name=name, system=system, asking=asking, carried=carried, read=read)
-    if isinstance(made, Validator) and reading.criteria is not None:
-        made.criteria = reading.criteria
+        carried = spec.conversation == "carried"
+        prompt = kind(text, name=name, system=system, asking=settings, carried=carried, read=read)
+    if isinstance(prompt, Validator) and reading.criteria is not None:
+        prompt.criteria = reading.criteria
     if read is not None:
-        made.fingerprint = digest_of("answer", reading.kind, reading.said, made.fingerprint)
-    return made
+        prompt.fingerprint = digest_of("answer", reading.kind, reading.said, prompt.fingerprint)
+    return prompt
 
 
-def _reading(compilation: Compilation, spec: Action, at: Path_) -> Answer | None:
-    """Return how the reply of a prompt is read; None if problems were found."""
+def _prompt_tools(
+    compilation: Compilation, spec: Action, at: Location
+) -> list[Tool | McpServer | Selected] | None:
+    """Return the tools of a prompt; None if its tool settings have problems."""
+    tools = resolve_tools(compilation, spec.tools or [], (*at, "tools"))
+    for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
+        if getattr(spec, key) is not None and not spec.tools:
+            compilation.problem((*at, key), f"{key} needs tools")
+            return None
+    if spec.conversation == "carried" and spec.tools:
+        message = "a prompt with tools cannot carry its conversation; remove tools or conversation"
+        compilation.problem((*at, "conversation"), message)
+        return None
+    return tools
+
+
+def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | None:
+    """Return how the reply of a prompt is read; None if it has problems."""
     kind = spec.answer or "text"
     if spec.output is not None and kind not in ("text", "binary", "classification"):
         compilation.problem(
-            (*at, "answer"), f"answer: {kind} and output are two ways to read one reply; keep one"
+            (*at, "answer"), f"answer: {kind} and output both read the reply; keep one"
         )
         return None
     for name, owner in (("options", "classification"), ("preset", "criteria")):
@@ -90,18 +103,20 @@ def _reading(compilation: Compilation, spec: Action, at: Path_) -> Answer | None
     if kind != "criteria":
         return answer(kind, spec.options or ())
     preset = spec.preset or PresetSpec()
-    found = compilation.attempt(
+    result = compilation.attempt(
         (*at, "preset"), lambda: criteria_of(preset.level, preset.context, preset.weights)
     )
-    return None if found is None else Answer(kind, found.said, found.read, found)
+    return None if result is None else Answer(kind, result.said, result.read, result)
 
 
-def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Path_) -> Judge | None:
-    """Compile a judge; None if problems were found."""
-    given = [n for n in ("criterion", "criteria", "preset") if getattr(spec, n)]
-    if len(given) != 1:
-        found = f"has {' and '.join(given)}" if given else "has none"
-        compilation.problem(at, f"a judge needs one of criterion, criteria and preset, and {found}")
+def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Judge | None:
+    """Compile a judge; None if it has problems."""
+    value = [n for n in ("criterion", "criteria", "preset") if getattr(spec, n)]
+    if len(value) != 1:
+        result = f"has {' and '.join(value)}" if value else "has none"
+        compilation.problem(
+            at, f"a judge needs one of criterion, criteria and preset, but {result}"
+        )
         return None
     question: JudgeQuestion | None = YesNo() if spec.style == "yes_no" else None
     if spec.preset:
@@ -112,15 +127,17 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Path_) -> Judge
         at, lambda: votes_of(spec.max_votes, spec.accept_lead, spec.reject_lead, spec.confirm)
     )
     temperature = 0.0 if spec.temperature is None else spec.temperature
-    asking = asked(compilation, spec, at, None, temperature=temperature, cap=TOKENS)
-    if asking is None or votes is None or (spec.preset and question is None):
+    prompt_settings = compile_settings(
+        compilation, spec, at, None, temperature=temperature, cap=TOKENS
+    )
+    if prompt_settings is None or votes is None or (spec.preset and question is None):
         return None
     weights = None if spec.preset else spec.weights
     return compilation.attempt(
         (*at, "weights"),
         lambda: Judge(
             named,
-            asking=asking,
+            asking=prompt_settings,
             goal=spec.goal or "",
             votes=votes,
             question=question,
@@ -130,8 +147,8 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Path_) -> Judge
     )
 
 
-def _criteria(compilation: Compilation, spec: JudgeSpec, at: Path_) -> dict[str, Text]:
-    """Return the criteria of a judge by name, those compiled that are templates."""
+def _criteria(compilation: Compilation, spec: JudgeSpec, at: Location) -> dict[str, Text]:
+    """Return the criteria of a judge by name; templates are compiled."""
     if spec.preset:
         return {spec.preset: ""}
     if spec.criterion:
@@ -148,23 +165,23 @@ def _criteria(compilation: Compilation, spec: JudgeSpec, at: Path_) -> dict[str,
     }
 
 
-def _criterion(compilation: Compilation, text: str, at: Path_) -> Text:
+def _criterion(compilation: Compilation, text: str, at: Location) -> Text:
     """Return a criterion, compiled if it is a template."""
-    return compilation.filled(at, text) if "{{" in text or "{%" in text else text
+    return compilation.template(at, text) if "{{" in text or "{%" in text else text
 
 
-def asked(
+def compile_settings(
     compilation: Compilation,
     spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
-    at: Path_,
-    schema: Any = None,
+    at: Location,
+    schema: Json = None,
     *,
     cap: int | None = None,
-    **fixed: Any,
+    **fixed: Json,
 ) -> PromptSettings | None:
-    """Return how a model is asked: the step's own settings, then the document's, then the caller's.
+    """Return the settings of model calls: those of the step, then of the document, then of the caller.
 
-    `cap` is the limit of tokens where the step gives none, instead of the document's.
+    `cap` replaces the document's limit of tokens for a step that sets none.
     """
     defaults = compilation.defaults
     settings = compilation.project.settings
@@ -176,20 +193,20 @@ def asked(
     url = spec.model_url or defaults.get("model_url") or settings.model_url or ""
     key = spec.api_key_env or defaults.get("api_key_env") or ""
     if key and settings.replies is None:
-        place: Path_ = (*at, "api_key_env") if spec.api_key_env else at
-        compilation.attempt(place, lambda: _note_key(compilation, key, url, models))
-    more = {n: v for n in SETTINGS if (v := _own_or(defaults, spec, n)) is not None}
+        place: Location = (*at, "api_key_env") if spec.api_key_env else at
+        compilation.attempt(place, lambda: _record_key(compilation, key, url, models))
+    more = {n: v for n in SETTINGS if (v := _own_or_default(defaults, spec, n)) is not None}
     if spec.on_cutoff is None and (cap or schema) and more.get("on_cutoff") == "accept":
-        del more["on_cutoff"]  # what a document says of texts says nothing of values and judges
-    made = compilation.attempt(
+        del more["on_cutoff"]  # cut-off text can be accepted, a cut-off value or verdict cannot
+    result = compilation.attempt(
         at,
         lambda: PromptSettings(
             tuple(models),
-            fixed.get("temperature", temperature),
-            spec.max_tokens if cap else tokens,
-            schema,
-            url,
-            key,
+            temperature=fixed.get("temperature", temperature),
+            max_tokens=spec.max_tokens if cap else tokens,
+            schema=schema,
+            base_url=url,
+            api_key_env=key,
             timeouts=timers(
                 spec.call_timeout or defaults.get("call_timeout"),
                 spec.answer_timeout or defaults.get("answer_timeout"),
@@ -202,45 +219,43 @@ def asked(
             or MAX_TOOL_CALLS,
         ),
     )
-    if made is not None:
-        compilation.project.asks.append((compilation.source.problem(at, ""), made))
-    return made
+    if result is not None:
+        compilation.project.asks.append((compilation.source.problem(at, ""), result))
+    return result
 
 
-def _own_or(defaults: Mapping[str, Any], spec: Any, name: str) -> Any:
+def _own_or_default(defaults: Mapping[str, Json], spec: Json, name: str) -> Json:
     own = getattr(spec, name)
     return own if own is not None else defaults.get(name)
 
 
-def _note_key(compilation: Compilation, key: str, url: str, models: list[str]) -> None:
-    """Take note of where a key goes: whoever runs the document is asked about it.
-
-    A provider's own key goes to its provider as it does without being named.
+def _record_key(compilation: Compilation, key: str, url: str, models: list[str]) -> None:
+    """Record the host that receives a key: the user approves it. A provider's own key needs no approval.
 
     Raises:
-        ConfigurationError: for a provider's own key and another place.
+        ConfigurationError: if a provider's own key would go to another host.
     """
     for name in models:
         provider = PROVIDERS.get(ALIASES.get(name.partition(":")[0], name.partition(":")[0]))
         address = url or (provider.base_url if provider is not None else "")
         if not address:
-            continue  # it cannot be asked at all, which is said elsewhere
+            continue  # an unknown provider is reported elsewhere
         place, owner = origin_of(address), owner_of(key)
         if owner is None:
             compilation.project.keys.append(f"{key} to {place}")
         elif place != origin_of(owner.base_url):
             raise ConfigurationError(
-                f"{key} belongs to {origin_of(owner.base_url)} and is not sent to {place}; put that "
-                "endpoint's key under a name of its own"
+                f"{key} belongs to {origin_of(owner.base_url)} and is not sent to {place}; store that "
+                "endpoint's key in another variable"
             )
 
 
 def _models(
     compilation: Compilation,
     spec: Action | JudgeSpec | VoterSpec | ConfidenceSpec | ReasoningSpec,
-    at: Path_,
+    at: Location,
 ) -> list[str] | None:
-    """Return the models to ask, in order: those of the caller, the step or the document; None with a problem."""
+    """Return the models in order: those of the caller, the step or the document; None if there are problems."""
     defaults, settings = compilation.defaults, compilation.project.settings
     models = getattr(spec, "models", None) or ([spec.model] if spec.model else None)
     models = (
@@ -251,11 +266,11 @@ def _models(
     if not models and settings.replies is not None:
         models = [SCRIPTED]
     if not models and compilation.gaps.head:
-        return [SCRIPTED]  # what is wrong in the head may have named one
+        return [SCRIPTED]  # a head with problems can have set one
     if not models:
         compilation.problem(
             at,
-            "no model is named; give model: provider:model here, in the document, or with --model",
+            "no model is set; set model: provider:model here or in the document, or use --model",
         )
         return None
     for name in models:
@@ -268,31 +283,33 @@ def _models(
         if settings.providers and provider not in settings.providers:
             hint = nearest(provider, settings.providers)
             hint = hint or listed(provider, settings.providers, lead="there are")
-            compilation.problem((*at, "model"), f"there is no provider {provider!r}{hint}")
+            compilation.problem((*at, "model"), f"there is not a provider {provider!r}{hint}")
             return None
     return list(models)
 
 
 def timers(call: float | None, answer: float | None = None) -> Timers:
-    """Return the timers of calls of `call` seconds, of which an answer may take `answer`; None leaves the usual ones."""
+    """Return the time limits of one call and of one answer with all its calls, in seconds; None is the default."""
     if answer is not None:
         call = min(answer, call or answer)
     return _USUAL if call is None else Timers(call, call, call, answer)
 
 
 def compile_consensus(
-    compilation: Compilation, action: Action, name: str, at: Path_
+    compilation: Compilation, action: Action, name: str, at: Location
 ) -> Consensus | None:
-    """Compile a consensus; None if problems were found."""
+    """Compile a consensus; None if it has problems."""
     assert action.consensus is not None
     spec, path = action.consensus, (*at, "consensus")
-    text = compilation.filled((*path, "prompt"), spec.prompt)
-    system = compilation.filled((*path, "system"), spec.system or "")
+    text = compilation.template((*path, "prompt"), spec.prompt)
+    system = compilation.template((*path, "system"), spec.system or "")
     voters = []
     for i, voter in enumerate(spec.voters):
-        asking = asked(compilation, voter, (*path, "voters", i))
-        if asking is not None:
-            voters.append(Prompt(text, name=f"voter-{i + 1}", system=system, asking=asking))
+        prompt_settings = compile_settings(compilation, voter, (*path, "voters", i))
+        if prompt_settings is not None:
+            voters.append(
+                Prompt(text, name=f"voter-{i + 1}", system=system, asking=prompt_settings)
+            )
     if len(voters) < len(spec.voters):
         return None
     offered = offered_verdicts(spec.prompt)
@@ -300,4 +317,4 @@ def compile_consensus(
 
 
 _USUAL = Timers()
-SCRIPTED = "scripted:replies"  # the model of a document that names none, where replies are scripted
+SCRIPTED = "scripted:replies"  # the model of a document without one, with scripted replies

@@ -1,34 +1,42 @@
-"""Commands of a document: a list or a constant script, into which values go by environment and standard input only.
+"""Commands, tools and servers of documents, and the steps that use them.
 
-Tools and servers of a document, and what its steps do with them.
+A command is a list or a constant script: values reach it through the environment and standard input only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from ...engine.context import Context
 from ...engine.step import Step
 from ...errors import listed, nearest
 from ...models.endpoints import origin_of
 from ...prompts.tool_prompt import Selected, ToolStep
+from ...records.codec import Json
 from ...templates.variables import TemplatedValue, rendered
 from ...tools.base import NAME, Tool
 from ...tools.command import CommandTool, command_tool
 from ...tools.function import tool
-from ...tools.mcp.server import mcp_server
+from ...tools.mcp.server import McpServer, mcp_server
 from ...tools.shell import MAX_OUTPUT, shell
 from ..schema.document import Action, Document
 from ..schema.tools import ServerSpec, ToolSpec
 from ..schema.traverse import variables_of
-from .compilation import Compilation, Path_
+from ..yaml.source import Location
+from .compilation import Compilation
 
-__all__ = ["command_value", "compile_command", "compile_tool_step", "compile_tools", "tools_named"]
+__all__ = [
+    "command_value",
+    "compile_command",
+    "compile_tool_step",
+    "compile_tools",
+    "resolve_tools",
+]
 
 
-def compile_command(compilation: Compilation, spec: Action, name: str, at: Path_) -> Step | None:
-    """Return the step of a command, or None with a problem."""
-    _hands_on(compilation, spec.pass_env, f"the command of {name}")
+def compile_command(compilation: Compilation, spec: Action, name: str, at: Location) -> Step | None:
+    """Compile a command; None if it has problems."""
+    _record_variables(compilation, spec.pass_env, f"the command of {name}")
     path = (*at, "shell")
     command = spec.shell or []
     texts = [command] if isinstance(command, str) else list(command)
@@ -37,15 +45,16 @@ def compile_command(compilation: Compilation, spec: Action, name: str, at: Path_
             place = path if isinstance(command, str) else (*path, i)
             compilation.problem(
                 place,
-                "a template inside command text would let a value become a command; "
-                "pass values by env or stdin",
+                "commands cannot contain template values; pass values through env or stdin",
             )
             return None
     env = {k: command_value(compilation, (*at, "env", k), v) for k, v in spec.env.items()}
     stdin = None if spec.stdin is None else command_value(compilation, (*at, "stdin"), spec.stdin)
     cwd = compilation.inside(spec.cwd or ".", (*at, "cwd"))
     if spec.output not in (None, "text", "json", "result"):
-        compilation.problem((*at, "output"), f"{spec.output!r} is none of text, json, result")
+        compilation.problem(
+            (*at, "output"), f"the output of a command is text, json or result, not {spec.output!r}"
+        )
         return None
     return compilation.attempt(
         path,
@@ -65,17 +74,17 @@ def compile_command(compilation: Compilation, spec: Action, name: str, at: Path_
     )
 
 
-def _hands_on(compilation: Compilation, names: Iterable[str], place: str) -> None:
-    """Keep which variables go to a command: whoever runs the document is asked about it."""
+def _record_variables(compilation: Compilation, names: Iterable[str], place: str) -> None:
+    """Record the variables that a command receives: the user approves them."""
     compilation.project.keys += [f"{variable} to {place}" for variable in names]
 
 
-def command_value(compilation: Compilation, path: Path_, text: Any) -> Any:
-    """Compile a templated value to a function of (value, ctx), as commands take them."""
-    found = compilation.filled(path, text)
-    if not found.names and found.source == text and "{" not in str(text):
+def command_value(compilation: Compilation, path: Location, text: str) -> str | _Value:
+    """Compile a value of a command: constant text, or a function of (value, ctx)."""
+    template = compilation.template(path, text)
+    if not template.names and template.source == text and "{" not in text:
         return text
-    return _Value(found)
+    return _Value(template)
 
 
 class _Value:
@@ -85,33 +94,39 @@ class _Value:
         self.part = part
         self.source = part.source
 
-    def __call__(self, value: Any, ctx: Any) -> Any:
+    def __call__(self, value: Json, ctx: Context) -> Json:
         return rendered(self.part, ctx, value)
 
 
-def compile_tools(document: Document, compilation: Compilation) -> dict[str, Any]:
-    """Return the tools and servers of a document by name; those that are wrong are problems."""
-    made: dict[str, Any] = {}
+def compile_tools(
+    document: Document, compilation: Compilation
+) -> dict[str, Tool | McpServer | None]:
+    """Return the tools and servers of a document by name, without those that have problems."""
+    result: dict[str, Tool | McpServer | None] = {}
     for name, spec in document.servers.items():
-        if _named(compilation, ("servers", name), name):
-            made[name] = _server(compilation, name, spec, ("servers", name))
+        if _check_name(compilation, ("servers", name), name):
+            result[name] = _server(compilation, name, spec, ("servers", name))
     for name, one in document.tools.items():
-        at: Path_ = ("tools", name)
+        at: Location = ("tools", name)
         if name in document.servers:
-            compilation.problem(at, f"{name!r} is a server already; give the tool another name")
-        elif _named(compilation, at, name):
-            made[name] = _tool(compilation, name, one, at)
-    return made
+            compilation.problem(at, f"{name!r} is already the name of a server; rename the tool")
+        elif _check_name(compilation, at, name):
+            result[name] = _tool(compilation, name, one, at)
+    return result
 
 
-def _named(compilation: Compilation, at: Path_, name: str) -> bool:
+def _check_name(compilation: Compilation, at: Location, name: str) -> bool:
     if NAME.fullmatch(name):
         return True
-    compilation.problem(at, f"{name!r} cannot be called; use 1 to 64 letters, digits, - and _")
+    compilation.problem(
+        at, f"{name!r} is not a valid tool name; use 1 to 64 letters, digits, - and _"
+    )
     return False
 
 
-def _server(compilation: Compilation, name: str, spec: ServerSpec, at: Path_) -> Any:
+def _server(
+    compilation: Compilation, name: str, spec: ServerSpec, at: Location
+) -> McpServer | None:
     cwd = compilation.inside(spec.cwd or ".", (*at, "cwd"))
     place = origin_of(spec.url) if spec.url else f"the server {name}"
     compilation.project.keys += [f"{variable} to {place}" for variable in variables_of(spec)]
@@ -126,35 +141,37 @@ def _server(compilation: Compilation, name: str, spec: ServerSpec, at: Path_) ->
     )  # fmt: skip
 
 
-def _tool(compilation: Compilation, name: str, spec: ToolSpec, at: Path_) -> Any:
-    told: dict[str, Any] = {
+def _tool(compilation: Compilation, name: str, spec: ToolSpec, at: Location) -> Tool | None:
+    options: dict[str, Json] = {
         "idempotent": spec.idempotent, "approve": spec.approve, "timeout": spec.timeout,
         "description": spec.description or "",
     }  # fmt: skip
     if spec.commands is not None:
-        _hands_on(compilation, spec.pass_env, f"the tool {name}")
+        _record_variables(compilation, spec.pass_env, f"the tool {name}")
         allowed = spec.commands
         cwd = compilation.inside(spec.cwd or ".", (*at, "cwd"))
         return compilation.attempt(
             at,
             lambda: command_tool(
-                name, allowed, env=spec.env, pass_env=spec.pass_env, cwd=cwd, **told
+                name, allowed, env=spec.env, pass_env=spec.pass_env, cwd=cwd, **options
             ),
         )
-    found = compilation.function((*at, "python"), spec.python or "")
-    if found is None or not compilation.project.execute:
-        return found and Tool(name)  # only looked at: it is never called
-    return compilation.attempt((*at, "python"), lambda: tool(found, name=name, **told))
+    function = compilation.function((*at, "python"), spec.python or "")
+    if function is None:
+        return None
+    if not compilation.project.execute:
+        return Tool(name)  # a document that is only checked never calls it
+    return compilation.attempt((*at, "python"), lambda: tool(function, name=name, **options))
 
 
-def tools_named(
-    compilation: Compilation, names: list[str], at: Path_, *, alone: bool = False
-) -> list[Any] | None:
-    """Return the tools that a step names: a tool, a server, or `server.tool`; None with a problem.
+def resolve_tools(
+    compilation: Compilation, names: list[str], at: Location, *, alone: bool = False
+) -> list[Tool | McpServer | Selected] | None:
+    """Return the tools that a step names: tools, servers, or `server.tool`; None if there are problems.
 
-    `alone` says that `at` holds one name, not a list of them.
+    With `alone`, `at` is the place of one name, not of a list.
     """
-    found: list[Any] = []
+    result: list[Tool | McpServer | Selected] = []
     chosen: dict[str, list[str]] = {}
     before = len(compilation.problems)
     for i, name in enumerate(names):
@@ -162,51 +179,56 @@ def tools_named(
         owner, dot, inner = name.partition(".")
         one = compilation.tools.get(owner if dot else name)
         if one is None:
-            known = (owner if dot else name) in compilation.declared
-            if not known and not compilation.gaps.head:
-                hint = nearest(name, compilation.declared) or _known(name, compilation.declared)
+            defined = (owner if dot else name) in compilation.declared
+            if not defined and not compilation.gaps.head:
+                hint = nearest(name, compilation.declared) or _tool_hint(name, compilation.declared)
                 compilation.problem(place, f"there is no tool or server {name!r}{hint}")
         elif not dot:
-            found.append(one)
-        elif not hasattr(one, "tools"):
-            compilation.problem(place, f"{owner!r} is a tool; only servers have tools inside")
+            result.append(one)
+        elif isinstance(one, Tool):
+            compilation.problem(
+                place, f"{owner!r} is a tool, not a server; only servers contain tools"
+            )
         else:
             chosen.setdefault(owner, []).append(inner)
-    found += [Selected(compilation.tools[owner], inner) for owner, inner in chosen.items()]
-    return None if len(compilation.problems) > before else found
+    result += [Selected(compilation.tools[owner], inner) for owner, inner in chosen.items()]
+    return None if len(compilation.problems) > before else result
 
 
-def _known(name: str, names: Mapping[str, Any] | frozenset[str]) -> str:
+def _tool_hint(name: str, names: frozenset[str]) -> str:
     return listed(name, sorted(names), lead="there are") or "; declare it in tools:"
 
 
 def compile_tool_step(
-    compilation: Compilation, spec: Action, name: str, at: Path_
+    compilation: Compilation, spec: Action, name: str, at: Location
 ) -> ToolStep | None:
-    """Compile one call of a tool; None with a problem."""
+    """Compile one call of a tool; None if it has problems."""
     path = (*at, "tool")
     assert spec.tool is not None
-    found = tools_named(compilation, [spec.tool], path, alone=True)
-    if not found:
+    tools = resolve_tools(compilation, [spec.tool], path, alone=True)
+    if not tools:
         return None
-    (one,) = found
-    if hasattr(one, "tools") and not isinstance(one, Selected):
-        compilation.problem(path, f"{spec.tool!r} is a server; name a tool of it: {spec.tool}.NAME")
+    (one,) = tools
+    if not isinstance(one, Tool | Selected):
+        compilation.problem(
+            path, f"{spec.tool!r} is a server; name one of its tools: {spec.tool}.NAME"
+        )
         return None
     if spec.pass_env:
         if not isinstance(one, CommandTool):
             compilation.problem(
                 (*at, "pass_env"),
-                f"pass_env belongs to commands, and {spec.tool!r} is none; a server has a pass_env "
-                "of its own, and a Python function sees all variables",
+                f"pass_env applies to commands, and {spec.tool!r} is not a command; a server has its own "
+                "pass_env, and a Python function sees all variables",
             )
             return None
         commands = one
-        _hands_on(compilation, spec.pass_env, f"the tool {spec.tool} in {name}")
-        one = compilation.attempt((*at, "pass_env"), lambda: commands.passing(spec.pass_env))
-        if one is None:
+        _record_variables(compilation, spec.pass_env, f"the tool {spec.tool} in {name}")
+        passing = compilation.attempt((*at, "pass_env"), lambda: commands.passing(spec.pass_env))
+        if passing is None:
             return None
+        one = passing
     arguments = None
     if spec.arguments is not None:
-        arguments = compilation.filled((*at, "arguments"), spec.arguments)
+        arguments = compilation.template((*at, "arguments"), spec.arguments)
     return ToolStep(one, name=name, arguments=arguments)

@@ -1,30 +1,100 @@
-"""Which dialect a text is written in, and its way to a native document with every problem at its place."""
+"""The dialects of documents: which one a document is written in, and its translation to a native document."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
 
-from ...errors import DocumentError
+from ...errors import DocumentError, Problem
+from ...records.codec import Json
 from ..project import Project
 from ..schema.document import Document
-from ..schema.partial import Kind, placeholder, readable
+from ..schema.validate import Kind, placeholder, readable
 from ..yaml.reader import Source, read
-from .dialect import Dialect
-from .orka import DIALECT as LOOP_NODES
-from .workflow_v2 import DIALECT as WORKFLOW_V2
 
-__all__ = ["DIALECTS", "NATIVE", "parse"]
+__all__ = ["DIALECTS", "NATIVE", "CalledDocument", "Dialect", "Translator", "parse"]
 
 NATIVE_SCHEMA = "loopwright/1"
+V2_SCHEMA = "workflow/v2.0"
 _REPEATABLE = frozenset({"steps", "loops"})
+_V2_KEYS = frozenset({"run", "template", "until", "workflow", "consensus", "loop"})
+
+# Returns the native document that a document calls by a name; None if it calls none of that name.
+CalledDocument = Callable[[str], Document | None]
+
+
+class Translator(Protocol):
+    """The module of a dialect."""
+
+    def translate(self, source: Source, project: Project) -> tuple[Source, Document]:
+        """Return the native document and a source that takes native paths.
+
+        Raises:
+            DocumentError: with every problem of the document.
+        """
+
+    def remarks(
+        self, document: Document, source: Source, called: CalledDocument
+    ) -> Iterable[Problem]:
+        """Return the notes on a document that compiled, each with its place."""
+
+
+class _Imported:
+    """A dialect's module, imported when the first document of the dialect is read."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def _module(self) -> Translator:
+        return cast("Translator", import_module(self.module, __package__))
+
+    def translate(self, source: Source, project: Project) -> tuple[Source, Document]:
+        return self._module().translate(source, project)
+
+    def remarks(
+        self, document: Document, source: Source, called: CalledDocument
+    ) -> Iterable[Problem]:
+        return self._module().remarks(document, source, called)
+
+
+class _Native:
+    """The native dialect: the document is taken as far as it is valid."""
+
+    def translate(self, source: Source, project: Project) -> tuple[Source, Document]:
+        _refuse_repeats(source)
+        document, problems, gaps = readable(_KIND, source.value, source)
+        if document is None:
+            raise DocumentError(problems)
+        project.leave_out(source.file, problems, gaps)
+        return source, document
+
+    def remarks(
+        self, document: Document, source: Source, called: CalledDocument
+    ) -> Iterable[Problem]:
+        del document, source, called
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A dialect of documents.
+
+    `matches` takes a source and whether fragments are accepted (`lenient`); it raises a DocumentError for a fragment
+    that is not accepted.
+    """
+
+    name: str
+    matches: Callable[[Source, bool], bool]
+    translator: Translator
 
 
 def parse(raw: bytes, file: str, project: Project) -> tuple[Dialect, Source, Document]:
-    """Read a document of any dialect: which one it is, its source as asked by native paths, the native document.
+    """Read a document of any dialect: the dialect, a source that takes native paths, and the native document.
 
     Raises:
-        DocumentError: with every problem found.
+        DocumentError: with every problem of the document.
     """
     source = read(raw, file, repeatable=_REPEATABLE)
     if not isinstance(source.value, Mapping):
@@ -34,53 +104,72 @@ def parse(raw: bytes, file: str, project: Project) -> tuple[Dialect, Source, Doc
     lenient = project.settings.lenient
     dialect = next((one for one in DIALECTS if one.matches(source, lenient)), NATIVE)
     project.dialect = project.dialect or dialect.name
-    return dialect, *dialect.translate(source, project)
+    return dialect, *dialect.translator.translate(source, project)
 
 
-def _is_native(source: Source, lenient: bool) -> bool:
-    del lenient
+def _is_native(source: Source, _lenient: bool) -> bool:
     return "schema" in source.value and "$schema" not in source.value
 
 
-def _native(source: Source, project: Project) -> tuple[Source, Document]:
-    _refuse_repeats(source)
-    return source, _as_far_as_readable(source.value, source, project)
+def _is_loop_nodes(source: Source, _lenient: bool) -> bool:
+    """Whether a document has an orchestrator, or agents with id and type."""
+    value = source.value
+    agents = value.get("agents")
+    items = agents if isinstance(agents, list) else []
+    return not {"$schema", "schema"} & value.keys() and (
+        "orchestrator" in value
+        or any(isinstance(agent, Mapping) and {"id", "type"} <= agent.keys() for agent in items)
+    )
 
 
-def _as_far_as_readable(value: Mapping[str, Any], source: Source, project: Project) -> Document:
-    """Return a native document without what is wrong in it, which the project keeps as problems."""
-    document, problems, gaps = readable(_NATIVE, value, source)
-    if document is None:
-        raise DocumentError(problems)
-    project.leave_out(source.file, problems, gaps)
-    return document  # type: ignore[no-any-return]
+def _is_v2(source: Source, lenient: bool) -> bool:
+    declared = source.value.get("$schema")
+    if declared is not None or not _is_v2_fragment(source.value):
+        return isinstance(declared, str) and declared.startswith("workflow/")
+    if lenient:
+        return True
+    message = f"names no dialect; begin with $schema: {V2_SCHEMA}"
+    raise DocumentError([source.problem((), f"{message}, or with schema: loopwright/1")])
 
 
-def _stand_in(_list: str, name: str, raw: Any) -> dict[str, Any]:
+def _is_v2_fragment(value: Mapping[str, Json]) -> bool:
+    """Whether a document that names no dialect has steps or loops with the keys of `workflow/v2.0`."""
+    lists = [value[key] for key in _REPEATABLE if isinstance(value.get(key), list)]
+    items = [item for items in lists for item in items]
+    return "schema" not in value and any(
+        isinstance(item, Mapping) and _V2_KEYS & item.keys() for item in items
+    )
+
+
+def _stand_in(_list: str, name: str, raw: Json) -> dict[str, Json]:
+    """Return the placeholder of a step that is left out, with the needs of the step."""
     needs = raw.get("needs") if isinstance(raw, Mapping) else None
-    listed = [needs] if isinstance(needs, str) else needs
-    known = isinstance(listed, list) and all(isinstance(need, str) for need in listed)
-    return {**placeholder(name), **({"needs": listed} if known else {})}
+    names = [needs] if isinstance(needs, str) else needs
+    valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return {**placeholder(name), **({"needs": names} if valid else {})}
 
 
-_NATIVE = Kind(
-    Document,
-    frozenset({"steps", "parallel", "fallback"}),
-    {"schema": NATIVE_SCHEMA, "name": "document"},
-    _stand_in,
-    "schema",
+_KIND = Kind(
+    model=Document,
+    lists=frozenset({"steps", "parallel", "fallback"}),
+    head={"schema": NATIVE_SCHEMA, "name": "document"},
+    stand_in=_stand_in,
+    version="schema",
 )
 
 
 def _refuse_repeats(source: Source) -> None:
     keys = [stage.key for stage in source.stages]
-    for stage in source.stages:
-        if keys.count(stage.key) > 1:
-            problem = source.problem(
-                (stage.key,), f"{stage.key!r} is given twice; join the lists", key=True
-            )
-            raise DocumentError([problem])
+    for key in keys:
+        if keys.count(key) > 1:
+            message = f"{key!r} is set twice; join the lists"
+            raise DocumentError([source.problem((key,), message, key=True)])
 
 
-NATIVE = Dialect(NATIVE_SCHEMA, _is_native, _native)  # and what is of no dialect is refused as one
-DIALECTS = (NATIVE, LOOP_NODES, WORKFLOW_V2)  # the first that matches counts
+NATIVE = Dialect(NATIVE_SCHEMA, _is_native, _Native())  # also reports documents of no dialect
+# The first that matches is taken.
+DIALECTS = (
+    NATIVE,
+    Dialect("loop nodes", _is_loop_nodes, _Imported(".orka.translate")),
+    Dialect(V2_SCHEMA, _is_v2, _Imported(".workflow_v2.translate")),
+)

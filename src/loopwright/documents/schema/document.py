@@ -1,4 +1,4 @@
-"""The native document: the models that YAML is checked against, and that the JSON Schema is made of.
+"""The native document: the models that validate YAML and generate the JSON Schema.
 
 Every front-end ends here: a foreign dialect becomes a `Document` before anything is compiled. Unknown keys are refused;
 what a field means is its description, which editors show.
@@ -6,17 +6,24 @@ what a field means is its description, which editors show.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .agents import PhasedFields, ReasoningSpec
+from ...records.codec import Json
 from .evaluators import AdaptSpec, CheckSpec, ConfidenceSpec, JudgeSpec
-from .fields import Accepted, Identifier, Names, Part, Pause, Seconds
+from .fields import Accepted, Identifier, Names, Part, Pause, Seconds, SettingsFields
 from .loop_nodes import LoopMemorySpec, MemorySpec, NodeSpec
-from .models import BudgetSpec, ConsensusSpec, ModelFields, PriceSpec, PromptFields
-from .settings import SettingsFields
+from .models import (
+    BudgetSpec,
+    ConsensusSpec,
+    ModelFields,
+    PhasedFields,
+    PriceSpec,
+    PromptFields,
+    ReasoningSpec,
+)
 from .tools import CommandFields, ServerSpec, ToolSpec
 
 __all__ = [
@@ -29,6 +36,7 @@ __all__ = [
     "PhasedSpec",
     "ScoreSpec",
     "StepSpec",
+    "export_schema",
 ]
 
 
@@ -47,7 +55,7 @@ class Action(SettingsFields, CommandFields, PromptFields):
     )
     shell: list[str] | str | None = Field(
         None,
-        description="A command as a list, or a constant script; values go in by `env` and `stdin` only.",
+        description="A command as a list, or a constant script. Pass values through `env` and `stdin`.",
     )
     workflow: str | None = Field(
         None, description="Another document: its name, or its file relative to this one."
@@ -55,10 +63,10 @@ class Action(SettingsFields, CommandFields, PromptFields):
     loop: LoopSpec | None = Field(None, description="A loop.")
     each: EachSpec | None = Field(None, description="The same action on each item of a list.")
     steps: list[StepSpec] | None = Field(
-        None, description="Steps one after the other, as one.", min_length=1
+        None, description="Steps that run one after the other, as one step.", min_length=1
     )
     parallel: list[StepSpec] | None = Field(
-        None, description="Steps at once, on the same input.", min_length=1
+        None, description="Steps that run concurrently on the same input.", min_length=1
     )
     fallback: list[StepSpec] | None = Field(
         None, description="Steps tried in order until one is satisfied.", min_length=1
@@ -76,61 +84,64 @@ class Action(SettingsFields, CommandFields, PromptFields):
         None, description="An agent that reasons in one conversation until it states its answer."
     )
     memory: MemorySpec | None = Field(
-        None, description="Texts that outlive the run: kept, or found again."
+        None, description="An operation on texts or facts that are kept between runs."
     )
     tool: str | None = Field(
         None, description="A call of a tool: its name in `tools`, or `server.tool`."
     )
-    set: Any = Field(None, description="A value, with templates filled in.")
+    set: Json = Field(None, description="A value; its templates are rendered.")
 
-    arguments: dict[str, Any] | None = Field(
-        None, description="What the tool is called with, with templates; default: the input."
+    arguments: dict[str, Json] | None = Field(
+        None, description="The arguments of the tool, with templates. Default: the input."
     )
 
-    input: Any = Field(
-        None, description="The step's input, with templates; default: what comes before it."
+    input: Json = Field(
+        None,
+        description="The input of the step, with templates. Default: the output of the step before.",
     )
-    with_: dict[str, Any] | None = Field(
+    with_: dict[str, Json] | None = Field(
         None, alias="with", description="Variables of the called workflow."
     )
     expose: Names = Field(
         [],
-        description="Steps of the called workflow that a loop keeps, as `loop.steps.NAME`.",
+        description="Steps of the called workflow whose outputs a loop keeps, as `loop.steps.NAME`.",
     )
-    output: Any = Field(
+    output: Json = Field(
         None,
         description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
         "parallel: the outputs of all of them by name, those of such groups inside in their place; `last` "
         "of steps: the same for templates, but what the workflow hands on is the last one's.",
     )
     idempotent: bool | None = Field(
-        None, description="May run again when the process died under it."
+        None, description="Whether it can run again if the process ended during the step."
     )
 
     timeout: Seconds | None = Field(None, description="Seconds, or text like 30s.")
     on_failure: Literal["halt", "continue", "retry"] | None = None
     max_retries: int = Field(
-        2, ge=0, le=100, description="Tries after the first, under on_failure: retry."
+        2, ge=0, le=100, description="Attempts after the first, with on_failure: retry."
     )
-    retry_delay: Pause = Field(0.5, description="Seconds; waits uniform(0, retry_delay * 2^k).")
+    retry_delay: Pause = Field(
+        0.5, description="Seconds. The wait before retry k is random, from 0 to retry_delay * 2^k."
+    )
 
     @property
     def kind(self) -> str:
         """Which of the actions it is."""
-        given = self.model_fields_set
-        return next(name for name in ACTIONS if name in given)
+        value = self.model_fields_set
+        return next(name for name in ACTIONS if name in value)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Action:
         fields = self.model_fields_set
-        given = [name for name in ACTIONS if name in fields]
-        if len(given) != 1:
-            found = f"has {' and '.join(given)}" if given else "has none"
+        value = [name for name in ACTIONS if name in fields]
+        if len(value) != 1:
+            result = f"has {' and '.join(value)}" if value else "has none"
             raise PydanticCustomError(
-                "action", "needs exactly one of {kinds}, and {found}",
-                {"kinds": ", ".join(ACTIONS), "found": found},
+                "action", "needs exactly one of {kinds}, but {found}",
+                {"kinds": ", ".join(ACTIONS), "found": result},
             )  # fmt: skip
-        self._fits(given[0])
+        self._fits(value[0])
         return self
 
     def _fits(self, kind: str) -> None:
@@ -156,32 +167,30 @@ _ONLY = {
 
 
 class Inline(Action):
-    """What a loop or a list executes; a name is that of the loop or agent that it is."""
+    """The action that a loop or a list executes; a name is the name of its loop or agent."""
 
-    name: Identifier | None = Field(
-        None, description="How a loop or an agent that is executed is called in results."
-    )
+    name: Identifier | None = Field(None, description="The name of the loop or agent in results.")
 
 
 class StepSpec(Action):
     """A named step of a workflow."""
 
-    name: Identifier = Field(description="Its name, and that of its output in templates.")
-    needs: Names = Field([], description="Steps that come first.")
+    name: Identifier = Field(description="The name of the step, and of its output in templates.")
+    needs: Names = Field([], description="Steps that must run before this one.")
     if_: str | None = Field(
         None, alias="if", description="An expression; the step is skipped unless it is true."
     )
     required: bool = Field(
-        False, description="Whether the workflow ends when this loop is not satisfied."
+        False, description="Whether the workflow ends if this loop is not satisfied."
     )
     accept: Accepted = Field(
         [],
         description="With which statuses of this loop the workflow is satisfied all the same; it changes the status "
         "only, never whether the workflow goes on.",
     )
-    otherwise: Any = Field(
+    otherwise: Json = Field(
         None,
-        description="Its output where it has none: skipped, failed and gone on without, or nothing kept.",
+        description="The output of the step if it has none: it was skipped, it failed under on_failure: continue, or nothing was kept.",
     )
     description: str = ""
 
@@ -208,7 +217,7 @@ class ScoreSpec(Part):
 
 
 class EvaluateSpec(Part):
-    """How an output is judged; of several, the deterministic ones come first and cannot be overruled."""
+    """How an output is evaluated. Deterministic evaluators run first, and a model cannot overrule them."""
 
     check: CheckSpec | None = None
     checklist: list[CheckSpec] | None = Field(None, min_length=1)
@@ -231,27 +240,27 @@ LifecycleEvent = Literal["iteration", "limit"]
 
 
 class LoopSpec(Part):
-    """Execute, evaluate, adapt, again, until a condition ends it."""
+    """Execute, evaluate, adapt, and repeat until a condition ends the loop."""
 
-    execute: Inline = Field(description="Makes an output from an input.")
+    execute: Inline = Field(description="Creates an output from an input.")
     node: NodeSpec | None = Field(
-        None, description="Scores rounds by what agents write, and passes on what they teach."
+        None, description="Scores iterations by the outputs of agents, and passes their lessons on."
     )
     evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(
-        None, description="Judges an output."
+        None, description="Evaluates an output."
     )
     adapt: AdaptSpec | Literal["feedback", "keep_input", "use_output"] | None = Field(
-        None, description="Makes the next input; default: the input stays."
+        None, description="Creates the next input. Default: the input stays the same."
     )
-    until: Any = Field(
+    until: Json = Field(
         None,
-        description="Conditions of which any ends the loop: a list, a tree of any_of and all_of, or a sentence for a judge.",
+        description="The conditions, any of which ends the loop: a list, a tree of any_of and all_of, or a sentence for a judge.",
     )
-    termination: dict[str, Any] | None = Field(
+    termination: dict[str, Json] | None = Field(
         None,
-        description="`until` as loop controllers write it: `{type: confidence, threshold: 0.85}`.",
+        description="`until` in the format of loop controllers: `{type: confidence, threshold: 0.85}`.",
     )
-    guards: Any = Field(None, description="Conditions asked before each effect too.")
+    guards: Json = Field(None, description="Conditions that are also checked before each effect.")
     on_failure: Literal["halt", "continue", "retry"] = "halt"
     max_retries: int = Field(2, ge=0, le=100)
     retry_delay: Pause = 0.5
@@ -259,7 +268,7 @@ class LoopSpec(Part):
         3,
         ge=1,
         le=1000,
-        description="Iterations in a row that may fail, under on_failure: continue.",
+        description="The maximum of consecutive failed iterations, with on_failure: continue.",
     )
     keep: Literal["best", "last"] = "best"
     min_iterations: int = Field(1, ge=1, le=1000)
@@ -268,19 +277,20 @@ class LoopSpec(Part):
     )
     required: bool = False
     approve: LifecycleEvent | list[LifecycleEvent] = Field(
-        [], description="When a person is asked whether to go on: between iterations, at the limit."
+        [],
+        description="When a person decides whether the loop continues: between iterations, at the limit.",
     )
     persist_across_runs: bool = Field(
         False,
-        description="Whether it is given what earlier runs of it came to, as `memory` in templates: `memory.text` in "
+        description="Whether the loop receives the results of its earlier runs, as `memory` in templates: `memory.text` in "
         "words, `memory.lessons`, `memory.facts`, `memory.success_rate`.",
     )
     memory: LoopMemorySpec | None = Field(
-        None, description="The same, with where in the memory and how much."
+        None, description="The same, with the memory space and the amounts."
     )
 
     @property
-    def ends(self) -> tuple[str, Any]:
+    def ends(self) -> tuple[str, Json]:
         """The key that says what ends it, and its value."""
         return (
             ("until", self.until) if self.termination is None else ("termination", self.termination)
@@ -289,51 +299,53 @@ class LoopSpec(Part):
     @model_validator(mode="after")
     def _one_end(self) -> LoopSpec:
         if self.until is not None and self.termination is not None:
-            raise PydanticCustomError(
-                "loop", "has until and termination, which say the same in two ways; keep one", {}
-            )
+            raise PydanticCustomError("loop", "has both until and termination; keep one", {})
         return self
 
 
 class PhasedSpec(PhasedFields):
     """An agent of three phases; their templates know `task`, `plan` and `results` too."""
 
-    planning: Action | None = Field(None, description="What an iteration of planning does.")
-    execution: Action | None = Field(None, description="What an iteration of execution does.")
-    refinement: Action | None = Field(None, description="What an iteration of refinement does.")
+    planning: Action | None = Field(None, description="The step of a planning iteration.")
+    execution: Action | None = Field(None, description="The step of an execution iteration.")
+    refinement: Action | None = Field(None, description="The step of a refinement iteration.")
     evaluate: EvaluateSpec | list[EvaluateSpec] | None = Field(
-        None, description="Judges what execution and refinement give; its score is the confidence."
+        None,
+        description="Evaluates the output of execution and refinement. The score is the confidence.",
     )
 
 
 class EachSpec(Part):
     """The same action on each item of a list, which is `loop.current` to it."""
 
-    items: Any = Field(
+    items: Json = Field(
         description="A list, or a template that gives one or its text: a JSON array, JSON lines, lines of text, or "
         "`file://` and a path inside the project."
     )
-    execute: Inline = Field(description="Makes an output from an item.")
-    at_once: int = Field(1, ge=1, le=256, description="How many items at a time.")
+    execute: Inline = Field(description="Creates an output from an item.")
+    at_once: int = Field(1, ge=1, le=256, description="The maximum of items that run concurrently.")
     max_items: int | None = Field(
-        None, ge=1, le=100_000, description="Items beyond are left out, with a warning."
+        None,
+        ge=1,
+        le=100_000,
+        description="The maximum of items; further items are left out with a warning.",
     )
     min_success_rate: float = Field(
         1.0, ge=0, le=1, description="The share of items that must be satisfied."
     )
     unmet: Literal["by_items", "failed"] = Field(
         "by_items",
-        description="What it means where they are fewer: failed if an item failed, else exhausted; or always failed.",
+        description="The status if fewer items are satisfied: `by_items` is failed if an item failed, else exhausted; `failed` is always failed.",
     )
     on_failure: Literal["halt", "continue", "retry"] = "halt"
     max_retries: int = Field(2, ge=0, le=100)
     retry_delay: Pause = 0.5
-    item_timeout: Seconds | None = Field(None, description="How long one item may take.")
+    item_timeout: Seconds | None = Field(None, description="The time limit of one item.")
     timeout: Seconds | None = Field(
-        None, description="How long all may take; what is done by then is kept."
+        None, description="The time limit of all items; finished items are kept."
     )
     keep: Literal["all", "last"] = Field(
-        "all", description="Its output: the list of outputs, or the last of them."
+        "all", description="The output: the list of outputs, or the last one."
     )
 
 
@@ -351,7 +363,7 @@ class Document(ModelFields):
         description="`loop_node`: what is undefined in templates is empty, and the names and functions of "
         "that dialect are known, such as previous_outputs and get_past_loops().",
     )
-    input: Any = Field(None, description="The input when the caller gives none.")
+    input: Json = Field(None, description="The input if the caller sets none.")
     env: dict[str, str] = Field({}, description="Constants, as `env.NAME` in templates.")
     prices: dict[str, PriceSpec | Literal["free"]] = Field({})
     budget: BudgetSpec | None = None
@@ -359,10 +371,11 @@ class Document(ModelFields):
         default_factory=dict, description="Tools by name, for prompts and `tool:` steps."
     )
     servers: dict[str, ServerSpec] = Field(
-        default_factory=dict, description="MCP servers by name, whose tools are called like tools."
+        default_factory=dict,
+        description="MCP servers by name. Steps call their tools like other tools.",
     )
     timeout: Seconds | None = None
-    at_once: int = Field(1, ge=1, le=256, description="How many steps may run at a time.")
+    at_once: int = Field(1, ge=1, le=256, description="The maximum of steps that run concurrently.")
     steps: list[StepSpec] = Field(min_length=1)
     output: str | None = Field(
         None, description="The step whose output is the workflow's; default: the last."
@@ -371,3 +384,18 @@ class Document(ModelFields):
 
 # Built once, with all that it holds; on its own each model would be built again for each that holds it.
 Document.model_rebuild()
+
+
+def export_schema() -> dict[str, Json]:
+    """Return the JSON Schema of native documents, for editors.
+
+    Returns:
+        A JSON Schema, draft 2020-12 (https://json-schema.org/draft/2020-12). `loopwright schema` prints it.
+
+    Example:
+        >>> from loopwright.documents import export_schema
+        >>> export_schema()["required"]
+        ['schema', 'name', 'steps']
+    """
+    schema = Document.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -5,13 +5,13 @@ The part of native documents that the confidence scorer is described by.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from .fields import Part, Seconds, Url
-from .settings import SettingsFields
+from ...records.codec import Json
+from .fields import Part, Seconds, SettingsFields, Url
 
 __all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "ConfidenceSpec", "JudgeSpec"]
 
@@ -23,30 +23,37 @@ CHECKS = (
 
 
 class CheckSpec(Part):
-    """A deterministic check of an output; all that are given must hold."""
+    """A deterministic check of an output; all of its conditions must hold."""
 
-    name: str | None = Field(None, description="How feedback calls it.")
+    name: str | None = Field(None, description="The name of the check in feedback.")
     command: list[str] | str | None = Field(
-        None, description="Passes if it exits with 0; the output comes on stdin."
+        None, description="Passes if it exits with 0. It receives the output on standard input."
     )
     env: dict[str, str] = Field({})
     cwd: str | None = None
     timeout: Seconds | None = None
-    schema_: dict[str, Any] | None = Field(
+    schema_: dict[str, Json] | None = Field(
         None, alias="schema", description="A JSON Schema that the output must meet."
     )
     python: str | None = Field(
         None, description="`package.module:function` of the output: True or False, or more."
     )
-    matches: str | None = Field(None, description="A regular expression to be found.")
-    not_matches: str | None = Field(None, description="A regular expression not to be found.")
+    matches: str | None = Field(
+        None, description="A regular expression that the output must match."
+    )
+    not_matches: str | None = Field(
+        None, description="A regular expression that the output must not match."
+    )
     contains: str | None = None
     max_words: int | None = Field(None, ge=0)
     min_words: int | None = Field(None, ge=0)
     max_chars: int | None = Field(None, ge=0)
     min_chars: int | None = Field(None, ge=0)
     weight: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="Its share in the score of a checklist."
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="The weight of the check in the score of a checklist.",
     )
 
     @model_validator(mode="after")
@@ -65,11 +72,13 @@ class CheckSpec(Part):
 class JudgeSpec(SettingsFields):
     """A model that judges an output."""
 
-    criterion: str | None = Field(None, description="A sentence that must hold, a template.")
+    criterion: str | None = Field(None, description="A sentence that must be true, a template.")
     criteria: list[str] | dict[str, str] | None = Field(
-        None, description="Sentences judged one by one."
+        None, description="Sentences that are judged one by one."
     )
-    goal: str | None = Field(None, description="What the work is for; default: the loop's input.")
+    goal: str | None = Field(
+        None, description="The goal of the work. Default: the input of the loop."
+    )
     preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
     model: str | None = None
     models: list[str] | None = None
@@ -83,30 +92,35 @@ class JudgeSpec(SettingsFields):
     answer_timeout: Seconds | None = None
     weights: dict[str, float] | None = Field(
         None,
-        description="Weights by criterion: of a preset over its own, of criteria 1 unless given.",
+        description="Weights by criterion. Default: those of the preset, or 1.",
     )
     max_votes: int | None = Field(
-        None, ge=1, le=15, description="Default: as many as the larger lead."
+        None, ge=1, le=15, description="The maximum of votes. Default: the larger lead."
     )
     accept_lead: int = Field(1, ge=1, le=15)
     reject_lead: int = Field(1, ge=1, le=15)
-    confirm: bool = Field(False, description="Ask a second time before accepting.")
+    confirm: bool = Field(False, description="Whether a second verdict is needed to accept.")
     rejudge: int = Field(
-        0, ge=0, le=9, description="Fresh votes on the winner for the reported score."
+        0, ge=0, le=9, description="New votes on the winner for the reported score."
     )
     self_test: bool = Field(
-        False, description="Show it known-bad outputs first, and warn if it accepts one."
+        False,
+        description="Whether the judge is tested on bad outputs first, with a warning if it accepts one.",
     )
     style: Literal["structured", "yes_no"] = "structured"
 
 
 class AdaptSpec(Part):
-    """How the next input is made: exactly one of these."""
+    """How the next input is created: exactly one of these."""
 
     python: str | None = Field(None, description="`package.module:function` of the last iteration.")
-    rotate: list[Any] | None = Field(None, min_length=1, description="Strategies, tried in order.")
-    set: Any = Field(None, description="The next input, with templates.")
-    merge: dict[str, Any] | None = Field(None, description="Fields that change in the first input.")
+    rotate: list[Json] | None = Field(
+        None, min_length=1, description="Strategies that are tried in order."
+    )
+    set: Json = Field(None, description="The next input, with templates.")
+    merge: dict[str, Json] | None = Field(
+        None, description="Fields that replace those of the first input."
+    )
 
     @model_validator(mode="after")
     def _one(self) -> AdaptSpec:
@@ -122,15 +136,15 @@ class ConfidenceSpec(SettingsFields):
 
     criteria: list[str] = Field(
         default_factory=list,
-        description="Sentences, each rated from 0 to 1; default: those that the goal lists, else a model makes them.",
+        description="Sentences, each rated from 0 to 1; default: those that the goal lists, or else a model writes them.",
     )
-    goal: str | None = Field(None, description="What the work is for; default: the loop's input.")
-    weights: dict[str, float] | None = Field(
-        None, description="By criterion; 1 for those that are not named."
+    goal: str | None = Field(
+        None, description="The goal of the work. Default: the input of the loop."
     )
+    weights: dict[str, float] | None = Field(None, description="Weights by criterion. Default: 1.")
     threshold: float = Field(0.85, ge=0, le=1, allow_inf_nan=False)
     strict: bool = Field(
-        False, description="Whether every criterion must reach the threshold, not just the whole."
+        False, description="Whether every criterion must reach the threshold, not only the total."
     )
     model: str | None = Field(None, description="`provider:model`.")
     models: list[str] | None = None

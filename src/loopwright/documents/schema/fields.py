@@ -1,24 +1,38 @@
-"""What the fields of documents are made of: names, durations, and models that refuse what they do not know."""
+"""The types of fields in documents: names, durations, and models that refuse unknown keys."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from ...models.settings import SAMPLING
+from ...records.codec import Json
 from ..yaml.scalars import shorten
 
-__all__ = ["Accepted", "Identifier", "Names", "Part", "Pause", "Seconds", "StrictModel", "Url"]
+__all__ = [
+    "SETTINGS",
+    "Accepted",
+    "Identifier",
+    "Names",
+    "Part",
+    "Pause",
+    "Seconds",
+    "SettingsFields",
+    "StrictModel",
+    "Url",
+]
+
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _LONGEST = 60  # characters of a duration
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def duration(value: Any) -> Any:
+def duration(value: Json) -> Json:
     """Return seconds of a number, or of text such as `500ms`, `30s`, `5m`, `1h30m`."""
     if isinstance(value, str):
         text = (
@@ -42,23 +56,23 @@ def address(value: str) -> str:
     """Return the address of a server; an empty one is none."""
     try:
         parts = urlsplit(value.strip())
-        found = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        result = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        found = False
-    if value and not found:
+        result = False
+    if value and not result:
         raise PydanticCustomError(
-            "address", "{value} is no http or https address; write one such as http://localhost:1234/v1",
+            "address", "{value} is not an http or https address; write one such as http://localhost:1234/v1",
             {"value": repr(shorten(value))},
         )  # fmt: skip
     return value
 
 
-def one_or_more(value: Any) -> Any:
+def one_or_more(value: Json) -> Json:
     """Return a single name as a list of one."""
     return [value] if isinstance(value, str) else value
 
 
-def _or_text(**number: Any) -> WithJsonSchema:
+def _or_text(**number: Json) -> WithJsonSchema:
     """Return the schema of a duration: seconds, or text with units."""
     pattern = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
     return WithJsonSchema(
@@ -113,3 +127,28 @@ class Part(StrictModel):
     """A model of which others are made; it is built with them, and not for itself before that is needed."""
 
     model_config = ConfigDict(defer_build=True)
+
+
+SETTINGS = (*SAMPLING, "extra_headers", "on_cutoff")
+
+
+class SettingsFields(Part):
+    """Further settings of model calls; what an endpoint does not take is left out with a warning."""
+
+    on_cutoff: Literal["fail", "retry", "accept"] | None = Field(
+        None,
+        description="What to do with a reply that is cut off at max_tokens: fail (where max_tokens is given), "
+        "retry with a larger limit (elsewhere), or accept the cut text.",
+    )
+    top_p: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
+    seed: int | None = None
+    stop: str | list[str] | None = Field(None, description="Texts that end a reply.")
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    frequency_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
+    presence_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
+    extra_body: dict[str, Json] | None = Field(
+        None, description="Additional fields of the request."
+    )
+    extra_headers: dict[str, str] | None = Field(
+        None, description="Headers of the request. Keys belong in api_key_env."
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ...records.codec import Json
 from .fields import Names, Part
 
 __all__ = ["LessonsSpec", "LoopMemorySpec", "MemorySpec", "NodeSpec", "PresetSpec", "StrategySpec"]
@@ -17,15 +18,17 @@ class PresetSpec(Part):
 
     level: Literal["strict", "moderate", "lenient"] = "moderate"
     context: Literal["loop_convergence", "quality", "graphscout", "validation"] = "loop_convergence"
-    weights: dict[str, float] = Field({}, description="Other weights, by `dimension.criterion`.")
+    weights: dict[str, float] = Field(
+        {}, description="Weights by `dimension.criterion` that replace those of the preset."
+    )
 
 
 class StrategySpec(Part):
-    """One way to find a score in what agents wrote."""
+    """One way to read a score from the outputs of agents."""
 
     patterns: list[str] = Field([], description="Patterns whose first group is the number.")
-    key: str = Field("", description="A field of what an agent gave as JSON.")
-    agents: list[str] = Field([], description="The only agents that are looked at, in this order.")
+    key: str = Field("", description="A field of the JSON output of an agent.")
+    agents: list[str] = Field([], description="The agents to read, in this order. Default: all.")
 
     @model_validator(mode="after")
     def _something(self) -> StrategySpec:
@@ -35,19 +38,20 @@ class StrategySpec(Part):
 
 
 class LessonsSpec(Part):
-    """What a loop node keeps of each round for the next."""
+    """The lessons of each iteration that a loop node keeps for the next."""
 
     patterns: dict[Literal["insights", "improvements", "mistakes"], list[str]] = Field(
         {},
         description="Regular expressions by category; the first group is the lesson.",
     )
-    entry: dict[str, Any] | None = Field(
+    entry: dict[str, Json] | None = Field(
         None, description="The templates of an entry of `past_loops`, by name."
     )
-    longest: int = Field(300, ge=1, description="Characters of a category.")
-    most: int = Field(20, ge=1, le=1000, description="How many entries of past rounds are shown.")
+    longest: int = Field(300, ge=1, description="The maximum of characters of a category.")
+    most: int = Field(20, ge=1, le=1000, description="The maximum of entries of past iterations.")
     persist: str = Field(
-        "", description="The name under which entries outlive the run; without it they do not."
+        "",
+        description="The name under which entries are kept between runs. Default: they are not kept.",
     )
 
 
@@ -61,24 +65,22 @@ class NodeSpec(Part):
         [0.0, 1.0],
         min_length=2,
         max_length=2,
-        description="The scale of a bare number.",
+        description="The scale of scores without a scale.",
     )
     strategies: list[StrategySpec] | None = Field(
-        None, min_length=1, description="Ways to find the score, in order."
+        None, min_length=1, description="Ways to read the score, in order."
     )
-    first: Names = Field([], description="Agents whose score counts before that of others.")
-    preset: PresetSpec | None = Field(
-        None, description="Criteria by which a validator's booleans are weighed."
-    )
+    first: Names = Field([], description="Agents whose scores come before those of others.")
+    preset: PresetSpec | None = Field(None, description="The weighted criteria of a validator.")
     fallback_score: float | None = Field(
-        None, ge=0, le=1, description="The score of a round that has none."
+        None, ge=0, le=1, description="The score of an iteration without one."
     )
     timeout_score: float | None = Field(
-        None, ge=0, le=1, description="The score of a loop that is cut unscored."
+        None, ge=0, le=1, description="The score of a loop that is cut before its first score."
     )
     agreement: bool = Field(
         False,
-        description="Whether a round without a score has that of how far its agents agree: the words they share.",
+        description="Whether the agreement of agents, the words they share, is the score of an iteration without one.",
     )
     score_missing: Literal["count", "re_ask"] = Field(
         "count",
@@ -104,15 +106,15 @@ class MemorySpec(Part):
     text: str = Field(
         "{{ value }}", description="What is kept, or by whose words it is found; a template."
     )
-    limit: int = Field(5, ge=1, le=100, description="How many are found at most.")
-    metadata: dict[str, Any] = Field({}, description="Kept with the text, with templates.")
+    limit: int = Field(5, ge=1, le=100, description="The maximum of results.")
+    metadata: dict[str, Json] = Field({}, description="Metadata of the text, with templates.")
     category: str = Field("", description="The category of facts.")
 
     @model_validator(mode="after")
     def _fits(self) -> MemorySpec:
         facts = self.operation in ("remember", "recall")
-        for name, wanted in (("category", facts), ("metadata", not facts)):
-            if name in self.model_fields_set and not wanted:
+        for name, expected in (("category", facts), ("metadata", not facts)):
+            if name in self.model_fields_set and not expected:
                 raise PydanticCustomError(
                     "memory", "{name} does not belong to {operation}",
                     {"name": name, "operation": self.operation},
@@ -121,7 +123,7 @@ class MemorySpec(Part):
 
 
 class LoopMemorySpec(Part):
-    """What a loop is given of earlier runs, and leaves for later ones."""
+    """The results of earlier runs that a loop receives, and stores for later ones."""
 
     space: str = Field(
         "",
@@ -129,7 +131,7 @@ class LoopMemorySpec(Part):
         description="Where in the memory; default: the names of the document and of the loop. Loops that name the "
         "same space share what they learn.",
     )
-    most: int = Field(5, ge=0, le=100, description="How many earlier runs are shown, the latest.")
+    most: int = Field(5, ge=0, le=100, description="The number of latest runs.")
     facts: int = Field(
-        5, ge=0, le=100, description="How many facts of the space are shown, the surest."
+        5, ge=0, le=100, description="The number of facts with the highest confidence."
     )

@@ -1,4 +1,4 @@
-"""The native document: what is said of models: how a prompt is asked, who must agree, what may be spent."""
+"""The native document: models, prompts, agents, consensus, prices and budgets."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from .fields import Names, Part, Seconds, Url
+from .fields import Names, Part, Seconds, SettingsFields, Url
 from .loop_nodes import PresetSpec
-from .settings import SettingsFields
 
-__all__ = ["BudgetSpec", "ConsensusSpec", "ModelFields", "PriceSpec", "PromptFields", "VoterSpec"]
+__all__ = [
+    "BudgetSpec",
+    "ConsensusSpec",
+    "ModelFields",
+    "PhasedFields",
+    "PriceSpec",
+    "PromptFields",
+    "ReasoningSpec",
+    "VoterSpec",
+]
 
 
 class ModelFields(SettingsFields):
@@ -26,9 +34,9 @@ class ModelFields(SettingsFields):
     )
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
     max_tokens: int | None = Field(None, ge=1)
-    call_timeout: Seconds | None = Field(None, description="How long one call of a model may take.")
+    call_timeout: Seconds | None = Field(None, description="The time limit of one model call.")
     answer_timeout: Seconds | None = Field(
-        None, description="How long an answer may take, with all calls that are tried for it."
+        None, description="The time limit of an answer with all of its model calls."
     )
 
 
@@ -37,7 +45,7 @@ class PromptFields(Part):
 
     model: str | None = Field(None, description="`provider:model` of the prompt.")
     models: list[str] | None = Field(
-        None, description="Models tried in order when one is not available.", min_length=1
+        None, description="Models that are tried in order if one is not available.", min_length=1
     )
     system: str | None = Field(None, description="System prompt, a template.")
     temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
@@ -46,11 +54,9 @@ class PromptFields(Part):
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )
-    call_timeout: Seconds | None = Field(
-        None, description="How long one call of the model may take."
-    )
+    call_timeout: Seconds | None = Field(None, description="The time limit of one model call.")
     answer_timeout: Seconds | None = Field(
-        None, description="How long an answer may take, with all calls that are tried for it."
+        None, description="The time limit of an answer with all of its model calls."
     )
     answer: Literal["text", "json", "binary", "classification", "criteria"] | None = Field(
         None,
@@ -62,17 +68,17 @@ class PromptFields(Part):
     )
     preset: PresetSpec | None = Field(None, description="The criteria of `answer: criteria`.")
     tools: Names | None = Field(
-        None, description="What the model may call: tools, servers, or `server.tool`."
+        None, description="The tools that the model can call: tools, servers, or `server.tool`."
     )
     max_tool_rounds: int | None = Field(
-        None, ge=1, le=1000, description="How many replies may call tools; default: 8."
+        None, ge=1, le=1000, description="The maximum of replies with tool calls. Default: 8."
     )
     max_tool_calls_per_reply: int | None = Field(
-        None, ge=1, le=1000, description="How many calls one reply may have; default: 128."
+        None, ge=1, le=1000, description="The maximum of tool calls in one reply. Default: 128."
     )
     conversation: Literal["fresh", "carried"] | None = Field(
         None,
-        description="Whether a prompt in a loop sees the rounds before it as one conversation.",
+        description="Whether a prompt in a loop continues the conversation of the iterations before.",
     )
 
 
@@ -98,19 +104,19 @@ class ConsensusSpec(Part):
     voters: list[VoterSpec] = Field(min_length=2)
     require: Literal["unanimous", "2/3", "majority"] = "majority"
     allow_failures: bool = Field(
-        True, description="Whether voters that give no answer are left out of the count."
+        True, description="Whether voters without an answer are not counted."
     )
 
 
 class PriceSpec(Part):
-    """What a model costs, in US dollars per million tokens."""
+    """The price of a model in US dollars per million tokens."""
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
 
 
 class BudgetSpec(Part):
-    """What may be spent at most."""
+    """The limits of what a run spends."""
 
     calls: int | None = Field(None, ge=1, description="Model calls.")
     tokens: int | None = Field(None, ge=1, description="Input and output tokens together.")
@@ -118,5 +124,95 @@ class BudgetSpec(Part):
     effects: int | None = Field(
         None,
         ge=1,
-        description="All that acts and is on record: functions, commands, calls of tools and of models.",
+        description="Recorded effects: functions, commands, tool calls and model calls.",
+    )
+
+
+Presets = Literal["base", "qa_specialist", "coordinator", "financial_analyst", "risk_analyst"]
+_LIMIT = "The maximum of iterations of this phase; 0 skips it. Default: that of the preset."
+
+
+class PhasedFields(Part):
+    """The settings of a phased agent."""
+
+    preset: Presets = Field("base", description="The preset with the limits that are not set.")
+    role: Presets | None = Field(None, description="The former name of `preset`.")
+    task_complexity: Literal["low", "medium", "high"] | None = Field(
+        None, description="Limits and duration that replace those of the preset."
+    )
+    max_iterations: int | None = Field(
+        None,
+        ge=1,
+        description="The maximum of iterations of all phases. Default: their sum plus a tenth, at least 1.",
+    )
+    max_planning_iterations: int | None = Field(None, ge=0, le=1000, description=_LIMIT)
+    max_execution_iterations: int | None = Field(None, ge=0, le=1000, description=_LIMIT)
+    max_refinement_iterations: int | None = Field(None, ge=0, le=1000, description=_LIMIT)
+    max_duration_seconds: Seconds | None = Field(
+        None, description="The maximum of active time; then the current call is cancelled."
+    )
+    enable_dynamic_termination: bool = Field(
+        False, description="Whether a confident answer ends the agent."
+    )
+    min_confidence_threshold: float = Field(0.8, ge=0, le=1, allow_inf_nan=False)
+    reserve_refinement: int | bool = Field(
+        False, description="Iterations that are reserved for refinement; true means 1."
+    )
+    token_budget: int | None = Field(None, ge=1, description="Tokens of all phases together.")
+    token_split: list[float] = Field(
+        default_factory=lambda: [0.1, 0.4, 0.5],
+        min_length=3,
+        max_length=3,
+        description="The share of each phase.",
+    )
+    token_rollover: bool = Field(
+        False, description="Whether a phase receives the tokens that the phase before did not use."
+    )
+    capabilities: Names = Field(
+        default_factory=list,
+        description="`package.module:name` of capability classes, or of functions that create them.",
+    )
+    on_failure: Literal["halt", "continue", "retry"] = "halt"
+    max_retries: int = Field(2, ge=0, le=100)
+
+
+class ReasoningSpec(SettingsFields):
+    """An agent that reasons over several calls in one conversation until it states its answer."""
+
+    prompt: str | None = Field(None, description="The task, a template; default: the input.")
+    role: str = Field("", description="The role of the agent: `You are ROLE.`")
+    goal: str = ""
+    backstory: str = ""
+    system: str | None = Field(None, description="Additional system prompt, a template.")
+    model: str | None = Field(None, description="`provider:model`.")
+    models: list[str] | None = Field(
+        None, min_length=1, description="Models that are tried in order if one is not available."
+    )
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+    max_tokens: int | None = Field(None, ge=1)
+    model_url: Url | None = None
+    api_key_env: str | None = Field(
+        None, description="The environment variable with the key for `model_url`."
+    )
+    call_timeout: Seconds | None = None
+    answer_timeout: Seconds | None = None
+    max_iterations: int = Field(
+        5, ge=1, le=1000, description="The maximum of iterations; 1 is one plain call."
+    )
+    mode: Literal["iterate", "single"] = Field(
+        "iterate", description="`single`: one plain call, without instructions or marker."
+    )
+    notice_lead: int = Field(
+        1, ge=1, description="The number of last iterations whose prompt says that the end is near."
+    )
+    max_prompt_chars: int = Field(10_000, ge=1)
+    tools: Names = Field(
+        default_factory=list,
+        description="The tools that the model can call: tools, servers, or `server.tool`.",
+    )
+    max_tool_rounds: int = Field(
+        8, ge=1, le=1000, description="The maximum of replies with tool calls in one iteration."
+    )
+    max_tool_calls_per_reply: int = Field(
+        128, ge=1, le=1000, description="The maximum of tool calls in one reply."
     )

@@ -1,7 +1,4 @@
-"""The native document: what is said of commands.
-
-The native document: the tools and servers that its steps may call.
-"""
+"""The native document: commands, and the tools and servers that steps call."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ __all__ = ["CommandFields", "ServerSpec", "ToolSpec"]
 
 
 class CommandFields(Part):
-    """What a command is given."""
+    """The environment, input and limits of a command."""
 
     env: dict[str, str] = Field(
         {}, description="Environment variables of the command, with templates."
     )
     pass_env: Names = Field(
-        [], description="Names of variables that are handed on to the command, for keys."
+        [], description="Variables of the environment that the command receives, for keys."
     )
     stdin: str | None = Field(
         None, description="Standard input of the command, a template; default: the input."
@@ -28,13 +25,13 @@ class CommandFields(Part):
     cwd: str | None = Field(None, description="Folder of the command, inside the project.")
     usage: str | dict[str, str] | None = Field(
         None,
-        description="Where it reports its cost: `file` ($LOOPWRIGHT_USAGE), or a path into its JSON output.",
+        description="Where the command reports its cost: `file` ($LOOPWRIGHT_USAGE), or a path into its JSON output.",
     )
-    allow_exit: list[int] = Field([0], description="Exit codes that are no failure.")
+    allow_exit: list[int] = Field([0], description="Exit codes that count as success.")
     max_output: int | None = Field(
         None,
         ge=1,
-        description="Bytes of each stream that go on, beginning and end; default: 8 MiB, JSON whole.",
+        description="The maximum of bytes of each stream, beginning and end. Default: 8 MiB; JSON is never cut.",
     )
 
 
@@ -50,20 +47,20 @@ class ToolSpec(Part):
         min_length=1,
         description="The commands that may be called, each a list of words; `{name}` is one free word, `{name...}` any number; no shell reads them.",
     )
-    description: str | None = Field(None, description="What it does, for the model.")
+    description: str | None = Field(None, description="The description of the tool for the model.")
     env: dict[str, str] = Field(
         default_factory=dict, description="Environment variables of commands."
     )
     pass_env: Names = Field(
         default_factory=list,
-        description="Names of variables that are handed on to commands, for keys.",
+        description="Variables of the environment that commands receive, for keys.",
     )
     cwd: str | None = Field(None, description="Folder of commands, inside the project.")
     idempotent: bool = Field(
-        False, description="May be called again when the process died under it."
+        False, description="Whether it can be called again if the process ended during the call."
     )
-    approve: bool = Field(False, description="Whether a person must agree to each call.")
-    timeout: Seconds = Field(60.0, description="How long one call may take.")
+    approve: bool = Field(False, description="Whether a person must approve each call.")
+    timeout: Seconds = Field(60.0, description="The time limit of one call.")
 
     @model_validator(mode="after")
     def _one_kind(self) -> ToolSpec:
@@ -82,14 +79,18 @@ class ServerSpec(Part):
     """An MCP server, by its command or its address; it is started when a step first needs it."""
 
     command: list[str] | None = Field(
-        None, min_length=1, description="The program and its arguments; it speaks over stdio."
+        None,
+        min_length=1,
+        description="The program and its arguments. It is used over standard input and output.",
     )
     url: Url | None = Field(None, description="Its address, for streamable HTTP.")
     env: dict[str, str] = Field(
-        default_factory=dict, description="Variables of its environment, beside HOME and PATH."
+        default_factory=dict,
+        description="Variables of its environment, in addition to HOME and PATH.",
     )
     pass_env: Names = Field(
-        default_factory=list, description="Names of variables that are handed on to it, for keys."
+        default_factory=list,
+        description="Variables of the environment that the server receives, for keys.",
     )
     cwd: str | None = Field(
         None, description="Its folder, inside the project; default: the document's."
@@ -101,17 +102,17 @@ class ServerSpec(Part):
         None, description="The environment variable with the bearer token for `url`."
     )
     only: Names = Field(
-        default_factory=list, description="The tools that may be used; default: all."
+        default_factory=list, description="The tools that can be used. Default: all."
     )
     idempotent: bool | Names = Field(
-        False, description="Whether calls may be made again after a crash, for all or by name."
+        False, description="Whether calls can be repeated after a crash, for all tools or by name."
     )
     approve: bool | Names = Field(
-        False, description="Whether a person must agree to each call, for all or by name."
+        False, description="Whether a person must approve each call, for all tools or by name."
     )
-    timeout: Seconds = Field(60.0, description="How long one call may take.")
+    timeout: Seconds = Field(60.0, description="The time limit of one call.")
     start_timeout: Seconds = Field(
-        30.0, description="How long the handshake may take, and again the list of tools."
+        30.0, description="The time limit of the handshake, and of the list of tools."
     )
 
     @model_validator(mode="after")

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...agents.phased.agent import effective, preset
 from ...agents.phased.phase import PHASES
 from ...conditions import CEILING
 from ...engine.loop import DEFAULT_LIMIT
+from ...records.codec import Json
 from ...tools.mcp.settings import VARIABLE
-from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec
+from ..yaml.source import Location
+from .document import Action, Document, EvaluateSpec, LoopSpec, PhasedSpec, StepSpec
 from .evaluators import JudgeSpec
 from .fields import StrictModel
 from .tools import ServerSpec, ToolSpec
 
 __all__ = [
-    "commands_in", "condition_limit", "evaluators", "functions_in", "inner_actions", "models_in",
-    "parts", "phase_limits", "phases_of", "sentences", "variables_in", "variables_of",
-]  # fmt: skip
+    "commands_in",
+    "condition_limit",
+    "evaluators",
+    "functions_in",
+    "given_needs",
+    "holds_loops",
+    "inner_actions",
+    "is_loop",
+    "models_in",
+    "needs_of",
+    "parts",
+    "phase_limits",
+    "phases_of",
+    "running_order",
+    "sentences",
+    "variables_in",
+    "variables_of",
+]
 
 
-def parts(value: Any) -> Iterator[Any]:
+def parts(value: object) -> Iterator[StrictModel]:
     """Iterate over a part of a document and all parts below it, whatever kinds there are."""
-    todo = [value]
+    todo: list[Json] = [value]
     while todo:
         part = todo.pop()
         kind = type(part)
@@ -35,8 +51,8 @@ def parts(value: Any) -> Iterator[Any]:
         elif isinstance(part, StrictModel):
             yield part
             fields = part.__dict__
-            given = sorted(part.model_fields_set, key=_places(type(part)).__getitem__)
-            below = [fields[name] for name in given]
+            values = sorted(part.model_fields_set, key=_places(type(part)).__getitem__)
+            below = [fields[name] for name in values]
         else:
             continue
         todo += [item for item in reversed(below) if type(item) not in _PLAIN]
@@ -65,19 +81,19 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
 def functions_in(document: Document) -> Iterator[str]:
     """Iterate over the functions of Python that a document names."""
     for part in parts(document):
-        if "python" in part.model_fields_set and part.python:
-            yield part.python
+        if reference := part.__dict__.get("python"):
+            yield reference
         if isinstance(part, PhasedSpec):
             yield from part.capabilities
         for name in ("until", "guards"):
-            yield from own_conditions(getattr(part, name, None))
+            yield from python_conditions(getattr(part, name, None))
 
 
-def variables_of(part: Any) -> Iterator[str]:
+def variables_of(part: Json) -> Iterator[str]:
     """Iterate over the environment variables of ours that one part of a document hands on, by name."""
-    given = part.__dict__
-    yield from filter(None, (given.get("api_key_env"), given.get("token_env")))
-    yield from given.get("pass_env") or ()
+    value = part.__dict__
+    yield from filter(None, (value.get("api_key_env"), value.get("token_env")))
+    yield from value.get("pass_env") or ()
     if isinstance(part, ServerSpec):
         for text in (*part.env.values(), *part.headers.values()):
             yield from VARIABLE.findall(text)
@@ -113,57 +129,57 @@ def phases_of(spec: PhasedSpec) -> Iterator[tuple[str, Action]]:
 
 
 def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
-    """Return the limits of an agent's phases by name, and the cap of the whole."""
+    """Return the limits of an agent's phases by name, and the limit of all phases together."""
     usual = preset(spec.role or spec.preset, spec.task_complexity or "")
     limits = {}
     for phase, _ in phases_of(spec):
         name = f"max_{phase}_iterations"
-        given = getattr(spec, name)
-        limits[phase] = int(usual[name]) if given is None else given
+        value = getattr(spec, name)
+        limits[phase] = int(usual[name]) if value is None else value
     return limits, effective(sum(limits.values()), spec.max_iterations)
 
 
 def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
     """Iterate over the evaluators of a loop or agent, those that sentences in `until` ask for included."""
-    given = loop.evaluate
-    if isinstance(given, list):
-        yield from given
-    elif given is not None:
-        yield given
+    value = loop.evaluate
+    if isinstance(value, list):
+        yield from value
+    elif value is not None:
+        yield value
     for sentence in sentences(getattr(loop, "until", None)):
         yield EvaluateSpec(judge=JudgeSpec(criterion=sentence))
 
 
 def models_in(document: Document) -> Iterator[str]:
     """Iterate over the models that a document names, each as `provider:model`."""
-    yield from _named(document)
+    yield from _models_named(document)
     for step in document.steps:
         yield from _models_of(step)
 
 
-def _named(spec: Any) -> Iterator[str]:
+def _models_named(spec: Json) -> Iterator[str]:
     if spec.model:
         yield spec.model
     yield from spec.models or ()
 
 
 def _models_of(action: Action) -> Iterator[str]:
-    yield from _named(action)
+    yield from _models_named(action)
     if action.reasoning is not None:
-        yield from _named(action.reasoning)
+        yield from _models_named(action.reasoning)
     if (judged := action.loop or action.phased) is not None:
         for evaluator in evaluators(judged):
             if evaluator.judge is not None and not isinstance(evaluator.judge, str):
-                yield from _named(evaluator.judge)
+                yield from _models_named(evaluator.judge)
             if evaluator.confidence is not None:
-                yield from _named(evaluator.confidence)
+                yield from _models_named(evaluator.confidence)
     if action.consensus is not None:
         yield from (voter.model for voter in action.consensus.voters if voter.model)
     for inner in inner_actions(action):
         yield from _models_of(inner)
 
 
-def sentences(until: Any) -> Iterator[str]:
+def sentences(until: Json) -> Iterator[str]:
     """Iterate over the sentences in a condition tree."""
     if isinstance(until, str):
         if " " in until.strip():
@@ -177,16 +193,16 @@ def sentences(until: Any) -> Iterator[str]:
                 yield from sentences(value)
 
 
-def own_conditions(tree: Any) -> Iterator[str]:
+def python_conditions(tree: Json) -> Iterator[str]:
     """Iterate over the classes of conditions that a tree of conditions names: `{python: "module:Class"}`."""
     if isinstance(tree, list):
         for item in tree:
-            yield from own_conditions(item)
+            yield from python_conditions(item)
     elif isinstance(tree, Mapping):
         if isinstance(reference := tree.get("python"), str):
             yield reference
         for tag in ("any_of", "all_of"):
-            yield from own_conditions(tree.get(tag))
+            yield from python_conditions(tree.get(tag))
 
 
 def condition_limit(loop: LoopSpec) -> int:
@@ -199,7 +215,7 @@ def condition_limit(loop: LoopSpec) -> int:
     )
 
 
-def _limits(tree: Any) -> Iterator[int]:
+def _limits(tree: Json) -> Iterator[int]:
     if isinstance(tree, list):
         for item in tree:
             yield from _limits(item)
@@ -215,3 +231,55 @@ def _limits(tree: Any) -> Iterator[int]:
                 limit = value.get("limit") if isinstance(value, Mapping) else value
                 if isinstance(limit, int):
                     yield limit
+
+
+def is_loop(spec: Action) -> bool:
+    """Whether it is a loop, a list or an agent."""
+    return any(one is not None for one in (spec.loop, spec.each, spec.phased, spec.reasoning))
+
+
+def holds_loops(spec: Action) -> bool:
+    """Whether a loop may have ended where a step has: itself, or one of those that it runs at once or in turn."""
+    if is_loop(spec):
+        return True
+    return any(holds_loops(inner) for inner in (*(spec.parallel or ()), *(spec.fallback or ())))
+
+
+def running_order(specs: list[StepSpec]) -> list[int]:
+    """Return the order in which steps can run: as written, moved later by needs; a circle stays as written."""
+    done: set[str] = set()
+    names = {spec.name for spec in specs}
+    remaining = list(range(len(specs)))
+    order: list[int] = []
+    while remaining:
+        ready = next(
+            (i for i in remaining if all(n in done or n not in names for n in specs[i].needs)),
+            remaining[0],
+        )
+        order.append(ready)
+        done.add(specs[ready].name)
+        remaining.remove(ready)
+    return order
+
+
+def given_needs(specs: Sequence[StepSpec]) -> dict[str, list[str]]:
+    """Return what each step says it needs, without names that are no steps of these."""
+    names = {spec.name for spec in specs}
+    return {spec.name: [n for n in spec.needs if n in names] for spec in specs}
+
+
+def needs_of(
+    document: Document, used: Sequence[tuple[Location, frozenset[str]]]
+) -> dict[str, list[str]]:
+    """Return what each step needs; of several at once, also the steps before it whose output it names."""
+    needs = given_needs(document.steps)
+    if document.at_once == 1:
+        return needs
+    before: list[str] = []
+    for i in running_order(document.steps):
+        name = document.steps[i].name
+        named = frozenset().union(*(n for path, n in used if path[:2] == ("steps", i)))
+        plain = {value.removeprefix("steps.").removeprefix("loops.") for value in named}
+        needs[name] += [other for other in before if other in plain and other not in needs[name]]
+        before.append(name)
+    return needs

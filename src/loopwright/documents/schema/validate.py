@@ -4,98 +4,156 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Generic, TypeVar, Union, get_args, get_origin
 
+import regex
 from pydantic import BaseModel, ValidationError
 
 from ...errors import DocumentError, Problem, listed, nearest
-from ..yaml.reader import Source
+from ...records.codec import Json
+from ..yaml.reader import Location, Source
 from ..yaml.scalars import shorten
 
-__all__ = ["Hint", "checked", "no_hint", "validated"]
+__all__ = [
+    "NOTHING_LEFT_OUT",
+    "Gaps",
+    "Hint",
+    "Kind",
+    "checked",
+    "no_hint",
+    "placeholder",
+    "readable",
+    "validated",
+]
 
-Hint = Callable[[tuple[str | int, ...]], str]
+
+Model = TypeVar("Model", bound=BaseModel)
+Hint = Callable[[Location], str]
 # What other formats call a key of this one.
-_MEANT = {
+_SYNONYMS = {
     "depends_on": "needs", "when": "if", "condition": "if", "command": "shell", "cmd": "shell", "script": "shell",
     "on_error": "on_failure", "retries": "max_retries", "max_loops": "max_iterations", "max_rounds": "max_iterations",
     "regex": "matches", "pattern": "matches",
 }  # fmt: skip
 _LONG = 60  # characters of a value that a message shows
-_Item = tuple[tuple[str | int, ...], dict[str, Any]]
+_PASSES = 4  # over a value with problems; each finds the problems behind those of the pass before
+_Error = dict[str, Json]  # of pydantic
+_Item = tuple[Location, _Error]
+# Errors of objects that lack one of several fields.
+_NEEDS_ONE = frozenset({"action", "check", "evaluate", "adapt", "strategy"})
 
 
-def no_hint(_: tuple[str | int, ...]) -> str:
+def no_hint(_: Location) -> str:
     """Return no hint, at any position."""
     return ""
 
 
 def validated(
-    model: type[BaseModel],
-    value: Any,
-    source: Source,
-    at: tuple[str | int, ...] = (),
-    hint: Hint = no_hint,
-) -> Any:
-    """Return `value` as a model; text fields take the text as it was written.
+    model: type[Model], value: Json, source: Source, at: Location = (), hint: Hint = no_hint
+) -> Model:
+    """Return `value` as a model; a text field takes a scalar as it is written.
 
-    `hint` says of the path of an unknown key what to write instead, "" if it does not know.
+    `hint` returns what to write instead of an unknown key at a path, "" if there is no advice.
 
     Raises:
         DocumentError: with every problem, each with its place and the nearest valid name.
     """
-    made, wrong = checked(model, value, source, at, hint)
-    if wrong:
+    result, wrong = checked(model, value, source, at, hint)
+    if result is None:
         raise DocumentError(list(wrong.values()))
-    return made
+    return result
 
 
-Wrong = dict[tuple[tuple[str | int, ...], str], Problem]  # by path and message
+Wrong = dict[tuple[Location, str], Problem]  # by path and message
 
 
 def checked(
-    model: type[BaseModel], value: Any, source: Source, at: tuple[str | int, ...], hint: Hint
-) -> tuple[Any, Wrong]:
-    """Return `value` as a model, or None and what is wrong in it, by path and message."""
-    try:
-        return model.model_validate(value), {}
-    except ValidationError as error:
-        repaired = _as_written(error, value, source, at)
-        if repaired is None:
-            return None, _problems(error, model, value, source, at, hint)
-    try:
-        return model.model_validate(repaired), {}
-    except ValidationError as error:
-        return None, _problems(error, model, repaired, source, at, hint)
+    model: type[Model], value: Json, source: Source, at: Location, hint: Hint
+) -> tuple[Model | None, Wrong]:
+    """Return `value` as a model, or None and its problems by path and message.
+
+    pydantic checks an object as a whole only if all its fields are valid. So wrong fields are removed, and the rest is
+    checked again: one problem of an object does not hide another.
+    """
+    result, errors = _validate(model, value)
+    if errors:
+        repaired = _as_written(errors, value, source, at)
+        if repaired is not None:
+            value = repaired
+            result, errors = _validate(model, value)
+    wrong: Wrong = {}
+    removed: set[Location] = set()
+    for _ in range(_PASSES):
+        paths = []
+        for place, item in _relevant([(_place(item["loc"], value), item) for item in errors]):
+            if _follows(item, place, removed):
+                continue
+            misplaced = item["type"] == "misplaced"
+            path = (*place, item["ctx"]["name"]) if misplaced else place
+            message = _message(item, place, model, hint)
+            key = misplaced or item["type"] == "extra_forbidden"
+            problem = source.problem((*at, *path), message, key=key)
+            wrong.setdefault(((*at, *path), message), problem)
+            paths.append(path)
+        paths = [path for path in paths if path and isinstance(path[-1], str)]
+        if not paths:
+            break
+        value = _without(value, paths)
+        removed.update(paths)
+        _, errors = _validate(model, value)
+    return (None if wrong else result), wrong
 
 
-def _as_written(
-    error: ValidationError, value: Any, source: Source, at: tuple[str | int, ...]
-) -> Any | None:
-    """Return a copy in which scalars that should be text are the text that was written; None if there are none."""
+def _validate(model: type[Model], value: Json) -> tuple[Model | None, list[_Error]]:
+    try:
+        return model.model_validate(value), []
+    except ValidationError as error:
+        return None, [dict(item) for item in error.errors(include_url=False)]
+
+
+def _follows(item: _Error, place: Location, removed: set[Location]) -> bool:
+    """Return whether an error exists only because wrong fields of its object were removed."""
+    if (*place, item["loc"][-1] if item["loc"] else "") in removed:
+        return True
+    incomplete = item["type"] in _NEEDS_ONE and item.get("ctx", {}).get("found") in (
+        None,
+        "has none",
+    )
+    return incomplete and any(path[:-1] == place for path in removed)
+
+
+def _without(value: Json, paths: list[Location]) -> Json:
+    """Return a copy of a value without the fields at some paths."""
+    result = copy.deepcopy(value)
+    for path in sorted(paths, key=len, reverse=True):  # a field before the object around it
+        outer = result
+        for part in path[:-1]:
+            outer = outer[part]
+        outer.pop(path[-1], None)
+    return result
+
+
+def _as_written(errors: list[_Error], value: Json, source: Source, at: Location) -> Json | None:
+    """Return a copy whose text fields hold their scalars as written; None if it would be the same."""
     repaired = None
-    for item in error.errors(include_url=False):
+    for item in errors:
         place = _place(item["loc"], value)
-        text = source.text((*at, *place)) if item["type"] == "string_type" else None
-        if (
-            text is None
-            or not place
-            or isinstance(item["input"], (dict, list))
-            or item["input"] is None
-        ):
+        text = source.text((*at, *place)) if place and item["type"] == "string_type" else None
+        if text is None or isinstance(item["input"], dict | list | type(None)):
             continue
-        # Few documents need it, and a bomb of aliases is large.
+        # Copied only if needed: few documents need it, and expanded aliases are large.
         repaired = copy.deepcopy(value) if repaired is None else repaired
-        parent = repaired
+        outer = repaired
         for part in place[:-1]:
-            parent = parent[part]
-        parent[place[-1]] = text
+            outer = outer[part]
+        outer[place[-1]] = text
     return repaired
 
 
-def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
+def _place(loc: Location, value: Json) -> Location:
     """Return the part of a location that is in the value: pydantic adds the names of union members."""
     place: list[str | int] = []
     for part in loc:
@@ -109,44 +167,25 @@ def _place(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
     return tuple(place)
 
 
-def _problems(
-    error: ValidationError,
-    model: type[BaseModel],
-    value: Any,
-    source: Source,
-    at: tuple[str | int, ...],
-    hint: Hint,
-) -> Wrong:
-    found: Wrong = {}
-    items = [(_place(item["loc"], value), dict(item)) for item in error.errors(include_url=False)]
-    for place, item in _meant(items):
-        misplaced = item["type"] == "misplaced"
-        message = _message(item, place, model, hint)
-        path = (*at, *place, item["ctx"]["name"]) if misplaced else (*at, *place)
-        key = misplaced or item["type"] == "extra_forbidden"
-        found.setdefault((path, message), source.problem(path, message, key=key))
-    return found
-
-
 _TYPES = {
-    "model_type": "a mapping", "dict_type": "a mapping", "list_type": "a list", "string_type": "a text",
-    "int_type": "a whole number", "float_type": "a number", "bool_type": "true or false",
+    "model_type": "a mapping", "dict_type": "a mapping", "list_type": "a list", "string_type": "text",
+    "int_type": "an integer", "float_type": "a number", "bool_type": "true or false",
 }  # fmt: skip
 
 
-def _meant(items: list[_Item]) -> Iterator[_Item]:
-    """Iterate over the errors of what was meant: a value of several kinds is one of them, not all.
+def _relevant(items: list[_Item]) -> Iterator[_Item]:
+    """Iterate over the errors without those of the types that a value of a union does not have.
 
-    What is of no kind at a place is told in one problem; it is not told if the value is of some
-    kind and wrong inside, or one of a few words and none of them.
+    A value that has no type of its union is one problem. It is none if the value has one of the types and a problem
+    inside, or if it is a word and the union allows certain words.
     """
     for place, item in items:
-        if not _of_no_kind(item):
+        if not _wrong_type(item):
             yield place, item
             continue
         same = [other for at, other in items if at == place]
         inside = any(
-            at[: len(place)] == place and (len(at) > len(place) or not _of_no_kind(other))
+            at[: len(place)] == place and (len(at) > len(place) or not _wrong_type(other))
             for at, other in items
         )
         word = any(o["type"] == "literal_error" for o in same) and isinstance(item["input"], str)
@@ -156,53 +195,68 @@ def _meant(items: list[_Item]) -> Iterator[_Item]:
         yield place, {**item, "kinds": list(dict.fromkeys(kinds))} if kinds and not word else item
 
 
-def _of_no_kind(item: Mapping[str, Any]) -> bool:
+def _wrong_type(item: Mapping[str, Json]) -> bool:
     return item["type"] in _TYPES or item["type"] == "literal_error"
 
 
-def _message(
-    item: dict[str, Any], place: tuple[str | int, ...], model: type[BaseModel], hint: Hint
-) -> str:
+def _message(item: dict[str, Json], place: Location, model: type[BaseModel], hint: Hint) -> str:
+    """Return the message of an error of pydantic."""
     kind = item["type"]
-    if kind == "extra_forbidden" and (said := hint(place)):
-        return f"unknown key {str(place[-1])!r}; {said}"
-    if kind == "extra_forbidden" and item["input"] is None and " " in str(place[-1]):
-        # {judge: who, and when}: between brackets YAML takes what follows the comma for a key.
-        return f"unknown key {str(place[-1])!r}; put quotes around a text that has a comma in it"
     if kind == "extra_forbidden":
-        names = _names_at(model, place[:-1])
-        meant = _MEANT.get(str(place[-1]), "")
-        if meant in names:
-            return f"unknown key {str(place[-1])!r}; here it is called {meant}"
-        if "execute" in names and place[-1] in ("prompt", "shell", "python", "workflow", "set"):
-            return f"unknown key {str(place[-1])!r}; what runs goes under execute"
-        return f"unknown key {str(place[-1])!r}{nearest(str(place[-1])[:60], names) or _listed(place[-1], names)}"
+        return f"unknown key {str(place[-1])!r}{_key_hint(item, place, model, hint)}"
     if kind == "missing":
-        needed = str(item["loc"][-1])
-        return f"needs {needed!r}" + (
-            "; begin with schema: loopwright/1" if needed == "schema" else ""
-        )
+        key = str(item["loc"][-1])
+        return f"needs {key!r}" + ("; begin with schema: loopwright/1" if key == "schema" else "")
     if "kinds" in item:
-        wanted = " or ".join(item["kinds"])
-        return f"expected {wanted}, not {shorten(_shown(item['input']))}"
+        expected = " or ".join(item["kinds"])
+        return f"expected {expected}, not {shorten(_for_display(item['input']))}"
     if kind == "too_short":
-        return f"list should have at least {_items(item['ctx']['min_length'])}, not {item['ctx']['actual_length']}"
+        count, minimum = item["ctx"]["actual_length"], item["ctx"]["min_length"]
+        return f"list should have at least {_items(minimum)}, not {count}"
     if kind in ("literal_error", "enum"):
-        wanted = item["ctx"]["expected"]
-        words = wanted.replace("'", "").replace(" or ", ", ").split(", ")
-        near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
-        return f"{shorten(_shown(item['input']))} is not {wanted}{near}"
+        return _choice_message(item)
     if kind == "string_pattern_mismatch":
-        return f"{shorten(_shown(item['input']))} is not a name; use letters, digits, _, - and spaces, a letter first"
+        display = shorten(_for_display(item["input"]))
+        return (
+            f"{display} is not a name; use letters, digits, _, - and spaces, starting with a letter"
+        )
     message: str = item["msg"][0].lower() + item["msg"][1:]
-    if kind in ("address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop"):
-        return message
-    shown = _shown(item["input"])
-    return message if len(shown) > _LONG else f"{message}, not {shown}"
+    display = _for_display(item["input"])
+    return message if kind in _COMPLETE or len(display) > _LONG else f"{message}, not {display}"
 
 
-def _shown(value: Any) -> str:
-    """Return how a value looks in a message; what is long is not written out only to be cut."""
+# The errors of our own validators, whose messages quote the value already.
+_COMPLETE = frozenset(
+    {"address", "action", "misplaced", "check", "evaluate", "adapt", "duration", "loop"}
+)
+
+
+def _key_hint(item: Mapping[str, Json], place: Location, model: type[BaseModel], hint: Hint) -> str:
+    """Return what to write instead of an unknown key."""
+    key = str(place[-1])
+    if text := hint(place):
+        return f"; {text}"
+    if item["input"] is None and " " in key:
+        # {judge: short, and clear}: in braces, YAML reads the text after the comma as a key.
+        return "; put quotes around a text that contains a comma"
+    names = _keys_at(model, place[:-1])
+    synonym = _SYNONYMS.get(key, "")
+    if synonym in names:
+        return f"; use {synonym!r} instead"
+    if "execute" in names and key in ("prompt", "shell", "python", "workflow", "set"):
+        return "; put the action under execute"
+    return nearest(key[:60], names) or listed(key, names, more="see loopwright schema")
+
+
+def _choice_message(item: Mapping[str, Json]) -> str:
+    choices = item["ctx"]["expected"]
+    words = choices.replace("'", "").replace(" or ", ", ").split(", ")
+    near = nearest(str(item["input"])[:60], words) if len(words) > 1 else ""
+    return f"{shorten(_for_display(item['input']))} is not {choices}{near}"
+
+
+def _for_display(value: Json) -> str:
+    """Return a value for a message; only the start of a long one is written."""
     if value is None:
         return "nothing"
     if isinstance(value, str):
@@ -216,11 +270,7 @@ def _items(count: int) -> str:
     return "1 item" if count == 1 else f"{count} items"
 
 
-def _listed(key: str | int, names: list[str]) -> str:
-    return listed(str(key), names, more="see loopwright schema")
-
-
-def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]:
+def _keys_at(model: type[BaseModel], place: Location) -> list[str]:
     """Return the keys that the model at a place takes."""
     kinds: list[type[BaseModel]] = [model]
     for part in place:
@@ -238,9 +288,110 @@ def _names_at(model: type[BaseModel], place: tuple[str | int, ...]) -> list[str]
     return list(dict.fromkeys(f.alias or n for kind in kinds for n, f in kind.model_fields.items()))
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) in (Union, UnionType, list, dict, Annotated):
         return [m for inner in get_args(annotation) for m in _models_in(inner)]
     return []
+
+
+_NAME = regex.compile(r"[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}")  # as `fields.Identifier` has it
+_BY_NAME = ("tools", "servers", "prices")  # whose entries are left out one by one
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """What is left out of a document: `steps` by their paths, and what they and the head may have supplied.
+
+    `names` says that a step has no name that can be read, `head` that a key of the document itself
+    is wrong, which may have named the model or the tools; `tools` are those that are left out.
+    """
+
+    steps: frozenset[Location] = frozenset()
+    names: bool = False
+    head: bool = False
+    tools: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.names or self.head or self.tools)
+
+
+NOTHING_LEFT_OUT = Gaps()
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Model]):
+    """A kind of document: the lists of its steps, what must be in its head, and what stands for a step."""
+
+    model: type[Model]
+    lists: frozenset[str]
+    head: Mapping[str, Json]
+    stand_in: Callable[[str, str, Json], Json]
+    version: str
+    hint: Hint = field(default=no_hint)
+
+
+def placeholder(name: str) -> dict[str, Json]:
+    """Return a step that supplies whatever a step of that name could."""
+    return {"name": name, "loop": {"execute": {"set": None}, "max_iterations": 1}}
+
+
+def readable(
+    kind: Kind[Model], value: Json, source: Source
+) -> tuple[Model | None, list[Problem], Gaps]:
+    """Return a document without its invalid parts (None if none is left), its problems, and the gaps."""
+    result, wrong = checked(kind.model, value, source, (), kind.hint)
+    if not wrong:
+        return result, [], NOTHING_LEFT_OUT
+    problems = list(wrong.values())
+    paths = list(dict.fromkeys(path for path, _ in wrong))
+    total = not any(path[:1] == (kind.version,) for path in paths)
+    rest = {**copy.deepcopy(value)} if total else {}
+    gaps = NOTHING_LEFT_OUT
+    for path in paths if total else ():
+        gaps = _leave_out(kind, rest, path, gaps)
+    rest = {**kind.head, **rest}
+    result, more = checked(kind.model, rest, source, (), kind.hint) if total else (None, {})
+    return (None if more else result), problems, gaps
+
+
+def _leave_out(kind: Kind[Model], value: dict[str, Json], path: Location, gaps: Gaps) -> Gaps:
+    """Remove an invalid part from a document: the step around it, or a part of its head."""
+    end = _end_of_step(kind, path)
+    if end:
+        return _leave_step_out(kind, value, path[:end], gaps)
+    if not path:
+        return replace(gaps, head=True)
+    key = str(path[0])
+    inner = value.get(key)
+    if key in _BY_NAME and len(path) > 1 and isinstance(inner, dict):
+        inner.pop(path[1], None)
+        return replace(gaps, tools=gaps.tools | {str(path[1])})
+    value.pop(key, None)
+    return replace(gaps, head=True)
+
+
+def _end_of_step(kind: Kind[Model], path: Location) -> int:
+    """Return where the path of the innermost step on a path ends; 0 if there is none."""
+    ends = (n for n in range(len(path), 1, -1) if isinstance(path[n - 1], int))
+    return next((n for n in ends if path[n - 2] in kind.lists), 0)
+
+
+def _leave_step_out(kind: Kind[Model], value: dict[str, Json], at: Location, gaps: Gaps) -> Gaps:
+    outer: Json = value
+    for part in at[:-1]:
+        try:
+            outer = outer[part]
+        except (KeyError, IndexError, TypeError):
+            return gaps  # the step around it is left out already
+    index = int(at[-1])
+    if not isinstance(outer, list) or index >= len(outer):
+        return gaps
+    raw = outer[index]
+    name = raw.get("name") if isinstance(raw, Mapping) else None
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        name = f"step {index + 1}"
+        gaps = replace(gaps, names=True)
+    outer[index] = kind.stand_in(str(at[-2]), name, raw)
+    return replace(gaps, steps=gaps.steps | {at})

@@ -1,4 +1,4 @@
-"""The edge to the YAML parser: what may reach it, and what is said when it complains.
+"""Limits of the YAML parser, and the messages for its errors.
 
 1. A text is at most `MAX_BYTES` long, UTF-8, and holds no control characters: `decode` sees to it.
 2. Nothing is built from a text that nests deeper than `MAX_DEPTH`, or that its aliases blow up to
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Protocol
 
 import yaml
 
 from loopwright.errors import DocumentError, Problem
+
+from ...records.codec import Json
 
 __all__ = [
     "MAX_BYTES",
@@ -41,11 +43,11 @@ MAX_DEPTH = 64
 MAX_NODES = 100_000
 MAX_PROBLEMS = 100
 TOO_LARGE = (
-    f"the document is more than {MAX_NODES:,} values or {MAX_CHARACTERS >> 20} MiB "
-    "once its aliases are written out; split it, or use fewer aliases"
+    f"the document has more than {MAX_NODES:,} values or {MAX_CHARACTERS >> 20} MiB of text "
+    "after its aliases are expanded; split it, or use fewer aliases"
 )
 
-# The part of a line that is looked at for a remedy: the patterns below are not linear.
+# The part of a line that is searched for a remedy: the patterns below are not linear.
 _LONG = 500
 # An unquoted {{ or {% where a value begins.
 _TEMPLATE = re.compile(r"""[^"'#]*?(?:^\s*|[:\-,]\s+|\[)(?=\{[{%])""")
@@ -59,9 +61,19 @@ _TAG_DIRECTIVE = re.compile("(?:\\A|(?<=[\r\n\x85\u2028\u2029]))%TAG")
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\.", re.DOTALL)
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LOADER: Json = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Place = tuple[int, int]
+
+
+class _Mark(Protocol):
+    """A place of the parser, from 0, in C or in Python."""
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def column(self) -> int: ...
 
 
 class UnreadableError(ValueError):
@@ -72,7 +84,7 @@ class UnreadableError(ValueError):
         self.place = place
 
 
-def place_of(mark: yaml.error.Mark | Any) -> Place:
+def place_of(mark: _Mark | None) -> Place:
     """Return line and column of a parser's mark, from 1; the beginning where there is none."""
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
@@ -92,26 +104,26 @@ def decode(text: str | bytes, file: str) -> str:
     """
     if len(text) > MAX_BYTES or (isinstance(text, str) and _utf8_length(text) > MAX_BYTES):
         message = f"the document is larger than {MAX_BYTES >> 20} MiB"
-        _refuse(file, (1, 1), f"{message}; split it, or keep large texts in files of their own")
+        _refuse(file, (1, 1), f"{message}; split it, or move large texts to separate files")
     if isinstance(text, bytes):
         text = _from_utf8(text, file)
     text = text.removeprefix("\ufeff")
-    if not _plain(text) and (found := _UNPRINTABLE.search(text)):
+    if not _plain(text) and (result := _UNPRINTABLE.search(text)):
         _refuse(
             file,
-            _place(text, found.start()),
-            f"character U+{ord(found[0]):04X} cannot stand in a document; remove it, "
-            'or write it as an escape such as "\\x1b" in double quotes',
+            _place(text, result.start()),
+            f"character U+{ord(result[0]):04X} is not allowed in a document; remove it, "
+            'or write an escape such as "\\x1b" in double quotes',
         )
     # The C parser compares each tag directive with all before it: 1 MiB of them takes 12 seconds.
-    if "%TAG" in text and (found := _TAG_DIRECTIVE.search(text)):
-        place = _place(text, found.start())
+    if "%TAG" in text and (result := _TAG_DIRECTIVE.search(text)):
+        place = _place(text, result.start())
         _refuse(file, place, "%TAG directives are not allowed; remove the line")
     return _join_pairs(text) if text.lstrip()[:1] in ("{", "[") else text
 
 
 def _plain(text: str) -> bool:
-    """Whether a text is ASCII that a parser takes; faster than to look for what it does not."""
+    """Return whether a text is printable ASCII; faster than a search for other characters."""
     return text.isascii() and not text.encode().translate(None, _PLAIN)
 
 
@@ -184,7 +196,7 @@ def events(text: str, lines: list[str]) -> Iterator[yaml.Event]:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # Bytes that a tag spells in %-escapes need not be text; in pure Python, nor need escapes.
         place = place_of(last.end_mark if last else None)
-        raise UnreadableError(place, "not valid YAML: what follows is not text") from error
+        raise UnreadableError(place, "not valid YAML: the following bytes are not text") from error
 
 
 def _explain(error: yaml.MarkedYAMLError, spot: _Spot) -> tuple[Place, str]:
@@ -192,8 +204,8 @@ def _explain(error: yaml.MarkedYAMLError, spot: _Spot) -> tuple[Place, str]:
     if "flow" in (error.context or ""):
         lines.append((spot.start_line, spot.start))
     for line, (row, _) in lines:
-        if found := _TEMPLATE.match(line[:_LONG]):
-            return (row, found.end() + 1), template_complaint(line, found.end() + 1)
+        if result := _TEMPLATE.match(line[:_LONG]):
+            return (row, result.end() + 1), template_complaint(line, result.end() + 1)
     wording = f"{error.context or ''}: {error.problem or ''}"
     for pattern, remedy in _REMEDIES:
         if re.search(pattern, wording):
@@ -208,7 +220,7 @@ def _spot(error: yaml.MarkedYAMLError, lines: list[str], last: yaml.Event | None
     return _Spot(lines[place[0] - 1], place, lines[start[0] - 1], start, last)
 
 
-def _within(lines: list[str], mark: yaml.error.Mark | Any) -> Place:
+def _within(lines: list[str], mark: _Mark | None) -> Place:
     # At its end a text without a last line break has, for the parser, one line more.
     place = place_of(mark)
     return place if place[0] <= len(lines) else (len(lines), len(lines[-1]) + 1)
@@ -275,7 +287,7 @@ def _block(spot: _Spot) -> tuple[Place, str]:
     if spot.line[column - 1 : column] == ":":
         return spot.place, "a key is missing before this ':'"
     if before.rstrip().endswith(("]", "}")):
-        return spot.place, "text follows a closing bracket; put quotes around the whole value"
+        return spot.place, "text follows a closing bracket; put quotes around the entire value"
     return spot.place, (
         f"this line does not fit the block that begins on line {spot.start[0]}, "
         f"column {spot.start[1]}; check its indentation"
@@ -292,7 +304,7 @@ _REMEDIES: list[tuple[str, _Remedy]] = [
     ),
     (
         "Unicode character escape",
-        _problem("this escape is no character; beyond U+FFFF write \\U and eight digits"),
+        _problem("this escape is not a character; above U+FFFF write \\U and eight digits"),
     ),
     (
         "escape|hexdecimal|hexadecimal",
@@ -312,7 +324,7 @@ _REMEDIES: list[tuple[str, _Remedy]] = [
     ("expected key|'-' indicator|block end", _block),
     (
         "document start",
-        _problem("nothing may follow the value here; 'key: value' needs a space after the ':'"),
+        _problem("unexpected text after the value; 'key: value' needs a space after the ':'"),
     ),
     (
         "tag|directive|incompatible",

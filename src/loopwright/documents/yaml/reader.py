@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 
 import yaml
 
 from loopwright.errors import DocumentError, Problem, nearest
 
+from ...records.codec import Json
 from . import limits
 from .limits import Place
 from .scalars import CORE, Scalar, resolve, short_tag, shorten
-from .source import Child, Node, Path, Source, Stage, plain, written
+from .source import Child, Location, Node, Source, Stage, plain, written
 
-__all__ = ["Path", "Source", "Stage", "read"]
+__all__ = ["Location", "Source", "Stage", "read"]
 
 
 def read(text: str | bytes, file: str, *, repeatable: frozenset[str] = frozenset()) -> Source:
@@ -70,7 +71,7 @@ class _Reader:
         self.size = self.characters = 0
 
     def read(self) -> Source:
-        take: dict[type, Callable[[Any, Place], None]] = {
+        take: dict[type, Callable[[Json, Place], None]] = {
             yaml.ScalarEvent: self._scalar,
             yaml.AliasEvent: self._alias,
             yaml.SequenceStartEvent: self._open,
@@ -84,7 +85,7 @@ class _Reader:
                 if handler := take.get(type(event)):
                     handler(event, limits.place_of(event.start_mark))
         except limits.UnreadableError as error:
-            if not any((known.line, known.column) == error.place for known in self.problems):
+            if not any((names.line, names.column) == error.place for names in self.problems):
                 self._report(error.place, str(error))
             raise DocumentError(self.problems) from error
         if self.problems:
@@ -93,14 +94,19 @@ class _Reader:
         if self.root is None or value is None:
             self._stop((1, 1), "the document is empty; write at least one 'key: value'")
         return Source(
-            self.file, value, tuple(self.notes), tuple(self.stages), self.root, tuple(self.lines)
+            self.file,
+            value=value,
+            notes=tuple(self.notes),
+            stages=tuple(self.stages),
+            root=self.root,
+            lines=tuple(self.lines),
         )
 
-    def _report(self, place: Place, message: str, path: Path | None = None) -> None:
-        shown = written(self._path() if path is None else path)
-        self.problems.append(Problem(self.file, *place, shown, message))
+    def _report(self, place: Place, message: str, path: Location | None = None) -> None:
+        display = written(self._path() if path is None else path)
+        self.problems.append(Problem(self.file, *place, display, message))
         if len(self.problems) == limits.MAX_PROBLEMS:
-            message = f"reading ends after {limits.MAX_PROBLEMS} problems"
+            message = f"reading stops after {limits.MAX_PROBLEMS} problems"
             self.problems.append(Problem(self.file, *place, "", message))
             raise DocumentError(self.problems)
 
@@ -108,7 +114,7 @@ class _Reader:
         self._report(place, message)
         raise DocumentError(self.problems)
 
-    def _path(self) -> Path:
+    def _path(self) -> Location:
         parts: list[str | int] = []
         for frame in self.frames:
             if isinstance(frame.node.children, list):
@@ -119,8 +125,8 @@ class _Reader:
 
     def _document(self, _event: yaml.DocumentStartEvent, place: Place) -> None:
         if self.root is not None:
-            message = "a second document begins here, and a file holds one; remove the '---'"
-            self._stop(place, f"{message}, or move what follows to a file of its own")
+            message = "a second document begins here, but a file holds one; remove the '---'"
+            self._stop(place, f"{message}, or move the rest to another file")
 
     def _scalar(self, event: yaml.ScalarEvent, place: Place) -> None:
         value: Scalar = event.value
@@ -161,8 +167,8 @@ class _Reader:
         node = self.anchors.get(name)
         if node is None:
             # Looking for the nearest of many long names would take minutes.
-            known = nearest(name[:60], [other[:60] for other in islice(self.anchors, 20)])
-            message = f"alias *{shorten(name)} has no anchor before it{known}"
+            names = nearest(name[:60], [other[:60] for other in islice(self.anchors, 20)])
+            message = f"alias *{shorten(name)} has no anchor before it{names}"
             self._report(place, f"{message}; put quotes around the value if it is text")
         elif any(frame.node is node for frame in self.frames):
             self._report(place, f"alias *{shorten(name)} contains itself; write the value out")
@@ -174,7 +180,8 @@ class _Reader:
     def _check_depth(self, levels: int, place: Place) -> None:
         if len(self.frames) + levels > limits.MAX_DEPTH:
             self._stop(
-                place, f"the document nests more than {limits.MAX_DEPTH} levels deep; flatten it"
+                place,
+                f"the document is nested more than {limits.MAX_DEPTH} levels deep; flatten it",
             )
 
     def _add(self, node: Node, place: Place, *, expanded: bool = False) -> None:
@@ -233,12 +240,12 @@ class _Reader:
             self._report(child.key_place, f"{message} can be joined; remove one", (key,))
             return before
         if key not in self.joined:
-            # The first block may carry an anchor, whose aliases must not see what is joined to it.
+            # The first block can have an anchor, and its aliases must not contain the items that are joined to it.
             self.joined.add(key)
             items = list(items)
             before = before._replace(node=Node(children=items))
         self.stages.append(Stage(key, len(items), len(items) + len(more)))
-        message = f"key {key!r} on line {again} adds a block to the list of line {first}"
+        message = f"key {key!r} on line {again} adds items to the list on line {first}"
         self.notes.append(Problem(self.file, *child.key_place, key, message))
         items.extend(more)
         return before

@@ -37,11 +37,11 @@ _NAMES = {type(None): "null", bool: "bool", int: "int", float: "float"}
 _TAGS = ("null", "bool", "int", "float", "str", "seq", "map")
 _LARGEST = sys.float_info.max
 # The largest finite float has 309 digits; Python itself refuses to read more than 4,300.
-_LONGEST_NUMBER = 400
+_MAX_NUMBER_CHARS = 400
 
 
 def resolve(text: str, *, tag: str | None = None, quoted: bool = False) -> Scalar:
-    """Return the value of a scalar, by its explicit tag (`!!int "3"`), its quotes, or its look.
+    """Return the value of a scalar, by its explicit tag (`!!int "3"`), its quotes, or its form.
 
     Raises ValueError for a number that is not finite, a tag outside the core schema, a text that
     its tag does not fit, and a character that no text can hold.
@@ -49,8 +49,8 @@ def resolve(text: str, *, tag: str | None = None, quoted: bool = False) -> Scala
     if tag is None and not quoted:
         return _plain(text)
     plain = text.isascii() and "\0" not in text  # far faster than to search a megabyte
-    if not plain and (found := _NO_TEXT.search(text)):
-        raise ValueError(f"a text cannot hold the character U+{ord(found[0]):04X}; remove it")
+    if not plain and (result := _NO_TEXT.search(text)):
+        raise ValueError(f"a text cannot contain the character U+{ord(result[0]):04X}; remove it")
     return text if tag is None else _tagged(tag, text)
 
 
@@ -88,9 +88,9 @@ def _tagged(tag: str, text: str) -> Scalar:
     if tag in ("!", CORE + "str"):
         return text
     if name not in _TAGS or not tag.startswith(CORE):
-        known = nearest(short_tag(tag), [f"!!{name}" for name in _TAGS])
+        names = nearest(short_tag(tag), [f"!!{name}" for name in _TAGS])
         raise ValueError(
-            f"tag {short_tag(tag)} is not allowed, only those of plain YAML such as !!str{known}; "
+            f"tag {short_tag(tag)} is not allowed, only those of plain YAML such as !!str{names}; "
             "put quotes around the value if '!' is part of the text"
         )
     value = _plain(text)
@@ -107,7 +107,7 @@ def _integer(text: str) -> int:
 
 
 def _number(text: str, convert: Callable[[str], float]) -> float:
-    number = convert(text) if len(text) <= _LONGEST_NUMBER else math.inf
+    number = convert(text) if len(text) <= _MAX_NUMBER_CHARS else math.inf
     # An integer that no float can hold would fail later, wherever it meets one.
     if not -_LARGEST <= number <= _LARGEST:
         raise ValueError(

@@ -6,24 +6,35 @@ Nodes form a tree in which an alias shares its anchor's node; the plain values s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from loopwright.errors import Problem
-
+from ...errors import Problem
+from ...records.codec import Json
 from .limits import Place
-from .positions import place_of_character
 from .scalars import Scalar, shorten
 
-__all__ = ["Child", "Node", "Path", "Source", "Stage", "plain", "written"]
+__all__ = [
+    "Child",
+    "Location",
+    "Node",
+    "Source",
+    "SourceMap",
+    "Stage",
+    "place_of_character",
+    "plain",
+    "translated",
+    "written",
+]
+
 
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _NAME = re.compile(r"[^\W\d][\w$-]*|\$\w+")
 
-LONGEST_MESSAGE = 600  # characters, whatever a document holds that a message quotes
+MAX_MESSAGE = 600  # characters, whatever a document holds that a message quotes
 
-Path = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 
 
 class Stage(NamedTuple):
@@ -65,13 +76,13 @@ class Source:
     """
 
     file: str
-    value: Any
+    value: Json
     notes: tuple[Problem, ...]
     stages: tuple[Stage, ...]
-    _root: Child = field(repr=False)
+    root: Child = field(repr=False)
     lines: tuple[str, ...] = field(repr=False)
 
-    def position(self, path: Path, *, key: bool = False) -> Place:
+    def position(self, path: Location, *, key: bool = False) -> Place:
         """Return line and column, from 1, of a value, or of its key.
 
         A path that leads nowhere has the position of the last part that exists.
@@ -79,7 +90,7 @@ class Source:
         child = self._find(path)[0]
         return child.key_place if key else child.place
 
-    def problem_at_word(self, path: Path, message: str, word: str) -> Problem:
+    def problem_at_word(self, path: Location, message: str, word: str) -> Problem:
         """Return a problem at the first place of a word in the templates of a value, else at the value."""
         for leaf, text in self._texts(path):
             offset = _offset_of(word, text)
@@ -87,23 +98,23 @@ class Source:
                 return self.problem_inside(leaf, message, offset)
         return self.problem(path, message)
 
-    def problem_inside(self, path: Path, message: str, offset: int) -> Problem:
+    def problem_inside(self, path: Location, message: str, offset: int) -> Problem:
         """Return a problem at a character of a text, counted from 0 in the text as YAML reads it."""
-        found = self.problem(path, message)
+        result = self.problem(path, message)
         place = self.place_inside(path, offset)
-        return found if place is None else replace(found, line=place[0], column=place[1])
+        return result if place is None else replace(result, line=place[0], column=place[1])
 
-    def place_inside(self, path: Path, offset: int) -> Place | None:
+    def place_inside(self, path: Location, offset: int) -> Place | None:
         """Return where a character of a text stands in the file; None for an alias or no text."""
-        child, found = self._find(path)
-        if not found or child.node.text is None:
+        child, result = self._find(path)
+        if not result or child.node.text is None:
             return None
         return place_of_character(self.lines, child.place, child.node.text, offset)
 
-    def _texts(self, path: Path) -> Iterator[tuple[Path, str]]:
+    def _texts(self, path: Location) -> Iterator[tuple[Location, str]]:
         """Iterate over the texts at and below a path, each with its own path."""
-        child, found = self._find(path)
-        waiting = [(path, child.node)] if found else []
+        child, result = self._find(path)
+        waiting = [(path, child.node)] if result else []
         while waiting:
             at, node = waiting.pop()
             if isinstance(node.children, dict):
@@ -116,22 +127,22 @@ class Source:
                     yield at, node.text
             waiting += reversed(below)
 
-    def problem(self, path: Path, message: str, *, key: bool = False) -> Problem:
+    def problem(self, path: Location, message: str, *, key: bool = False) -> Problem:
         """Return a problem at a value, or at its key, with the path as people write it."""
         place = self.position(path, key=key)
-        return Problem(self.file, *place, written(path), shorten(message, LONGEST_MESSAGE))
+        return Problem(self.file, *place, written(path), shorten(message, MAX_MESSAGE))
 
-    def text(self, path: Path) -> str | None:
+    def text(self, path: Location) -> str | None:
         """Return a scalar's text as written, without quotes: `1.10`, `yes`, `2026-01-07`, `012`.
 
         A null has the text it was written with, which is empty for a value left out. A list, a
         mapping and a path that leads nowhere have none.
         """
-        child, found = self._find(path)
-        return child.node.text if found else None
+        child, result = self._find(path)
+        return child.node.text if result else None
 
-    def _find(self, path: Path) -> tuple[Child, bool]:
-        child = self._root
+    def _find(self, path: Location) -> tuple[Child, bool]:
+        child = self.root
         for part in path:
             below = _below(child.node, part)
             if below is None:
@@ -152,25 +163,25 @@ def _offset_of(word: str, text: str) -> int | None:
     """Return where a name stands in the tags of a text; in a text without tags, an expression, anywhere."""
     name = re.compile(rf"(?<![\w.])(?:given\.)?{re.escape(word)}(?!\w)")
     if "{{" not in text and "{%" not in text:
-        found = name.search(text)
-        return None if found is None else found.start()
+        result = name.search(text)
+        return None if result is None else result.start()
     for tag in _TAG.finditer(text):
-        if (found := name.search(text, tag.start(), tag.end())) is not None:
-            return found.start()
+        if (result := name.search(text, tag.start(), tag.end())) is not None:
+            return result.start()
     return None
 
 
-def written(path: Path) -> str:
-    """Return `loops[0].until` for `("loops", 0, "until")`; a key that is no name is quoted."""
+def written(path: Location) -> str:
+    """Return `loops[0].until` for `("loops", 0, "until")`; a key that is not a name is quoted."""
     parts = ""
     for part in path:
-        shown = part if isinstance(part, int) else shorten(part)
+        display = part if isinstance(part, int) else shorten(part)
         named = isinstance(part, str) and _NAME.fullmatch(part)
-        parts += f".{shown}" if named else f"[{shown!r}]"
+        parts += f".{display}" if named else f"[{display!r}]"
     return parts.removeprefix(".")
 
 
-def plain(node: Node) -> Any:
+def plain(node: Node) -> Json:
     """Return the plain values of a node, which share nothing."""
     children = node.children
     if children is None:
@@ -178,3 +189,132 @@ def plain(node: Node) -> Any:
     if isinstance(children, list):
         return [plain(child.node) for child in children]
     return {key: plain(child.node) for key, child in children.items()}
+
+
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor and a tag before a value
+_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?$")
+_LONG_ESCAPES = {"x": 2, "u": 4, "U": 8}  # letter -> digits after it
+_WHITE_ESCAPES = "tnrvfNLP_ \t"
+
+
+def place_of_character(lines: Sequence[str], place: Place, text: str, offset: int) -> Place | None:
+    """Return line and column, from 1, of `text[offset]`, of a text that is written at `place`."""
+    if not 0 < place[0] <= len(lines):
+        return None
+    before = sum(not char.isspace() for char in text[:offset])
+    row, column = place
+    column += _PROPERTIES.match(lines[row - 1], column - 1).end() - (column - 1)  # type: ignore[union-attr]
+    head = lines[row - 1][column - 1 :]
+    if head.startswith("*"):
+        return None  # an alias: the text stands at its anchor
+    if _HEADER.match(head):
+        characters = _plain(lines, row + 1, 1)
+    elif head[:1] in ("'", '"'):
+        characters = _quoted(lines, row, column + 1, head[0])
+    else:
+        characters = _plain(lines, row, column)
+    for result in characters:
+        if before == 0:
+            return result
+        before -= 1
+    return None
+
+
+def _plain(lines: Sequence[str], row: int, column: int) -> Iterator[Place]:
+    """Iterate over the places of characters that are no white space."""
+    for number in range(row, len(lines) + 1):
+        line = lines[number - 1]
+        for at in range(column - 1 if number == row else 0, len(line)):
+            if not line[at].isspace():
+                yield number, at + 1
+
+
+def _quoted(lines: Sequence[str], row: int, column: int, quote: str) -> Iterator[Place]:
+    """Iterate over the places of characters that are no white space, with escapes counted as one."""
+    for number in range(row, len(lines) + 1):
+        line = lines[number - 1]
+        at = column - 1 if number == row else 0
+        while at < len(line):
+            length = _length_of_escape(line, at, quote)
+            if length == 1 and line[at] == quote:
+                return
+            white = line[at].isspace() if length == 1 else _is_white_escape(line, at, length)
+            if not white:
+                yield number, at + 1
+            at += length
+
+
+def _length_of_escape(line: str, at: int, quote: str) -> int:
+    """Return how many characters of a line make one of the text."""
+    if quote == "'":
+        return 2 if line[at : at + 2] == "''" else 1
+    if line[at] != "\\":
+        return 1
+    return 2 + _LONG_ESCAPES.get(line[at + 1 : at + 2], 0)
+
+
+def _is_white_escape(line: str, at: int, length: int) -> bool:
+    if length > 2:
+        digits = line[at + 2 : at + length]
+        return chr(int(digits, 16)).isspace()
+    following = line[at + 1 : at + 2]
+    return line[at] == "\\" and (not following or following in _WHITE_ESCAPES)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SourceMap(Source):
+    """A source that is asked by the paths of the native document that was made from it.
+
+    `places` maps native paths to paths in the `original`; what lies below a mapped path is looked
+    for under the same names, and has the place of the mapped path where there is no such thing.
+    """
+
+    original: Source
+    places: Mapping[Location, Location]
+
+    def position(self, path: Location, *, key: bool = False) -> Place:
+        return self.original.position(self._found(path), key=key)
+
+    def problem(self, path: Location, message: str, *, key: bool = False) -> Problem:
+        result = self._found(path)
+        return self.original.problem(result, message, key=key and len(result) > 0)
+
+    def problem_at_word(self, path: Location, message: str, word: str) -> Problem:
+        return self.original.problem_at_word(self._found(path), message, word)
+
+    def place_inside(self, path: Location, offset: int) -> Place | None:
+        return self.original.place_inside(self._found(path), offset)
+
+    def text(self, path: Location) -> str | None:
+        return self.original.text(self._found(path))
+
+    def _found(self, path: Location) -> Location:
+        """Return the path in the original, without what the original does not have."""
+        for end in range(len(path), 0, -1):
+            start = self.places.get(path[:end])
+            if start is not None:
+                return self._existing((*start, *path[end:]))
+        return self._existing(path)
+
+    def _existing(self, path: Location) -> Location:
+        value = self.original.value
+        for length, part in enumerate(path):
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return path[:length]
+        return path
+
+
+def translated(source: Source, places: Mapping[Location, Location]) -> SourceMap:
+    """Return a source that is asked by native paths."""
+    return SourceMap(
+        source.file,
+        value=source.value,
+        notes=source.notes,
+        stages=source.stages,
+        root=source.root,
+        lines=source.lines,
+        original=source,
+        places=dict(places),
+    )

@@ -292,7 +292,7 @@ def _nested(data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
 
 def _text_of(reply: Reply) -> str:
     """Return the text of a reply, including the value of an answer made by a tool call."""
-    if reply.data is None or scan(own_words(reply.text)).found:
+    if reply.data is None or scan(own_words(reply.text)).values:
         return reply.text
     return f"{reply.text}\n{codec.encode(reply.data)}"
 

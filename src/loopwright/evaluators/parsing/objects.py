@@ -59,7 +59,7 @@ def objects_of(own: str, *, candidate: str, mark: str, names: Sequence[str]) -> 
     found = scan(own)
     read: list[Object] = []
     repeated = False
-    for one in found.found:
+    for one in found.values:
         whole = squeezed(own[one.start : one.end])
         for members in _inner(one.value, wanted):
             # A wrapper may add words of the judge's; the object inside is what is repeated.

@@ -54,7 +54,7 @@ def objects_in(output: Json) -> Iterator[Mapping[str, Json]]:
         if inner is not None and not isinstance(inner, Mapping):
             yield from objects_in(inner)
     elif isinstance(output, str) and "{" in output:
-        found = [one.value for one in scan(own_words(output)).found if isinstance(one.value, dict)]
+        found = [one.value for one in scan(own_words(output)).values if isinstance(one.value, dict)]
         if found and all(value == found[0] for value in found):  # of two neither is chosen
             yield found[0]
 

@@ -1,12 +1,12 @@
-"""The database as whoever writes sees it: one connection, one transaction at a time.
+"""The database of an SQLite journal as the writer's thread uses it.
 
 Rules:
 
-1. A run's epoch holds within a transaction: nobody else commits while the side lock is held, so it
-   is compared only when another connection has committed since (`PRAGMA data_version`).
-2. A run that lost its lease, or whose rows could not be kept, writes nothing more; others go on.
-3. Rows go in by few, long statements: each step of a statement gives up the interpreter's lock,
-   and getting it back from a busy event loop can take milliseconds.
+1. The epoch of a run holds within a transaction: no other process commits while the side lock is
+   held. It is compared only if another connection committed since (`PRAGMA data_version`).
+2. A run that lost its lease, or whose rows could not be stored, writes nothing more. Others continue.
+3. Rows are inserted by few, long statements: each step of a statement releases the interpreter's
+   lock, and a busy event loop can keep it for milliseconds.
 """
 
 from __future__ import annotations
@@ -15,204 +15,147 @@ import functools
 import itertools
 import json
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
 
-from ...errors import JournalDamaged, JournalUnavailable
-from .encoding import FILE, Content
+from ...errors import JournalDamaged, JournalError, JournalUnavailable
+from ..recorded.encoding import Content
+from ..recorded.rows import Value
+from ..recorded.run_log import WIDTH, Batch, DurableLog
+from ..recorded.writer import Operation
 from .errors import journal_error
-from .files import SideLock, create_private, file_number, write_content
+from .files import FILE, SideLock, create_private, file_number, write_content
 from .leases import LEASE, Clocks, Owner, register, renew
-from .run_log import WIDTH, Batch, SqliteLog
 from .schema import connect_writer
-
-__all__ = ["CommitOperation", "Database", "OnPoint", "insert_many"]
 
 OnPoint = Callable[[str, int], None]
 _CHUNKS = (1024, 128, 16, 1)
 _ENTRY = "INSERT INTO entries(run,first,loop,mark,body,sum) VALUES "
-_ONE = (
-    "INSERT INTO entries(run,first,loop,mark,body,sum) SELECT ?,?,?,?,?,? FROM runs "
-    "WHERE id=? AND epoch=?"
-)
 _CONTENT = "INSERT INTO contents(id,digest,size,body) VALUES "
 _EPOCHS = "SELECT id, epoch FROM runs WHERE id IN (SELECT value FROM json_each(?))"
-_WISHES = "SELECT id, epoch FROM runs WHERE status='running' AND owner=? AND cancel=1"
-
-
-class CommitOperation(Protocol):
-    """Something to do within a transaction."""
-
-    def run(self, db: sqlite3.Connection) -> None:
-        """Do it; a refusal by the journal itself is kept for the caller."""
+_CANCELLED = "SELECT id, epoch FROM runs WHERE status='running' AND owner=? AND cancel=1"
 
 
 class Database:
-    """One connection that writes, made when first needed; only who has the writer's turn may use it.
+    """The connection that writes, opened at the first use; only the writer's thread may use it.
 
-    `logs` are the open runs of this store by key, `took` the seconds of the latest commit.
+    `logs` are the open runs of this store by key.
     """
 
     def __init__(
         self, path: Path, synchronous: str, clocks: Clocks, on_point: OnPoint | None
     ) -> None:
-        self.logs: dict[int, SqliteLog] = {}
-        self.took = 0.0
-        self._one = ""
+        self.logs: dict[int, DurableLog] = {}
         self.path = path
         self.files = path.with_name(f"{path.name}.files")
         self.clocks = clocks
         self._synchronous = synchronous
         self._on_point = on_point
         self._points = 0
-        self._born = clocks.steady()
+        self._opened_at = clocks.steady()
         self._owner: Owner | None = None
         self._next_content = itertools.count(1).__next__
         self._lock: SideLock | None = None
         self._db: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None  # which file the connection writes to
-        self._seen = -1  # data_version at state `_state`
-        self._state = 0  # counts the times that someone else was seen to have committed
-        self._heard = 0  # the state in which wishes to cancel were last looked for
+        self._file: tuple[int, int] | None = None  # the file that the connection writes to
+        self._data_version = -1  # of the latest transaction
+        self._state = 0  # counts the changes of `_data_version`: commits of other connections
+        self._cancel_state = 0  # the state at the latest search for requests to cancel
 
     @property
     def owner(self) -> Owner:
-        """The row of this store; there is one in every transaction."""
+        """The row of this store; it exists in every transaction."""
         assert self._owner is not None
         return self._owner
 
     @property
     def seconds(self) -> float:
-        """How long this store has been alive."""
-        return self.clocks.steady() - self._born
+        """The age of this store in seconds."""
+        return self.clocks.steady() - self._opened_at
 
     def new_content(self) -> int:
-        """Return a content id that no other store will use: Cantor's number of owner and count.
+        """Return a content id that no other store uses: Cantor's pairing of owner and count.
 
-        It only grows, so that contents are added at the end of their table, and starts small.
+        Ids of one store only grow, so that contents are added at the end of their table.
         """
         count = self._next_content()
         diagonal = self.owner.key + count
         return diagonal * (diagonal + 1) // 2 + count
 
-    def hold(self, log: SqliteLog) -> None:
-        """Take note of a run that was opened; an older opening of it by this store loses it."""
+    def hold(self, log: DurableLog) -> None:
+        """Register a run that was opened; an older log of the same run loses it."""
         older = self.logs.get(log.key)
         if older is not None:
             older.lose()
         log.verified = self._state
         self.logs[log.key] = log
 
-    def release(self, log: SqliteLog) -> None:
-        """Forget a run that was given back."""
+    def release(self, log: DurableLog) -> None:
+        """Remove a run that was given back."""
         if self.logs.get(log.key) is log:
             del self.logs[log.key]
 
-    def _connect(self) -> tuple[sqlite3.Connection, SideLock]:
+    def journal_error(self, error: Exception) -> JournalError:
+        """Return the error of the journal for an error of SQLite or the system."""
+        return journal_error(error, str(self.path))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Run a block as one transaction under the side lock; an error rolls it back."""
         if self._lock is None:
             beside = self.path.with_name(f"{self.path.name}-lock")
             create_private(beside)
             self._lock = SideLock(beside)
-        if self._db is None:
-            with self._lock:
-                self._db = self._opened()
-        return self._db, self._lock
+        with self._lock:
+            if self._db is None:
+                self._db = connect_writer(self.path, self._synchronous)
+                self._file = file_number(self.path)
+            db = self._db
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    with suppress(sqlite3.Error):
+                        db.execute("ROLLBACK")
+                raise
 
-    def _opened(self) -> sqlite3.Connection:
-        db = connect_writer(self.path, self._synchronous)
-        self._file = file_number(self.path)
-        self._one = _ONE
-        if self._on_point is not None:
-            db.create_function("point", 0, self._within)
-            self._one = f"{_ONE} AND point()"
-        return db
-
-    def commit(self, batches: Sequence[Batch], acts: Sequence[CommitOperation]) -> None:
-        """Write batches, then do acts, in one durable transaction.
+    def commit(
+        self, batches: Sequence[Batch], operations: Sequence[Operation[sqlite3.Connection]]
+    ) -> None:
+        """Write batches and perform operations in one durable transaction.
 
         Raises:
-            sqlite3.Error, OSError, JournalError: if nothing of it was kept.
+            sqlite3.Error, OSError, JournalError: if nothing was committed.
         """
         for batch in batches:
-            if batch.contents:
-                self._write_files(batch)
-        db, lock = self._connect()
-        with lock:
-            self._transact(db, batches, acts)
-
-    def commit_at_once(self, batch: Batch) -> bool:
-        """Write a batch without files as `commit` does; return False if another process writes."""
-        db, lock = self._connect()
-        if not lock.taken():
-            return False
+            self._write_files(batch)
+        owner = self._owner
         try:
-            if len(batch.owners) == 1 and not batch.contents and self._owner is not None:
-                self._write_row(db, batch.owners[0], batch.values)
-            else:
-                self._transact(db, (batch,), ())
-        finally:
-            lock.free()
-        return True
-
-    def _write_row(self, db: sqlite3.Connection, log: SqliteLog, values: list[Any]) -> None:
-        """Write one row in a statement that is a transaction, and compares the epoch in it."""
-        if log.failure is not None:
-            return
-        began = time.monotonic()
-        self._point("before")
-        kept = db.execute(self._one, (*values, log.key, log.info.epoch)).rowcount
-        self._expect_file()
-        self.took = time.monotonic() - began
-        if not kept:
-            log.lose()
-        self._point("after")
-
-    def _transact(
-        self, db: sqlite3.Connection, batches: Sequence[Batch], acts: Sequence[CommitOperation]
-    ) -> None:
-        known, began = self._owner, time.monotonic()
-        self._point("before")
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            self._owner = known or register(db, self.clocks.wall())
-            self._fence(db, batches)
-            self._insert(db, batches)
-            for act in acts:
-                act.run(db)
-            self._point("in_txn")
-            db.execute("COMMIT")
+            with self._transaction() as db:
+                self._point("before")
+                self._owner = owner or register(db, self.clocks.wall())
+                self._fence(db, batches)
+                self._insert(db, batches)
+                for operation in operations:
+                    operation.run(db)
+                self._point("in_txn")
         except BaseException:
-            self._owner = known
-            _roll_back(db)
+            self._owner = owner
             raise
-        self._expect_file()
-        self.took = time.monotonic() - began
-        self._point("after")
-
-    def _expect_file(self) -> None:
-        """Refuse to acknowledge what was written to a file that nobody can open any more.
-
-        Raises:
-            JournalDamaged: if the file of that name is gone, or is another by now.
-        """
         if file_number(self.path) != self._file:
             raise JournalDamaged(
-                f"{self.path}: it is lost: the database was deleted or replaced while runs were written to "
-                "it; what they recorded is in no file any more, run them again"
+                f"{self.path}: the database was deleted or replaced while runs were writing to it; "
+                "what they recorded is lost, run them again"
             )
+        self._point("after")
 
     def _point(self, position: str) -> None:
         if self._on_point is not None:
             self._points += position == "before"
             self._on_point(position, self._points)
-
-    def _within(self) -> bool:
-        """Reach the point inside a transaction, called by SQLite from a statement that is one."""
-        self._point("in_txn")
-        return True
 
     def _write_files(self, batch: Batch) -> None:
         for log, contents in batch.contents:
@@ -221,33 +164,33 @@ class Database:
             except JournalUnavailable as error:
                 log.fail(error)
 
-    def filed(self, contents: list[Content]) -> list[Content]:
-        """Return contents without the large ones' bodies, which are made files.
+    def filed(self, contents: Iterable[Content]) -> list[Content]:
+        """Write large contents as files; return all contents, those without their bodies.
 
         Raises:
-            JournalUnavailable: if a file cannot be made.
+            JournalUnavailable: if a file cannot be written.
         """
-        kept: list[Content] = []
+        rows: list[Content] = []
         for key, digest, size, body in contents:
             if size > FILE and body is not None:
                 try:
                     write_content(self.files, digest, body.encode())
                 except OSError as error:
                     raise journal_error(error, str(self.files)) from error
-                kept.append((key, digest, size, None))
+                rows.append((key, digest, size, None))
             else:
-                kept.append((key, digest, size, body))
-        return kept
+                rows.append((key, digest, size, body))
+        return rows
 
     def keep_contents(self, db: sqlite3.Connection, contents: Iterable[Content]) -> None:
-        """Insert contents that were `filed`, within a transaction."""
+        """Insert contents returned by `filed`, within a transaction."""
         insert_many(db, _CONTENT, 4, list(itertools.chain.from_iterable(contents)))
 
     def _fence(self, db: sqlite3.Connection, batches: Iterable[Batch]) -> None:
-        """Find the runs that another owner took since they last wrote."""
-        seen = db.execute("PRAGMA data_version").fetchone()[0]
-        if seen != self._seen:
-            self._seen = seen
+        """Let the runs fail that another owner took since their last write."""
+        version = db.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._data_version:
+            self._data_version = version
             self._state += 1
         state = self._state
         stale = [log for batch in batches for log in batch.logs if log.verified != state]
@@ -261,44 +204,35 @@ class Database:
                 log.lose()
 
     def _insert(self, db: sqlite3.Connection, batches: Iterable[Batch]) -> None:
-        values: list[Any] = []
+        values: list[Value] = []
         contents: list[Content] = []
         for batch in batches:
             values += batch.sound_values()
             for log, rows in batch.contents:
                 if log.failure is None:
                     contents += rows
-        if contents:
-            self.keep_contents(db, contents)
+        self.keep_contents(db, contents)
         insert_many(db, _ENTRY, WIDTH, values)
 
     def beat(self) -> None:
-        """Renew the lease of this store's runs and hear wishes to cancel them.
+        """Renew the lease of this store's runs and look for requests to cancel them.
 
-        A failure waits for the next beat: what rests on a lease is only how soon others may ask.
+        A failure waits for the next beat: a lease decides only how soon another process may take
+        a run.
         """
-        with suppress(sqlite3.Error, OSError, JournalUnavailable):
-            db, lock = self._connect()
-            with lock:
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    self._fence(db, ())
-                    self._hear(db)
-                    until = self.clocks.wall() + LEASE
-                    self._owner = renew(db, self.owner, until, self.seconds)
-                    db.execute("COMMIT")
-                except BaseException:
-                    _roll_back(db)
-                    raise
+        with suppress(sqlite3.Error, OSError, JournalUnavailable), self._transaction() as db:
+            self._fence(db, ())
+            self._find_cancelled(db)
+            self._owner = renew(db, self.owner, self.clocks.wall() + LEASE, self.seconds)
 
-    def _hear(self, db: sqlite3.Connection) -> None:
-        if self._heard == self._state:
+    def _find_cancelled(self, db: sqlite3.Connection) -> None:
+        if self._cancel_state == self._state:
             return
-        self._heard = self._state
-        for key, epoch in db.execute(_WISHES, (self.owner.key,)).fetchall():
+        self._cancel_state = self._state
+        for key, epoch in db.execute(_CANCELLED, (self.owner.key,)).fetchall():
             log = self.logs.get(key)
             if log is not None and log.info.epoch == epoch:
-                log.ask_to_cancel()
+                log.request_cancel()
 
     def finish(self) -> None:
         """Give back the leases, move the WAL into the database and close it."""
@@ -323,14 +257,8 @@ class Database:
         db.close()
 
 
-def _roll_back(db: sqlite3.Connection) -> None:
-    if db.in_transaction:
-        with suppress(sqlite3.Error):
-            db.execute("ROLLBACK")
-
-
-def insert_many(db: sqlite3.Connection, head: str, width: int, values: list[Any]) -> None:
-    """Insert rows, all of whose values are given one after the other, by long statements."""
+def insert_many(db: sqlite3.Connection, head: str, width: int, values: Sequence[Value]) -> None:
+    """Insert rows of `width` values, listed one after the other, by long statements."""
     start, total = 0, len(values)
     for count in _CHUNKS:
         size = count * width

@@ -1,28 +1,24 @@
-"""What SQLite and the system report, as errors of the journal."""
+"""Errors of SQLite and of the operating system as errors of the journal."""
 
 from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 
-__all__ = ["as_damage", "journal_error"]
-
-_LOCKED = "another program keeps it locked; close that program, or wait"
-_DENIED = "permission was denied; make the file and its folder yours to write"
+_LOCKED = "another program has locked it; close that program, or wait"
+_DENIED = "permission was denied; allow your user to write the file and its folder"
 _CAUSES = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space, then resume the run",
     sqlite3.SQLITE_IOERR: "the disk refused to read or write; check it and its quota, then resume",
-    sqlite3.SQLITE_READONLY: "it may only be read; make the file and its folder yours to write",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its folder exists and is yours",
+    sqlite3.SQLITE_READONLY: "it is read-only; allow your user to write the file and its folder",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that its folder exists and that you may write there",
     sqlite3.SQLITE_PERM: _DENIED,
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_NOMEM: "there is not enough memory; free some, then resume the run",
-    sqlite3.SQLITE_TOOBIG: "a value is larger than a journal can hold; keep it in a file",
+    sqlite3.SQLITE_TOOBIG: "a value is too large for a journal; keep it in a file",
 }
 _DAMAGE = {
     sqlite3.SQLITE_CORRUPT: "its structure is damaged; restore it from a backup",
@@ -39,21 +35,10 @@ _SYSTEM = {
 }
 
 
-@contextmanager
-def as_damage(what: str) -> Iterator[None]:
-    """Take values of the wrong type or shape, as damage can make them, for JournalDamaged."""
-    try:
-        yield
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise JournalDamaged(
-            f"{what} does not read as what was written; restore the journal from a backup"
-        ) from error
-
-
 def journal_error(error: Exception, path: str) -> JournalError:
-    """Return the error of the journal at `path` that a fault below it means.
+    """Return the error of the journal at `path` for an error of SQLite or the system.
 
-    What SQLite calls corrupt is JournalDamaged, what the system refuses JournalUnavailable.
+    Corruption is JournalDamaged; everything that the system refuses is JournalUnavailable.
     """
     if isinstance(error, JournalError):
         return error
@@ -65,9 +50,9 @@ def journal_error(error: Exception, path: str) -> JournalError:
         return JournalDamaged(f"{path}: {_DAMAGE[code]}")
     if code in _CAUSES:
         return JournalUnavailable(f"{path}: {_CAUSES[code]}")
-    # A table or a text is not what we wrote; sqlite3 cannot even decode some such messages.
+    # Tables or texts of another shape; sqlite3 cannot even decode some of these messages.
     if isinstance(error, sqlite3.Error | UnicodeError):
         return JournalDamaged(
-            f"{path}: it does not read as a journal ({error}); restore it from a backup"
+            f"{path}: it cannot be read as a journal ({error}); restore it from a backup"
         )
     return JournalUnavailable(f"{path}: {type(error).__name__}: {error}; report this")

@@ -1,13 +1,14 @@
-"""The files beside the database: the side lock, contents above 1 MiB, and who may read them.
+"""The files beside the database: the side lock, contents above 1 MiB, and their permissions.
 
 Rules:
 
-1. Files are made 0600, folders that we make 0700. What exists keeps its mode.
-2. Whoever writes, checkpoints or closes the database holds the lock on `<db>-lock`. It is a side
-   file because closing any descriptor of a database drops SQLite's own locks on it, and it keeps
-   two connections from resetting the WAL at once, which SQLite before 3.51.3 can get wrong.
-3. A content file, and a database, is whole before its name exists: written, synced, renamed, the
-   folder synced. So no moment of a crash leaves a file that looks like a lost one.
+1. New files have mode 0600, new folders 0700. The modes of existing ones are not changed.
+2. A process holds the lock on `<db>-lock` while it writes, checkpoints or closes the database. The
+   lock has a file of its own because closing any descriptor of a database drops SQLite's locks on
+   it. It also keeps two connections from resetting the WAL at once, which SQLite before 3.51.3 can
+   get wrong.
+3. A content file or database is complete before its name exists: write, sync, rename, sync the
+   folder. So a crash never leaves a file that looks like a lost one.
 """
 
 from __future__ import annotations
@@ -19,14 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...errors import JournalDamaged, JournalUnavailable
-from .encoding import content_digest
+from ..recorded.encoding import content_digest
 
-__all__ = [
-    "SideLock", "create_private", "file_number", "publish", "read_content", "refuse_lost",
-    "refuse_network", "write_content",
-]  # fmt: skip
-
-PATIENCE = 30.0  # seconds to wait for another process to let go of the side lock
+FILE = 1 << 20  # bytes; a larger content becomes a file
+PATIENCE = 30.0  # seconds to wait until another process releases the side lock
 _PRIVATE = 0o600
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -34,19 +31,16 @@ _NETWORK = frozenset(
 
 
 def create_private(path: Path) -> None:
-    """Make an empty file of mode 0600, and its folder of mode 0700, where they do not exist."""
+    """Create an empty file of mode 0600, and its folder of mode 0700, if they do not exist."""
     _private_folder(path.parent)
-    # A file that is there is not touched: closing it would drop the locks that SQLite holds on it in
-    # this process, and another process would take the WAL away under its connections.
+    # An existing file is not opened: closing it would drop the locks that SQLite holds on it in this
+    # process, and another process could then remove the WAL under its connections.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE))
 
 
 def publish(draft: Path, path: Path) -> None:
-    """Give a file that is whole its name, durably; to be called with the side lock held.
-
-    What has the name already stays: then the draft is dropped.
-    """
+    """Rename a complete file durably, with the side lock held. An existing file stays as it is."""
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -59,30 +53,30 @@ def publish(draft: Path, path: Path) -> None:
 
 
 def refuse_lost(path: Path) -> None:
-    """Refuse to take a database for one that was never there, where its log is left of it.
+    """Refuse to create a database whose log exists: its runs would be lost silently.
 
     Raises:
-        JournalDamaged: saying that it is lost, and what to do.
+        JournalDamaged: if the log exists and is not empty.
     """
     wal = path.with_name(f"{path.name}-wal")
     try:
-        left = wal.stat().st_size
+        size = wal.stat().st_size
     except OSError:
         return
-    if left:
+    if size:
         raise JournalDamaged(
-            f"{path}: it is lost: its log {wal.name} is there, but the database itself was deleted or moved; "
-            f"put it back beside its log, or delete {wal.name} and {path.name}-shm to begin anew"
+            f"{path}: the database was deleted or moved, but its log {wal.name} still exists; put the "
+            f"database back, or delete {wal.name} and {path.name}-shm to start a new journal"
         )
 
 
 def file_number(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another of the same name; None if there is none."""
+    """Return the device and inode of a file, which identify it; None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _private_folder(folder: Path) -> None:
@@ -92,33 +86,33 @@ def _private_folder(folder: Path) -> None:
 
 
 def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
-    """Refuse a journal on a network file system, where locks and shared memory are not reliable.
+    """Refuse a journal on a network file system, where locks and shared memory are unreliable.
 
     Raises:
-        JournalUnavailable: naming the kind of file system, where the system tells it.
+        JournalUnavailable: naming the file system, on systems that list their mounts.
     """
     try:
         lines = mounts.read_text(errors="replace").splitlines()
     except OSError:
         return
-    place = f"{path.parent.resolve()}/"
+    folder = f"{path.parent.resolve()}/"
     point, kind = "", ""
     for fields in (line.split(" ") for line in lines):
         mounted = fields[1].replace("\\040", " ").rstrip("/")
-        if place.startswith(f"{mounted}/") and len(mounted) >= len(point):
+        if folder.startswith(f"{mounted}/") and len(mounted) >= len(point):
             point, kind = mounted, fields[2]
     if kind in _NETWORK:
         raise JournalUnavailable(
-            f"{path}: it lies on a network file system ({kind}), where SQLite's locks cannot be "
-            "relied on; keep the journal on a local disk"
+            f"{path}: it is on a network file system ({kind}), where SQLite's locks are unreliable; "
+            "use a path on a local disk"
         )
 
 
 class SideLock:
-    """The lock that every writer of the database holds while it writes.
+    """The lock that a process holds while it writes to the database.
 
     Raises:
-        JournalUnavailable: on entering, if another process keeps it for `patience` seconds.
+        JournalUnavailable: on entering, if another process holds it for `patience` seconds.
     """
 
     def __init__(self, path: Path, patience: float = PATIENCE) -> None:
@@ -127,65 +121,54 @@ class SideLock:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
 
     def __enter__(self) -> None:
-        if not self.taken():
-            self._wait()
+        # Polled, because a process that was stopped while it holds the lock must not block us forever.
+        until, pause = time.monotonic() + self._patience, 0.0005
+        while not self._taken():
+            if time.monotonic() >= until:
+                raise JournalUnavailable(
+                    f"{self._path}: another process has held this lock for {self._patience:g} "
+                    "seconds; end that process or let it continue"
+                )
+            time.sleep(pause)
+            pause = min(pause * 2, 0.01)
 
-    def taken(self) -> bool:
-        """Take it, unless another process holds it; return whether it was taken."""
+    def _taken(self) -> bool:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
-    def _wait(self) -> None:
-        # Polled rather than blocked on, so that a stopped process cannot stop us for ever.
-        until, pause = time.monotonic() + self._patience, 0.0005
-        while time.monotonic() < until:
-            time.sleep(pause)
-            pause = min(pause * 2, 0.01)
-            if self.taken():
-                return
-        raise JournalUnavailable(
-            f"{self._path}: another process has held this lock for {self._patience:g} seconds; "
-            "end that process, or let it go on"
-        )
-
-    def free(self) -> None:
-        """Let others have it."""
+    def __exit__(self, *_: object) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)
 
-    def __exit__(self, *_: object) -> None:
-        self.free()
-
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
 
-def _place(folder: Path, digest: bytes) -> Path:
-    name = digest.hex()
-    return folder / name[:2] / name
+def _content_path(folder: Path, digest: bytes) -> Path:
+    return folder / digest.hex()[:2] / digest.hex()
 
 
 def write_content(folder: Path, digest: bytes, body: bytes) -> None:
-    """Keep a content as a file named by its digest, unless it is there and whole."""
+    """Write a content as a durable file, unless the same one exists."""
     if read_content(folder, digest) is not None:
         return
-    place = _place(folder, digest)
-    _private_folder(place.parent)
-    draft = place.with_suffix(f".{os.getpid()}")
+    path = _content_path(folder, digest)
+    _private_folder(path.parent)
+    draft = path.with_suffix(f".{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _PRIVATE)
         with os.fdopen(descriptor, "wb") as file:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(place)
+        draft.rename(path)
     except OSError:
         draft.unlink(missing_ok=True)
         raise
-    for changed in (place.parent, folder, folder.parent):
+    for changed in (path.parent, folder, folder.parent):
         _sync_folder(changed)
 
 
@@ -198,9 +181,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_content(folder: Path, digest: bytes) -> bytes | None:
-    """Return a content kept as a file; None if it is missing or does not match its name."""
+    """Return a content stored as a file; None if it is missing or does not match its digest."""
     try:
-        body = _place(folder, digest).read_bytes()
+        body = _content_path(folder, digest).read_bytes()
     except OSError:
         return None
     return body if content_digest(body) == digest else None

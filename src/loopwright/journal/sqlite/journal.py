@@ -1,4 +1,4 @@
-"""A journal in one SQLite file; see the package for how it keeps its promises."""
+"""SqliteJournal: the Journal protocol on one SQLite file."""
 
 from __future__ import annotations
 
@@ -8,65 +8,60 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from ...errors import ConfigurationError, JournalError, JournalUnavailable, nearest
 from ...records import Iteration
-from .. import (
-    Entry,
-    Posted,
-    Rewind,
-    RunInfo,
-    cancel_suspended,
-    is_at,
-    missing_run,
-    set_aside,
-    surviving,
-)
-from .changes import Watch
+from ..entries import Entry, is_at, set_aside, surviving
+from ..inbox import cancel_suspended
+from ..protocol import Posted, Rewind, RunInfo, missing_run
+from ..recorded.encoding import Contents
+from ..recorded.rows import as_damage
+from ..recorded.run_log import CommitQueue, DurableLog
+from ..recorded.writer import Transaction, Writer
 from .database import Database, OnPoint
-from .encoding import Contents
-from .errors import as_damage, journal_error
-from .inbox import put
+from .errors import journal_error
 from .leases import Clocks
-from .memory import SqliteMemory, Together
-from .reader import Reader, RecordedEntries
-from .rows import RunRow
-from .run_log import CommitQueue, SqliteLog
+from .memory import AppendQueue, SqliteMemory
+from .reader import Reader
 from .run_ownership import (
     OpenedRun,
-    ask_to_cancel,
+    RewindPlan,
     find_row,
     give_back,
     leave_run,
+    put,
+    request_cancel,
     rewind_row,
     running,
     take,
 )
 from .schema import VERSION, connect_reader, expect_journal
-from .views import Pages
-from .writer import Transaction, Writer
-
-__all__ = ["SqliteJournal"]
+from .views import Pages, Watch
 
 T = TypeVar("T")
 _SYNCHRONOUS = ("full", "normal")
 
 
 class SqliteJournal:
-    """A journal in one SQLite file, which several processes may use at once with different runs.
+    """A journal in one SQLite file. Several processes may use it at once with different runs.
 
-    `synchronous` is `full` (what is acknowledged survives a loss of power) or `normal` (the last
-    commits may be lost with the power, none with the process). `clocks` are those of leases.
-    `on_point(position, n)` is called by the writing thread around the n-th transaction, at
-    `before`, `in_txn` and `after`, so that a test can end the process there.
+    The file is created when the first run is opened. Use the journal as an async context manager,
+    or close it. `memory` is the memory in the same file.
 
-    `memory` is the memory in the same file. The file is made when the first run is opened. Use it as an async context manager, or close it.
+    Args:
+        path: the file.
+        synchronous: `full` (default): a commit survives a loss of power. `normal`: a loss of power may
+            undo the last commits, the end of the process does not.
+        clocks: the clocks of the leases (default: the system's).
+        on_point: for tests: called as `on_point(position, n)` by the writer's thread in the n-th
+            transaction, at `before`, `in_txn` and `after`.
 
     Raises:
-        ConfigurationError: if `synchronous` is neither word.
+        ConfigurationError: if `synchronous` has another value.
     """
 
     def __init__(
@@ -86,22 +81,22 @@ class SqliteJournal:
         self._synchronous = synchronous
         self._clocks = clocks or Clocks()
         self._on_point = on_point
-        self._lanes: dict[asyncio.AbstractEventLoop, CommitQueue] = {}
-        self._readers: list[Pages] = []  # one, once something was read
+        self._queues: dict[asyncio.AbstractEventLoop, CommitQueue] = {}
+        self._readers: list[Pages] = []  # one, after the first read
         self._reading = threading.Lock()
-        self._together = Together()
+        self._appends = AppendQueue(self.path)
         self._renew_writer()
 
     def _renew_writer(self) -> None:
         database = Database(self.path, self._synchronous, self._clocks, self._on_point)
         self._database = database
         self._writer = Writer(database)
-        self._finalizer = weakref.finalize(self, _let_go, self._writer, self._readers)
+        self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
 
     @property
     def memory(self) -> SqliteMemory:
-        """The memory in the same file, which is written with what the journal writes."""
-        return SqliteMemory(self.path, self._order, self._together)
+        """The memory in the same file; it shares the transactions of the journal."""
+        return SqliteMemory(self.path, self._perform, self._appends)
 
     async def __aenter__(self) -> SqliteJournal:
         return self
@@ -109,66 +104,56 @@ class SqliteJournal:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _lane(self) -> CommitQueue:
+    def _queue(self) -> CommitQueue:
         loop = asyncio.get_running_loop()
-        lane = self._lanes.get(loop)
-        if lane is None:
-            self._lanes = {
-                known: lane for known, lane in self._lanes.items() if not known.is_closed()
-            }
-            lane = self._lanes[loop] = CommitQueue(loop, self._writer.put, self._writer.commit_here)
-        return lane
+        queue = self._queues.get(loop)
+        if queue is None:
+            self._queues = {k: queue for k, queue in self._queues.items() if not k.is_closed()}
+            queue = self._queues[loop] = CommitQueue(loop, self._writer.put)
+        return queue
 
     async def open(
         self, info: RunInfo, *, resume: bool = False, takeover: bool = False
-    ) -> SqliteLog:
+    ) -> DurableLog:
         """Open a run for writing and take its lease; see Journal.open."""
         if resume:
             self._expect(info.run_id)
-        database, writer, lane = self._database, self._writer, self._lane()
+        database, writer, queue = self._database, self._writer, self._queue()
 
-        def act(db: sqlite3.Connection) -> tuple[OpenedRun, SqliteLog]:
-            taken = take(database, db, info, resume=resume, takeover=takeover)
+        def work(db: sqlite3.Connection) -> tuple[OpenedRun, DurableLog]:
+            opened = take(database, db, info, resume=resume, takeover=takeover)
             contents = Contents(database.new_content)
-            give_back = partial(self._give_back, writer)
-            return taken, SqliteLog(taken.row, lane, contents, give_back)
+            close = partial(_give_back, writer, database)
+            return opened, DurableLog(opened.row, queue, contents, close)
 
-        def leave(taken: OpenedRun, log: SqliteLog) -> Transaction[None]:
-            status = taken.before or "interrupted"
+        def leave(opened: OpenedRun, log: DurableLog) -> Transaction[sqlite3.Connection, None]:
+            status = opened.before or "interrupted"
             return Transaction(
                 lambda db: leave_run(db, log, status), lambda _: database.release(log)
             )
 
-        taken, log = await writer.perform(
-            Transaction(act, lambda done: database.hold(done[1])),
+        opened, log = await writer.perform(
+            Transaction(work, lambda done: database.hold(done[1])),
             unwanted=lambda done: writer.put(leave(*done)),
         )
         try:
-            await self._restore(log, taken, info)
+            await self._restore(log, opened, info)
         except BaseException:
             with suppress(JournalError):
-                await writer.perform(leave(taken, log))
+                await writer.perform(leave(opened, log))
             raise
         return log
 
-    async def _restore(self, log: SqliteLog, taken: OpenedRun, given: RunInfo) -> None:
-        row = taken.row
-        if not taken.before:
-            log.restore(log.info.altered(input=given.input, source=given.source), row.head)
+    async def _restore(self, log: DurableLog, opened: OpenedRun, fresh: RunInfo) -> None:
+        row = opened.row
+        if not opened.before:
+            log.restore(replace(log.info, input=fresh.input, source=fresh.source), row.head)
             return
         info, recorded = await self._read(lambda r: (r.complete(row, row.info), r.recorded(row)))
         entries = recorded.entries
         if entries:
-            info = info.altered(active=max(info.active, entries[-1].at))
+            info = replace(info, active=max(info.active, entries[-1].at))
         log.restore(info, recorded.head, recorded.last, surviving(entries), recorded.contents)
-
-    async def _give_back(self, writer: Writer, log: SqliteLog, info: RunInfo) -> None:
-        database = writer.database
-        await writer.perform(
-            Transaction(
-                lambda db: give_back(database, db, log, info), lambda _: database.release(log)
-            )
-        )
 
     async def find(self, run_id: str) -> RunInfo:
         """Return the row of a run; see Journal.find."""
@@ -203,18 +188,18 @@ class SqliteJournal:
         )
 
     async def cancel(self, run_id: str) -> bool:
-        """Ask the owner of a run to cancel it; see Journal.cancel."""
+        """Request the cancellation of a run; see Journal.cancel."""
         self._expect(run_id)
         database = self._database
-        asked = await self._writer.perform(
-            Transaction(lambda db: ask_to_cancel(database, db, run_id))
+        requested = await self._perform(
+            Transaction(lambda db: request_cancel(database, db, run_id))
         )
-        return asked or await cancel_suspended(self, run_id)
+        return requested or await cancel_suspended(self, run_id)
 
     async def post(self, run_id: str, answer: Posted) -> Posted:
         """Put an answer into the inbox of a run; see Journal.post."""
         self._expect(run_id)
-        return await self._writer.perform(
+        return await self._perform(
             Transaction(lambda db: put(db, find_row(db, run_id).key, answer))
         )
 
@@ -224,36 +209,34 @@ class SqliteJournal:
         return await self._read(lambda reader: reader.inbox(reader.row(run_id)))
 
     async def rewind(self, run_id: str, path: str) -> Rewind:
-        """Set aside what was recorded from `path` on; see Journal.rewind."""
+        """Discard the recorded results from `path` onward; see Journal.rewind."""
         self._expect(run_id)
         database, now = self._database, self._clocks.wall()
 
-        def read(reader: Reader) -> tuple[RunRow, RecordedEntries]:
+        def read(reader: Reader) -> tuple[RewindPlan, int]:
             row = reader.row(run_id)
             if reader.find(run_id, now).status == "running":
                 raise running(row.info.run_id)
-            return row, reader.recorded(row, values=False)
+            recorded = reader.recorded(row, values=False)
+            kept = surviving(recorded.entries)
+            count = set_aside(kept, path)
+            first = next(entry.seq for entry in kept if is_at(entry, path))
+            return RewindPlan(row, path, recorded.last, recorded.head, first), count
 
-        row, recorded = await self._read(read)
-        kept = surviving(recorded.entries)
-        count = set_aside(kept, path)
-        first = next(e.seq for e in kept if is_at(e, path))
-        at = (recorded.last, recorded.head)
-        await self._writer.perform(
-            Transaction(
-                lambda db: rewind_row(database, db, seen=row, path=path, at=at, first=first)
-            )
-        )
+        plan, count = await self._read(read)
+        await self._perform(Transaction(lambda db: rewind_row(database, db, plan)))
         return Rewind(path, count)
 
     async def look(self, work: Callable[[Pages, float], T]) -> T:
-        """Do something with the reader of pages and the time of now, in a thread.
+        """Call `work` with a reader of pages and the present time, in a thread.
 
         Raises:
-            JournalUnavailable: if there is no journal at this path yet.
+            JournalUnavailable: if no journal exists at this path yet.
         """
         if not expect_journal(self.path):
-            raise JournalUnavailable(f"{self.path}: there is no journal yet; a first run makes it")
+            raise JournalUnavailable(
+                f"{self.path}: this journal does not exist yet; the first run creates it"
+            )
         now = self._clocks.wall()
 
         def read(reader: Pages) -> T:
@@ -263,21 +246,20 @@ class SqliteJournal:
         return await self._read(read)
 
     def watch(self) -> Watch:
-        """Return a look at what was committed by any process, which costs microseconds."""
+        """Return a detector of commits by any process, at a cost of microseconds."""
         return Watch(self.path)
 
     async def close(self) -> None:
-        """Write what is waiting, give back what is held and let go of the file.
+        """Write all waiting entries, give back all runs and close the file.
 
-        A run that is still open is left as interrupted. The journal may be used again: it is opened
-        anew.
+        An open run is left as interrupted. The next use of the journal opens it again.
         """
-        lane = self._lanes.get(asyncio.get_running_loop())
-        if lane is not None:
-            lane.flush()
+        queue = self._queues.get(asyncio.get_running_loop())
+        if queue is not None:
+            queue.flush()
         await asyncio.to_thread(self._close_reader)
         self._finalizer.detach()
-        writer, self._lanes = self._writer, {}
+        writer, self._queues = self._writer, {}
         self._renew_writer()
         await writer.stop()
 
@@ -286,23 +268,20 @@ class SqliteJournal:
             while self._readers:
                 self._readers.pop().close()
 
-    async def _order(self, order: Transaction[T]) -> T:
-        """Do something in a transaction of the writer."""
-        return await self._writer.perform(order)
+    async def _perform(self, transaction: Transaction[sqlite3.Connection, T]) -> T:
+        return await self._writer.perform(transaction)
 
     def _expect(self, run_id: str) -> None:
         if not expect_journal(self.path):
             raise missing_run(run_id)
 
     async def _read(self, work: Callable[[Pages], T]) -> T:
-        """Do something with the reader, in a thread, once what was appended here is written."""
-        await self._lane().settled()
+        """Call `work` with the reader, in a thread, once all entries appended here are written."""
+        await self._queue().settled()
         try:
             return await asyncio.to_thread(self._with_reader, work)
         except _Outdated:
-            await self._writer.perform(
-                Transaction(lambda _: None)
-            )  # the writer brings the tables forward
+            await self._perform(Transaction(lambda _: None))  # the writer migrates the tables
             return await asyncio.to_thread(self._with_reader, work)
 
     def _with_reader(self, work: Callable[[Pages], T]) -> T:
@@ -323,8 +302,16 @@ class SqliteJournal:
         return Pages(db, self._database.files)
 
 
-def _let_go(writer: Writer, readers: list[Pages]) -> None:
-    for reader in readers:  # before the writer, who is to be the last: it takes the WAL away
+async def _give_back(
+    writer: Writer[sqlite3.Connection], database: Database, log: DurableLog, info: RunInfo
+) -> None:
+    await writer.perform(
+        Transaction(lambda db: give_back(database, db, log, info), lambda _: database.release(log))
+    )
+
+
+def _release(writer: Writer[sqlite3.Connection], readers: list[Pages]) -> None:
+    for reader in readers:  # before the writer: the last connection removes the WAL
         reader.close()
     writer.stop_soon()
 

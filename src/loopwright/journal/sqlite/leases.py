@@ -1,8 +1,9 @@
-"""Which process holds a run: owners, and whether they still live.
+"""The processes that own runs, and whether they are alive.
 
-A run is owned by an opened store: one beat renews the lease of all its runs. Safety never rests on
-that (the epoch of a run is checked with every write); it decides only how soon a run may be taken
-without asking. On one machine a live process keeps its runs whatever its clock says.
+Each opened store is an owner, and one beat renews the lease of all its runs. Safety does not depend
+on leases, because every write compares the epoch of its run. A lease decides only how soon another
+process may take a run without `takeover`. On one machine a live process keeps its runs whatever its
+clock shows.
 """
 
 from __future__ import annotations
@@ -18,26 +19,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ...errors import JournalDamaged, RunLocked
-from .errors import as_damage
-from .rows import seal
-
-__all__ = [
-    "BEAT", "CLOSED", "LEASE", "Clocks", "Owner", "locked", "place", "read_owners", "register", "renew",
-    "started",
-]  # fmt: skip
+from ...records.codec import Json
+from ..recorded.rows import Value, as_damage, seal
 
 LEASE = 10.0  # seconds that a lease lasts without a beat
-UNSEEN = "alive"  # when a process started, if only that it is there can be seen
-CLOSED = 0.0  # until when a store that was closed holds its runs
-BEAT = 0.5  # seconds between beats
+UNSEEN = "alive"  # in place of the start time of a process whose start time is not visible
+CLOSED = 0.0  # the end of the lease of a store that was closed
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """The clocks of a store: `wall` since the epoch for leases, `steady` for what never jumps."""
+    """The clocks of a store: `wall` (seconds since the epoch) for leases, `steady` for durations."""
 
     wall: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
@@ -45,7 +39,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A store that was opened: its process, until when it holds its runs, its age in seconds."""
+    """An opened store: its process, the end of its lease, its age in seconds."""
 
     key: int
     place: str
@@ -56,9 +50,9 @@ class Owner:
     seconds: float
 
     def alive(self, now: float) -> bool:
-        """Whether it still holds its runs: here, while its process lives and has not closed it.
+        """Whether it still holds its runs: until it is closed, and while its process is alive.
 
-        Of a process that cannot be seen from here only its lease tells, and that by the clock.
+        For a process that is not visible from here, the lease and the clock decide.
         """
         if self.until == CLOSED:
             return False
@@ -73,7 +67,7 @@ _PROC = Path("/proc")
 
 @cache
 def place(proc: Path = _PROC) -> str:
-    """Return a name for where process numbers mean the same: host, boot and namespace."""
+    """Return a name for the scope in which a process number is unique: host, boot and namespace."""
     boot, namespace = proc / "sys/kernel/random/boot_id", proc / "self/ns/pid"
     try:
         return f"{socket.gethostname()} {boot.read_text().strip()} {namespace.readlink()}"
@@ -82,87 +76,84 @@ def place(proc: Path = _PROC) -> str:
 
 
 def started(pid: int, proc: Path = _PROC) -> str:
-    """Return when a process started, as its system counts; "" if it is gone."""
+    """Return the start time of a process in the system's own unit; "" if it has ended."""
     try:
         stat = (proc / str(pid) / "stat").read_text()
     except OSError:
-        return "" if (proc / "self/stat").exists() else _probed(pid)
+        return "" if (proc / "self/stat").exists() else _started_by_ps(pid)
     state, *fields = stat.rpartition(")")[2].split()
-    return "" if state in "ZX" else fields[18]  # a dead one holds nothing any more
+    return "" if state in "ZX" else fields[18]  # ended, or waiting to be reaped
 
 
-def _probed(pid: int) -> str:
-    """Return when a process started, as `ps` says where the system does not list processes."""
-    with suppress(PermissionError):  # it is somebody else's
+def _started_by_ps(pid: int) -> str:
+    """Return the start time of a process from `ps`, on systems without /proc."""
+    with suppress(PermissionError):  # the process of another user
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
             return ""
     if (ps := shutil.which("ps")) is None:
         return UNSEEN
-    wanted = [ps, "-o", "stat=,lstart=", "-p", str(pid)]
+    command = [ps, "-o", "stat=,lstart=", "-p", str(pid)]
     env = {"LC_ALL": "C", "TZ": "UTC"}
-    said = subprocess.run(wanted, capture_output=True, text=True, check=False, env=env).stdout
-    state, _, when = said.strip().partition(" ")
-    return "" if state.startswith("Z") else when.strip() or UNSEEN
+    output = subprocess.run(command, capture_output=True, text=True, check=False, env=env).stdout
+    state, _, start = output.strip().partition(" ")
+    return "" if state.startswith("Z") else start.strip() or UNSEEN
 
 
-_TEXTS = (0, 1, 3)  # where the values of an owner are text
+_TEXTS = (0, 1, 3)  # positions of the text among the values of an owner
 
 
-def _sealed(owner: Owner) -> list[Any]:
+def _sealed(owner: Owner) -> list[Value]:
     return [owner.place, owner.host, owner.pid, owner.started, owner.until, owner.seconds]
 
 
 def register(db: sqlite3.Connection, now: float) -> Owner:
-    """Make a row for this store in a transaction, and drop dead ones that hold nothing."""
-    _drop_dead(db, now)
-    pid = os.getpid()
+    """Insert a row for this store in a transaction, and delete dead owners without runs."""
+    _delete_dead(db, now)
+    pid, host = os.getpid(), socket.gethostname()
     owner = Owner(
         key=0,
         place=place(),
-        host=socket.gethostname(),
+        host=host,
         pid=pid,
         started=started(pid),
         until=now + LEASE,
         seconds=0.0,
     )
     values = _sealed(owner)
-    cursor = db.execute(
-        "INSERT INTO owners VALUES(NULL,?,?,?,?,?,?,?)",
-        [*values, seal(values)],
-    )
+    cursor = db.execute("INSERT INTO owners VALUES(NULL,?,?,?,?,?,?,?)", [*values, seal(values)])
     return replace(owner, key=cursor.lastrowid or 0)
 
 
-def _drop_dead(db: sqlite3.Connection, now: float) -> None:
-    """Drop the rows of stores that are gone; the highest id stays, so that none is given twice."""
+def _delete_dead(db: sqlite3.Connection, now: float) -> None:
+    """Delete the rows of stores that have ended; the highest id stays, so that no id is used twice."""
     idle = db.execute(
         "SELECT id, place, pid, started, until FROM owners WHERE until<? AND "
         "id<(SELECT max(id) FROM owners) AND NOT EXISTS("
         "SELECT 1 FROM runs WHERE status='running' AND owner=owners.id)",
         (now - LEASE,),
     ).fetchall()
-    for key, where, pid, began, until in idle:
-        one = Owner(
+    for key, where, pid, start, until in idle:
+        owner = Owner(
             key=key,
-            place=_plain(where),
+            place=_text(where),
             host="",
             pid=pid,
-            started=_plain(began),
+            started=_text(start),
             until=until,
             seconds=0.0,
         )
-        if not one.alive(now):
+        if not owner.alive(now):
             db.execute("DELETE FROM owners WHERE id=?", (key,))
 
 
-def _plain(value: Any) -> str:
+def _text(value: Json) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def renew(db: sqlite3.Connection, owner: Owner, until: float, seconds: float) -> Owner:
-    """Write, in a transaction, until when a store holds its runs, and its age."""
+    """Write the end of a store's lease and its age, in a transaction."""
     owner = replace(owner, until=until, seconds=seconds)
     db.execute(
         "UPDATE owners SET until=?, seconds=?, seal=? WHERE id=?",
@@ -173,7 +164,7 @@ def renew(db: sqlite3.Connection, owner: Owner, until: float, seconds: float) ->
 
 def read_owners(db: sqlite3.Connection) -> dict[int, Owner]:
     """Return every owner by its key. Raises JournalDamaged if one fails its checksum."""
-    found = {}
+    owners = {}
     for key, *values, checksum in db.execute("SELECT * FROM owners").fetchall():
         for i in _TEXTS:
             with as_damage(f"owner {key}"):
@@ -184,12 +175,12 @@ def read_owners(db: sqlite3.Connection) -> dict[int, Owner]:
                 f"owner {key}: this row does not match its checksum; "
                 "restore the journal from a backup"
             )
-        found[key] = owner
-    return found
+        owners[key] = owner
+    return owners
 
 
 def locked(run_id: str, owner: Owner) -> RunLocked:
-    """Return the error for a run that a live process owns."""
+    """Return the error for a run with a live owner."""
     return RunLocked(
         f"{run_id}: process {owner.pid} on {owner.host} is running it; wait for it, "
         f"or stop it with: loopwright cancel {run_id}"

@@ -1,12 +1,12 @@
-"""Memories in the file of an SqliteJournal, in tables of their own, written by its one writer.
+"""Memory in the file of an SqliteJournal: tables of its own, written by the journal's writer.
 
 ::
 
     memories        a row per entry, never changed and never deleted; `sum` is its checksum
-    memory_format   the version of these tables, apart from that of the journal's
+    memory_format   the version of these tables, independent of the journal's
 
-Appends of one moment become one order, and orders that wait at the same time share a transaction, with
-each other and with what the journal writes. A key is there once per space, by a unique index.
+Appends of one pass of an event loop become one operation. Waiting operations share a transaction
+with each other and with the journal. A unique index keeps each key once per space.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from ...errors import JournalUnavailable
 from ...memory import MemoryEntry
 from ...records import codec
+from ...records.codec import Json
+from ..recorded.encoding import utf8
+from ..recorded.rows import Value, as_damage
+from ..recorded.writer import Transaction
 from .database import insert_many
-from .encoding import utf8
-from .errors import as_damage, journal_error
+from .errors import journal_error
 from .schema import connect_reader, expect_journal
-from .writer import Transaction
-
-__all__ = ["SqliteMemory", "Together"]
 
 VERSION = 1
-_SUM = 8  # bytes of a checksum: against damage by chance, not against forgers
+_SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery
 _MEMORIES = (
     "CREATE TABLE memories(id INTEGER PRIMARY KEY,space TEXT NOT NULL,kind TEXT NOT NULL,"
     "at REAL NOT NULL,run TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL,sum BLOB NOT NULL)"
@@ -48,7 +47,7 @@ _TABLES = (
 _FORMAT = "SELECT count(*) FROM sqlite_schema WHERE name='memory_format'"
 _INSERT = "INSERT INTO memories(id,space,kind,at,run,key,value,sum) VALUES "
 _WIDTH = 8
-# The last number, and those of the keys that are there already, in one row.
+# In one row: the last number, and the numbers of the keys that are stored already.
 _BEFORE = (
     "SELECT (SELECT coalesce(max(id),0) FROM memories),"
     "(SELECT json_group_array(json_array(m.id,m.space,m.key)) FROM json_each(?) k "
@@ -61,27 +60,29 @@ _READ = (
 )
 _SPACES = "SELECT space,count(*) FROM memories GROUP BY space ORDER BY space"
 
-Perform = Callable[[Transaction[Any]], Coroutine[Any, Any, Any]]
+Row = tuple[Value, ...]
+Written = tuple[sqlite3.Connection, list[int]]  # the connection used and the numbers of the rows
+Perform = Callable[[Transaction[sqlite3.Connection, Written]], Awaitable[Written]]
+Waiting = list[tuple[list[Row], asyncio.Future[list[int]]]]
 
 
 class SqliteMemory:
-    """The memory in the file of a journal; `SqliteJournal.memory`, or `open_memory` by its URL.
+    """The memory in the file of a journal: `SqliteJournal.memory`, or `open_memory` with its URL.
 
-    `perform` hands an order to the journal's writer, `together` is what appends of the same moment
-    are gathered in.
+    `perform` performs a transaction in the journal's writer, `appends` collects the appends of one
+    pass of an event loop.
     """
 
-    def __init__(self, path: Path, perform: Perform, together: Together) -> None:
+    def __init__(self, path: Path, perform: Perform, appends: AppendQueue) -> None:
         self.path = path
         self._perform = perform
-        self._together = together
+        self._appends = appends
 
     async def append(self, *entries: MemoryEntry) -> list[int]:
         """Append entries and return their numbers once they are durable; see Memory.append."""
         if not entries:
             return []
-        rows = [_row(item) for item in entries]
-        return await self._together.join(rows, self.path, self._perform)
+        return await self._appends.join([_row(item) for item in entries], self._perform)
 
     async def entries(
         self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
@@ -92,14 +93,14 @@ class SqliteMemory:
         return [_entry(row) for row in reversed(rows)]
 
     async def spaces(self) -> dict[str, int]:
-        """Return the names of the spaces with the number of their entries."""
+        """Return the names of the spaces with the number of their entries; see Memory.spaces."""
         rows = await asyncio.to_thread(self._read, _SPACES, ())
         return {name.decode("utf-8", "replace"): count for name, count in rows}
 
     async def close(self) -> None:
-        """Nothing: what is open is the journal's."""
+        """Do nothing: the journal owns the file."""
 
-    def _read(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def _read(self, statement: str, values: Row) -> list[tuple[Json, ...]]:
         if not expect_journal(self.path):
             return []
         try:
@@ -114,77 +115,71 @@ class SqliteMemory:
 
 
 def _has_tables(db: sqlite3.Connection, path: Path) -> bool:
-    """Whether there are tables of memories.
+    """Return whether the tables of memories exist.
 
     Raises:
-        JournalUnavailable: if a newer version made them.
+        JournalUnavailable: if a newer version created them.
     """
     if not db.execute(_FORMAT).fetchone()[0]:
         return False
     version = db.execute("SELECT max(version) FROM memory_format").fetchone()[0]
     if version != VERSION:
         raise JournalUnavailable(
-            f"{path}: a newer version of this program wrote its memories (format {version}, this "
-            f"one knows {VERSION}); upgrade"
+            f"{path}: a newer version of Loopwright wrote its memories (format {version}, this version "
+            f"reads {VERSION}); upgrade Loopwright"
         )
     return True
 
 
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables where there are none, within a transaction."""
-    if not _has_tables(db, path):
-        for statement in _TABLES:
-            db.execute(statement)
-
-
-def _row(item: MemoryEntry) -> tuple[Any, ...]:
+def _row(item: MemoryEntry) -> Row:
     texts = (item.space, item.kind, item.run, item.key, codec.encode(item.value))
     space, kind, run, key, value = (utf8(text)[0] for text in texts)
     row = (space, kind, item.at, run, key, value)
     return (*row, _sum(row))
 
 
-def _sum(row: tuple[Any, ...]) -> bytes:
+def _sum(row: Row) -> bytes:
     data = "\0".join(map(str, row)).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=_SUM).digest()
 
 
-def _append(db: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> list[int]:
-    """Insert rows that are not there yet, and return the numbers of all of them.
+def _append(db: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
+    """Insert the rows whose keys are new, and return the numbers of all rows.
 
-    Nobody else commits meanwhile, so numbers are given out here: few, long statements, because each
-    gives up the interpreter's lock, which takes long to get back from a busy event loop.
+    No other process commits meanwhile, so the numbers are assigned here: few, long statements,
+    because each releases the interpreter's lock, which a busy event loop can keep for milliseconds.
     """
     names = [(row[0], row[4]) for row in rows]
     keyed = json.dumps([name for name in names if name[1]])
-    last, found = db.execute(_BEFORE, (keyed,)).fetchone()
-    known = {(space, key): number for number, space, key in json.loads(found)}
+    last, stored = db.execute(_BEFORE, (keyed,)).fetchone()
+    by_key: dict[tuple[Value, Value], int] = {
+        (space, key): number for number, space, key in json.loads(stored)
+    }
     numbers: list[int] = []
-    fresh: list[Any] = []
+    fresh: list[Value] = []
     for name, row in zip(names, rows, strict=True):
-        number = known.get(name)
+        number = by_key.get(name)
         if number is None:
             number = last = last + 1
             fresh += (number, *row)
             if name[1]:
-                known[name] = number
+                by_key[name] = number
         numbers.append(number)
     insert_many(db, _INSERT, _WIDTH, fresh)
     return numbers
 
 
-class Together:
-    """Appends of one pass of an event loop, which become one order; one for each journal."""
+class AppendQueue:
+    """Collects the appends of one pass of an event loop into one transaction; one for each journal."""
 
-    def __init__(self) -> None:
-        self._waiting: dict[asyncio.AbstractEventLoop, list[tuple[Any, asyncio.Future[Any]]]] = {}
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._waiting: dict[asyncio.AbstractEventLoop, Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ready: sqlite3.Connection | None = None  # the connection that has the tables
+        self._ready: sqlite3.Connection | None = None  # the connection on which the tables exist
 
-    def join(
-        self, rows: list[tuple[Any, ...]], path: Path, perform: Perform
-    ) -> asyncio.Future[list[int]]:
-        """Return what to await for the numbers of rows."""
+    def join(self, rows: list[Row], perform: Perform) -> asyncio.Future[list[int]]:
+        """Return a future for the numbers of rows."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[list[int]] = loop.create_future()
         if loop not in self._waiting:
@@ -192,13 +187,13 @@ class Together:
                 known: waiting for known, waiting in self._waiting.items() if not known.is_closed()
             }
             self._waiting[loop] = []
-            loop.call_soon(self._hand_over, loop, path, perform)
+            loop.call_soon(self._flush, loop, perform)
         self._waiting[loop].append((rows, waiter))
         return waiter
 
-    def _hand_over(self, loop: asyncio.AbstractEventLoop, path: Path, perform: Perform) -> None:
+    def _flush(self, loop: asyncio.AbstractEventLoop, perform: Perform) -> None:
         waiting = self._waiting.pop(loop)
-        task = loop.create_task(self._commit(waiting, path, perform))
+        task = loop.create_task(self._commit(waiting, perform))
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -208,55 +203,43 @@ class Together:
 
         task.add_done_callback(ended)
 
-    async def _commit(
-        self, waiting: list[tuple[Any, asyncio.Future[Any]]], path: Path, perform: Perform
-    ) -> None:
+    async def _commit(self, waiting: Waiting, perform: Perform) -> None:
         rows = [row for mine, _ in waiting for row in mine]
 
-        def act(db: sqlite3.Connection) -> tuple[sqlite3.Connection, list[int]]:
-            if self._ready is not db:
-                _prepare(db, path)
+        def work(db: sqlite3.Connection) -> Written:
+            if self._ready is not db and not _has_tables(db, self._path):
+                for statement in _TABLES:
+                    db.execute(statement)
             return db, _append(db, rows)
 
         try:
-            _, numbers = await perform(Transaction(act, self._committed))
+            _, numbers = await perform(Transaction(work, self._committed))
         except BaseException as error:
             for _, waiter in waiting:
-                _refuse(waiter, error)
+                if not waiter.done() and not isinstance(error, asyncio.CancelledError):
+                    waiter.set_exception(error)
             if not isinstance(error, Exception):
                 raise
             return
         for mine, waiter in waiting:
             own, numbers = numbers[: len(mine)], numbers[len(mine) :]
-            if not waiter.done():  # whoever waited may have been cancelled
+            if not waiter.done():  # the caller may have been cancelled
                 waiter.set_result(own)
 
-    def _committed(self, done: tuple[sqlite3.Connection, list[int]]) -> None:
-        self._ready = done[0]
+    def _committed(self, written: Written) -> None:
+        self._ready = written[0]
 
 
-def _refuse(waiter: asyncio.Future[Any], error: BaseException) -> None:
-    if waiter.done():
-        return
-    if isinstance(error, asyncio.CancelledError):
-        waiter.cancel()
-    else:
-        waiter.set_exception(error)
-
-
-def _entry(row: tuple[Any, ...]) -> MemoryEntry:
-    """Return a row as an entry; one that does not match its checksum is unreadable."""
-    seq, *kept, checksum = row
+def _entry(row: tuple[Json, ...]) -> MemoryEntry:
+    """Return a row as an entry; a row that does not match its checksum is unreadable."""
+    seq, *stored, checksum = row
     try:
-        values: tuple[Any, ...] = tuple(
-            item.decode() if isinstance(item, bytes) else item for item in kept
-        )
-        if _sum(values) == checksum:
+        values: list[Json] = [item.decode() if isinstance(item, bytes) else item for item in stored]
+        if _sum(tuple(values)) == checksum:
             space, kind, at, run, key, value = values
-            return MemoryEntry(
-                space=space, kind=kind, value=codec.decode(value), at=at, key=key, run=run, seq=seq
-            )
+            decoded = codec.decode(value)
+            return MemoryEntry(space, kind, value=decoded, at=at, key=key, run=run, seq=seq)
     except (ValueError, RecursionError):
         pass
-    space = kept[0].decode("utf-8", "replace")
+    space = stored[0].decode("utf-8", "replace")
     return MemoryEntry(space, "unreadable", None, 0.0, seq=seq)

@@ -1,111 +1,134 @@
-"""Who may write a run: taking it, giving it back, asking its owner to stop, rewinding it.
+"""The rows of runs: opening, closing, cancelling and rewinding a run, and its inbox.
 
-Each function works within a transaction of the writer's thread.
+Each function that writes runs inside a transaction of the writer's thread.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...errors import RunLocked
+from ...errors import JournalDamaged, RunLocked
+from ...records import codec
 from ...records.codec import Json
-from .. import Entry, RunInfo, missing_run
+from ..entries import Entry
+from ..protocol import Posted, RunInfo, missing_run
+from ..recorded.encoding import Content, Contents, entry_text, utf8
+from ..recorded.rows import RunRow, Value, chain_start, chained, read_row, seal, sealed_values
+from ..recorded.run_log import DurableLog
 from .database import Database
-from .encoding import Content, Contents, entry_text, utf8
 from .leases import LEASE, Owner, locked, read_owners
-from .rows import RunRow, chain_start, chained, insert_row, read_row, write_row
-from .run_log import SqliteLog
-
-__all__ = [
-    "OpenedRun", "ask_to_cancel", "find_row", "give_back", "leave_run", "present", "rewind_row",
-    "running", "take",
-]  # fmt: skip
 
 _BY_ID = "SELECT * FROM runs WHERE run_id=?"
 _BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<?"
 _LATEST = "SELECT sum FROM entries WHERE run=? ORDER BY first DESC LIMIT 1"
 _ASIDE = "UPDATE entries SET loop=NULL, mark=NULL WHERE run=? AND loop IS NOT NULL AND mark>=?"
+_INSERT = (
+    "INSERT INTO runs VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
+    "ON CONFLICT(run_id) DO NOTHING"
+)
+# The constant columns (id, run_id, name) are left out: their indexes are not touched. Writing the
+# row also takes back a request to cancel.
+_WRITE = (
+    "UPDATE runs SET status=?,reason=?,detail=?,input=?,source=?,fingerprint=?,created=?,updated=?,"
+    "active=?,epoch=?,iterations=?,score=?,usage=?,opened=?,last=?,head=?,seal=?,owner=?,cancel=? "
+    "WHERE id=? AND epoch=?"
+)
+_PUT = "INSERT INTO inbox VALUES (?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
+_ANSWERS = "SELECT run,asked,path,value,who,at,seal FROM inbox WHERE run=? ORDER BY asked,path"
+_ANSWER = "SELECT run,asked,path,value,who,at,seal FROM inbox WHERE run=? AND asked=? AND path=?"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run whose lease was taken: its row now, and its status before; "" if it is new."""
+    """A run whose lease was taken: its row now, and its status before; "" for a new run."""
 
     row: RunRow
     before: str
 
 
 def find_row(db: sqlite3.Connection, run_id: str) -> RunRow:
-    """Return the row of a run by its id or a unique beginning of it. Raises RunNotFound."""
-    found = db.execute(_BY_ID, (run_id,)).fetchall()
-    if not found and run_id:
-        found = db.execute(_BY_BEGINNING, (run_id, f"{run_id}\U0010ffff")).fetchall()
-    if len(found) != 1:
-        raise missing_run(run_id, len(found))
-    return read_row(found[0])
+    """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
+    rows = db.execute(_BY_ID, (run_id,)).fetchall()
+    if not rows and run_id:
+        rows = db.execute(_BY_BEGINNING, (run_id, f"{run_id}\U0010ffff")).fetchall()
+    if len(rows) != 1:
+        raise missing_run(run_id, len(rows))
+    return read_row(rows[0])
 
 
 def present(row: RunRow, owners: dict[int, Owner], now: float) -> RunInfo:
-    """Return a run as it is now: one that is running without a live owner is interrupted."""
+    """Return a run in its present state: a running run without a live owner is interrupted."""
     info = row.info
     if info.status != "running":
         return info
     owner = owners.get(row.owner or 0)
     if owner is not None:
         active = info.active + max(0.0, owner.seconds - row.opened)
-        info = info.altered(active=active, updated=max(info.updated, owner.until - LEASE))
+        info = replace(info, active=active, updated=max(info.updated, owner.until - LEASE))
     if owner is None or not owner.alive(now):
-        info = info.altered(status="interrupted")
+        info = replace(info, status="interrupted")
     return info
 
 
 def take(
     database: Database, db: sqlite3.Connection, info: RunInfo, *, resume: bool, takeover: bool
 ) -> OpenedRun:
-    """Take the lease of a run, made if it is new. Raises RunNotFound, RunLocked."""
+    """Take the lease of a run, which is created if it is new. Raises RunNotFound, RunLocked."""
     new = None if resume else _create(database, db, info)
     if new is not None:
         return OpenedRun(new, "")
-    found = db.execute(_BY_ID, (info.run_id,)).fetchone()
-    if found is None:
+    values = db.execute(_BY_ID, (info.run_id,)).fetchone()
+    if values is None:
         raise missing_run(info.run_id)
-    row = read_row(found)
+    row = read_row(values)
     owners, now = read_owners(db), database.clocks.wall()
     owner = owners.get(row.owner or 0)
     if owner is not None and owner.alive(now) and not takeover:
         raise locked(info.run_id, owner)
-    kept = present(row, owners, now)
-    taken = kept.altered(epoch=kept.epoch + 1, status="running")
-    was = row.info.epoch
+    before = present(row, owners, now)
+    taken = replace(before, epoch=before.epoch + 1, status="running")
+    epoch = row.info.epoch
     row = replace(row, info=taken, opened=database.seconds, owner=database.owner.key)
-    write_row(db, row, was)
-    return OpenedRun(row, "interrupted" if kept.status == "running" else kept.status)
+    _write_row(db, row, epoch)
+    return OpenedRun(row, "interrupted" if before.status == "running" else before.status)
 
 
 def _create(database: Database, db: sqlite3.Connection, info: RunInfo) -> RunRow | None:
-    """Make a run and return its row; None if there is one of that id."""
+    """Create a run and return its row; None if its id is taken."""
     contents = Contents(database.new_content)
-    info = info.altered(epoch=1, status="running")
-    texts = _folded(info.input, contents), _folded(info.source, contents)
-    head, owner = chain_start(info.run_id), database.owner.key
-    row = RunRow(0, info, *texts, database.seconds, 0, head, owner)
-    filed = database.filed(contents.take())  # what can be refused comes before what is written
-    key = insert_row(db, row)
-    if not key:
+    row = RunRow(
+        key=0,
+        info=replace(info, epoch=1, status="running"),
+        input=_folded(info.input, contents),
+        source=_folded(info.source, contents),
+        opened=database.seconds,
+        last=0,
+        head=chain_start(info.run_id),
+        owner=database.owner.key,
+    )
+    filed = database.filed(contents.take())  # first, as files can be refused
+    cursor = db.execute(_INSERT, sealed_values(row))
+    if not cursor.rowcount:
         return None
-    if filed:
-        database.keep_contents(db, filed)
-    return RunRow(key, info, *texts, row.opened, 0, head, owner)
+    database.keep_contents(db, filed)
+    return replace(row, key=cursor.lastrowid or 0)
 
 
 def _folded(value: Json, contents: Contents) -> str:
     return utf8(contents.fold(value))[0]
 
 
-def give_back(database: Database, db: sqlite3.Connection, log: SqliteLog, info: RunInfo) -> None:
-    """Write how far a run is and let go of it, if its owner is still the one that opened it."""
-    if log.failure is not None:  # what `info` says of the end may be missing from the entries
+def _write_row(db: sqlite3.Connection, row: RunRow, epoch: int) -> bool:
+    """Write the variable columns of a row if its epoch is still this one; return whether it was."""
+    values = sealed_values(row)
+    return db.execute(_WRITE, (*values[2:], row.key, epoch)).rowcount == 1
+
+
+def give_back(database: Database, db: sqlite3.Connection, log: DurableLog, info: RunInfo) -> None:
+    """Write the row of a run and release it, if the log still owns it."""
+    if log.failure is not None:  # the entries may lack the end that `info` describes
         leave_run(db, log, "interrupted")
         return
     row, source = log.row, log.row.source
@@ -113,35 +136,26 @@ def give_back(database: Database, db: sqlite3.Connection, log: SqliteLog, info: 
     if info.source != log.info.source:
         contents = Contents(database.new_content)
         source = _folded(info.source, contents)
-        filed = database.filed(contents.take())  # what can be refused comes before what is written
+        filed = database.filed(contents.take())  # first, as files can be refused
     last, head = log.position
-    given = RunRow(
-        key=row.key,
-        info=info,
-        input=row.input,
-        source=source,
-        opened=row.opened,
-        last=last,
-        head=head,
-        owner=None,
-    )
-    if write_row(db, given, row.info.epoch) and filed:
+    closed = replace(row, info=info, source=source, last=last, head=head, owner=None)
+    if _write_row(db, closed, row.info.epoch):
         database.keep_contents(db, filed)
 
 
-def leave_run(db: sqlite3.Connection, log: SqliteLog, status: str) -> None:
-    """Let go of a run without saying how far it is."""
+def leave_run(db: sqlite3.Connection, log: DurableLog, status: str) -> None:
+    """Release a run with a status and no other change."""
     row = log.row
-    write_row(db, replace(row, info=row.info.altered(status=status), owner=None), row.info.epoch)
+    _write_row(db, replace(row, info=replace(row.info, status=status), owner=None), row.info.epoch)
 
 
 def running(run_id: str) -> RunLocked:
-    """Return the error for a rewind of a run that a live process owns."""
+    """Return the error for a rewind of a run with a live owner."""
     return RunLocked(f"{run_id}: it is running; cancel it before you rewind it")
 
 
-def ask_to_cancel(database: Database, db: sqlite3.Connection, run_id: str) -> bool:
-    """Ask the owner of a run to cancel it; return whether it has a live one."""
+def request_cancel(database: Database, db: sqlite3.Connection, run_id: str) -> bool:
+    """Ask the owner of a run to cancel it; return whether it has a live owner."""
     row = find_row(db, run_id)
     owner = read_owners(db).get(row.owner or 0)
     if owner is None or not owner.alive(database.clocks.wall()):
@@ -149,36 +163,66 @@ def ask_to_cancel(database: Database, db: sqlite3.Connection, run_id: str) -> bo
     db.execute("UPDATE runs SET cancel=1 WHERE id=?", (row.key,))
     log = database.logs.get(row.key)
     if log is not None and log.info.epoch == row.info.epoch:
-        log.ask_to_cancel()
+        log.request_cancel()
     return True
 
 
-def rewind_row(
-    database: Database,
-    db: sqlite3.Connection,
-    seen: RunRow,
-    path: str,
-    at: tuple[int, bytes],
-    first: int,
-) -> None:
-    """Record a rewind of a run that nobody owns; iterations from entry `first` on leave the pages.
+@dataclass(frozen=True, slots=True)
+class RewindPlan:
+    """A rewind of a run to a path, from its state when it was read.
 
-    `seen` is the row when its entries were read, up to the entry and sum `at`.
+    `row` is the run's row, `last` and `head` its last entry and the checksum of that entry's row,
+    `first` the first entry to discard.
+    """
+
+    row: RunRow
+    path: str
+    last: int
+    head: bytes
+    first: int
+
+
+def rewind_row(database: Database, db: sqlite3.Connection, plan: RewindPlan) -> None:
+    """Record a rewind of a run without an owner; the discarded iterations leave the pages.
 
     Raises:
-        RunLocked: if someone owns it, or wrote to it since.
+        RunLocked: if the run has a live owner, or changed since it was read.
     """
-    row = find_row(db, seen.info.run_id)
+    row = find_row(db, plan.row.info.run_id)
     info = present(row, read_owners(db), database.clocks.wall())
     latest = db.execute(_LATEST, (row.key,)).fetchone()
-    moved = row.info.epoch != seen.info.epoch or (latest is not None and latest[0] != at[1])
-    if info.status == "running" or moved:
+    changed = row.info.epoch != plan.row.info.epoch
+    if info.status == "running" or changed or (latest is not None and latest[0] != plan.head):
         raise running(info.run_id)
-    last = at[0] + 1
-    body = f"[{entry_text(Entry('rewound', path, info.active), Contents(database.new_content))}]"
-    head = chained(at[1], last, body.encode())
+    last = plan.last + 1
+    entry = Entry("rewound", plan.path, info.active)
+    body = f"[{entry_text(entry, Contents(database.new_content))}]"
+    head = chained(plan.head, last, body.encode())
     values = (row.key, last, body, head)
     db.execute("INSERT INTO entries(run,first,body,sum) VALUES(?,?,?,?)", values)
-    db.execute(_ASIDE, (row.key, first))
-    info = info.altered(status="interrupted", reason="", detail="", epoch=info.epoch + 1)
-    write_row(db, replace(row, info=info, last=last, head=head, owner=None), row.info.epoch)
+    db.execute(_ASIDE, (row.key, plan.first))
+    info = replace(info, status="interrupted", reason="", detail="", epoch=info.epoch + 1)
+    _write_row(db, replace(row, info=info, last=last, head=head, owner=None), row.info.epoch)
+
+
+def put(db: sqlite3.Connection, run: int, answer: Posted) -> Posted:
+    """Store an answer unless the question has one; return the answer that is stored."""
+    row: list[Value] = [
+        run, answer.asked, answer.path, codec.encode(answer.value), answer.who, answer.at
+    ]  # fmt: skip
+    db.execute(_PUT, (*row, seal(row)))
+    return _answer(db.execute(_ANSWER, (run, answer.asked, answer.path)).fetchone())
+
+
+def posted(db: sqlite3.Connection, run: int) -> list[Posted]:
+    """Return the answers to the questions of a run."""
+    return [_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
+
+
+def _answer(row: Sequence[Json]) -> Posted:
+    *values, checksum = row
+    values = [value.decode() if isinstance(value, bytes) else value for value in values]
+    if seal(values) != checksum:
+        raise JournalDamaged(f"run {row[0]}: an answer in its inbox does not match its checksum")
+    _, asked, path, value, who, at = values
+    return Posted(path, asked, codec.decode(value), who, at)

@@ -1,16 +1,17 @@
-"""The tables, how a database is opened, and how an older one is brought forward.
+"""The tables of an SQLite journal, and how a database is created, opened and migrated.
 
 ::
 
-    runs       a row per run: what it is, how far it is, who owns it; sealed by a checksum
-    owners     a row per opened store: which process it is, and until when it holds its runs
-    entries    what happened, a row per run and commit, chained by checksums; small rows only
+    runs       a row per run: its name, state and owner; sealed by a checksum
+    owners     a row per opened store: its process and the end of its lease
+    entries    a row per run and commit with its entries, chained by checksums; small rows only
     inbox      answers of people, a row per question, whoever owns the run; the first one stays
     contents   long values, each once per run; above 1 MiB the body is a file named by the digest
 
-The run list goes by `runs` and its indexes by name and by status and reason, a timeline by `entries_by_run`, a page of
-iterations by `entries_by_loop`, which holds only rows with an iteration (entry number `mark`, of
-the loop at path `loop`) that no rewind set aside. None of them reads a content.
+The run list uses `runs` and its indexes by name and by status and reason, a timeline uses
+`entries_by_run`, a page of iterations uses `entries_by_loop`. That index has only rows with an
+iteration (entry number `mark`, of the loop at path `loop`) that no rewind discarded. None of these
+queries reads a content.
 """
 
 from __future__ import annotations
@@ -23,22 +24,13 @@ from ...errors import JournalUnavailable
 from .errors import journal_error
 from .files import create_private, publish, refuse_lost, refuse_network
 
-__all__ = [
-    "STEPS",
-    "VERSION",
-    "bring_forward",
-    "connect_reader",
-    "connect_writer",
-    "expect_journal",
-]
-
 APPLICATION_ID = 0x4C6F7057  # "LopW"
-PAGE_SIZE = 1024  # bytes; the least space for outputs of a few KB, and small commits
-# Bytes of WAL before a commit moves it into the database and the next begins at its start: a sync of
-# a file that grows costs half as much again as one of a file that is written over.
+PAGE_SIZE = 1024  # bytes; this size needs the least space for outputs of a few KB
+# Bytes of WAL after which a commit moves it into the database and the next one starts at its beginning:
+# a sync of a growing file takes half as long again as a sync of a file that is overwritten.
 _CHECKPOINT = 1 << 18
-_WAL_MOST = 16 << 20  # bytes that the file keeps after a large transaction
-_CACHE = 16 << 10  # KiB of pages that the writer keeps
+_WAL_LIMIT = 16 << 20  # bytes of the file that stay after a large transaction
+_CACHE = 16 << 10  # KiB of pages in the writer's cache
 
 _RUNS = (
     "CREATE TABLE runs(id INTEGER PRIMARY KEY,run_id TEXT NOT NULL UNIQUE,name TEXT NOT NULL,"
@@ -71,7 +63,7 @@ _FIRST = (
     "CREATE INDEX entries_by_loop ON entries(run,loop,mark)WHERE loop IS NOT NULL",
     _CONTENTS,
 )
-# From version n to n + 1, in order: what a new journal and an older one go through.
+# The steps from version n to n + 1, in order, for new and older journals.
 _SECOND = ("CREATE INDEX runs_by_reason ON runs(reason)",)
 _THIRD = (  # a reason goes with one status, and every index costs the smallest journal a page
     "DROP INDEX runs_by_reason",
@@ -89,17 +81,17 @@ VERSION = len(STEPS)
 
 
 def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
-    """Return a connection that may write, with the journal's tables in place.
+    """Return a connection that may write, on a database with all tables.
 
-    To be called with the side lock held. A missing file becomes a new journal, which is made under
-    another name and renamed; an empty one is made one, as a crash of an older version can have left it;
-    an older one is brought forward in one transaction. Text comes as bytes, so that it can be checked
-    before it is decoded.
+    Call it with the side lock held. A missing file becomes a new journal, which is created under
+    another name and renamed. An empty file, which a crash of an older version can leave, becomes one
+    too. An older journal is migrated in one transaction. Text is returned as bytes, so that it can be
+    checked before it is decoded.
 
     Raises:
-        sqlite3.Error: if it is not an SQLite file, damaged, or cannot be written.
+        sqlite3.Error: if the file is not an SQLite file, is damaged or cannot be written.
         JournalUnavailable: if it belongs to another program or a newer version.
-        JournalDamaged: if it is lost, and its log is left.
+        JournalDamaged: if the database is missing but its log exists.
     """
     refuse_network(path)
     if not expect_journal(path) and not path.exists():
@@ -112,9 +104,9 @@ def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
         db.execute(f"PRAGMA synchronous={'NORMAL' if synchronous == 'normal' else 'FULL'}")
         size = db.execute("PRAGMA page_size").fetchone()[0]
         db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT // size}")
-        db.execute(f"PRAGMA journal_size_limit={_WAL_MOST}")
+        db.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT}")
         db.execute(f"PRAGMA cache_size=-{_CACHE}")
-        bring_forward(db, version)
+        migrate(db, version)
         db.text_factory = bytes
     except BaseException:
         db.close()
@@ -123,17 +115,19 @@ def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
 
 
 def _create(path: Path) -> None:
-    """Make a new journal: all of it, or nothing at this path."""
-    draft = path.with_name(f"{path.name}-new")  # the side lock is held: nobody else makes one
+    """Create a complete new journal, or no file at this path."""
+    draft = path.with_name(
+        f"{path.name}-new"
+    )  # the side lock is held: no other process creates one
     for left in (draft, draft.with_name(f"{draft.name}-journal")):
-        left.unlink(missing_ok=True)  # of a process that ended in the middle
+        left.unlink(missing_ok=True)  # of a process that was killed here
     try:
         create_private(draft)
         db = _connect(f"{draft.resolve().as_uri()}?mode=rw")
         try:
             db.execute(f"PRAGMA page_size={PAGE_SIZE}")
             db.execute("PRAGMA synchronous=FULL")
-            bring_forward(db, 0)
+            migrate(db, 0)
         finally:
             db.close()
         publish(draft, path)
@@ -143,9 +137,9 @@ def _create(path: Path) -> None:
 
 
 def connect_reader(path: Path) -> tuple[sqlite3.Connection, int]:
-    """Return a connection that may only read, and the version of the tables; 0 is none yet.
+    """Return a read-only connection and the version of the tables; 0 if there are none yet.
 
-    Text comes as bytes, as from `connect_writer`.
+    Text is returned as bytes, as from `connect_writer`.
 
     Raises:
         sqlite3.Error, JournalUnavailable: as for `connect_writer`.
@@ -159,7 +153,7 @@ def connect_reader(path: Path) -> tuple[sqlite3.Connection, int]:
         wal = path.with_name(f"{path.name}-wal")
         if wal.exists() and wal.stat().st_size:
             raise
-        # A folder that may only be read has no room for the WAL, which is empty anyway.
+        # SQLite cannot create the WAL in a read-only folder; it is empty, so it is not needed.
         db = _connect(f"{uri}?mode=ro&immutable=1")
         version = _version(db, path)
     db.text_factory = bytes
@@ -178,10 +172,10 @@ def _connect(uri: str) -> sqlite3.Connection:
 
 
 def expect_journal(path: Path) -> bool:
-    """Return whether there is a file in which runs can be looked for: none is in an empty one.
+    """Return whether a file may contain runs: it exists and is not empty.
 
     Raises:
-        JournalDamaged: if it is missing or empty, and its log is there: then runs are lost.
+        JournalDamaged: if it is missing or empty but its log exists, so that runs are lost.
     """
     try:
         if path.stat().st_size:
@@ -199,19 +193,17 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if application != APPLICATION_ID and (application or version or tables):
-        raise JournalUnavailable(f"{path}: it belongs to another program; name another file")
+        raise JournalUnavailable(f"{path}: it belongs to another program; use another file")
     if version > VERSION:
         raise JournalUnavailable(
-            f"{path}: a newer version of this program wrote it (format {version}, this one knows "
-            f"{VERSION}); upgrade"
+            f"{path}: a newer version of Loopwright wrote it (format {version}, this version reads "
+            f"{VERSION}); upgrade Loopwright"
         )
     return version
 
 
-def bring_forward(
-    db: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]] = STEPS
-) -> None:
-    """Take the tables from a version to the latest, in one transaction."""
+def migrate(db: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]] = STEPS) -> None:
+    """Migrate the tables from a version to the latest, in one transaction."""
     if version == len(steps):
         return
     db.execute("BEGIN IMMEDIATE")

@@ -1,30 +1,31 @@
-"""What a page shows of an SQLite journal: pages of the run list by key, and one run by its indexes.
+"""What a page shows of an SQLite journal: pages of the run list, one run by its indexes, and changes.
 
 Rules:
 
-1. A page of the run list starts after the key of the last row shown, so that the hundred thousandth
-   run costs what the first does.
-2. A search for text looks at `listing.WINDOW` runs at a time, and says where it stopped.
-3. Every statement goes by an index; a test asks SQLite.
-
-Which runs a page of the list shows, as a statement that goes by an index.
+1. A page of the run list starts after the key of the last row shown, so that every page costs the
+   same, however many runs precede it.
+2. A search for text reads `WINDOW` runs at a time, and reports where it stopped.
+3. Every statement uses an index; a test checks the query plans.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...errors import ConfigurationError, nearest
 from ...records import Iteration, Reason, StepOutcome, as_evaluation
 from ...records.codec import Json
-from .. import Entry, RunInfo, surviving
+from ..entries import Entry, surviving
+from ..protocol import RunInfo
+from ..recorded.encoding import decode_entry, decode_row, unfold, value_of
+from ..recorded.reader import NullContents, damaged
+from ..recorded.rows import RunRow, Value, as_damage, chain_start, chained, read_row
 from ..views import (
     ENDING,
     Mark,
@@ -35,99 +36,25 @@ from ..views import (
     retried,
     step_outcomes,
 )
-from .encoding import decode_entry, decode_row, unfold, value_of
-from .errors import as_damage
 from .leases import read_owners
-from .reader import Reader, _damaged, _numbered
-from .rows import RunRow, chain_start, chained, read_row
+from .reader import STATEMENTS, End, Reader, run_terms
 from .run_ownership import present
+from .schema import connect_reader, expect_journal
 
-__all__ = ["FIRST", "PAGE_STATEMENTS", "WINDOW", "Pages", "SqliteView", "Wanted", "page_query"]
-
-
-WINDOW = 10_000  # runs that one search for text looks at
+WINDOW = 10_000  # runs that one search for text reads
 FIRST = 1 << 62  # a key above all keys
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which runs a list shows: those before or after a key, and what they have in common.
-
-    `before` is the key that they are older than, `after` the one that they are newer than; 0 is no
-    bound. Empty words ask for nothing.
-
-    Raises:
-        ConfigurationError: for a reason that there is not.
-    """
-
-    name: str = ""
-    status: str = ""
-    reason: str = ""
-    text: str = ""
-    before: int = 0
-    after: int = 0
-    limit: int = 50
-
-    def __post_init__(self) -> None:
-        if self.reason and self.reason not in list(Reason):
-            raise ConfigurationError(
-                f"reason: {self.reason!r} is no reason"
-                f"{nearest(self.reason, [reason.value for reason in Reason])}"
-            )
-
-
-def page_query(
-    wanted: Wanted,
-    end: tuple[str, str] | None,
-    live: str,
-    *,
-    live_only: bool,
-    columns: str = "*",
-) -> tuple[str, list[Any]]:
-    """Return the statement for a page of runs, and its values.
-
-    `end` is a status and a reason as they are written: with both, the index has the runs in the
-    order of the page. `live` is a JSON list of the keys of live owners: a running run's owner must be
-    one of them, or with `live_only` false must not.
-    """
-    newer = bool(wanted.after)
-    low, high = wanted.after, wanted.before or FIRST
-    if wanted.text:
-        low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
-    terms: list[str] = ["id<?", "id>?"]
-    values: list[Any] = [high, low]
-    if end:
-        terms += ["status=?", "reason=?"]
-        values += end
-    if wanted.name:
-        terms.append("name=?")
-        values.append(wanted.name)
-    if end and end[0] == "running":
-        terms.append(_LIVE if live_only else _DEAD)
-        values.append(live)
-    if wanted.text:
-        like = "%" + wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        terms.append(f"({' OR '.join(f'{column} LIKE ? ESCAPE ?' for column in _TEXTS)})")
-        values += [like, "\\"] * len(_TEXTS)
-    order = "ASC" if newer else "DESC"
-    select = ["SELECT ", columns, " FROM runs WHERE "]
-    return "".join([*select, " AND ".join(terms), f" ORDER BY id {order} LIMIT ?"]), [
-        *values,
-        wanted.limit,
-    ]
-
-
-_LIVE = "owner IN (SELECT value FROM json_each(?))"
-_DEAD = "owner IN (SELECT value FROM json_each(?)) IS NOT TRUE"
-_INPUT = (  # long ones are contents
+KNOWN = 20_000  # iterations cached for the next request
+ROWS_KNOWN = 300  # rows of runs cached for the next request
+LIST_COLUMNS = "id, status, epoch"
+WATCH_STATEMENT = (
+    "SELECT status, updated, epoch, (SELECT max(first) FROM entries WHERE run=runs.id) "
+    "FROM runs WHERE run_id=?"
+)
+_INPUT = (  # a long input is a content
     "coalesce((SELECT body FROM contents WHERE id=coalesce(json_extract(runs.input,'$.\"$text\"'),"
     "json_extract(runs.input,'$.\"$json\"'))),runs.input)"
 )
 _TEXTS = ("run_id", "name", "detail", _INPUT)
-
-KNOWN = 20_000  # iterations that are kept for the next look
-ROWS_KNOWN = 300  # rows of runs that are kept for the next look
-
 PAGE_STATEMENTS = {
     "newest key": "SELECT max(id) FROM runs",
     "names": "SELECT min(name) FROM runs WHERE name>?",
@@ -148,28 +75,131 @@ PAGE_STATEMENTS = {
 T = TypeVar("T")
 
 
-def _keep(kept: dict[int, T], key: int, value: T) -> None:
-    if len(kept) >= ROWS_KNOWN:
-        kept.clear()
-    kept[key] = value
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The runs that a page of the list shows.
+
+    `before` and `after` are the keys that they are older and newer than; 0 is no bound. An empty
+    `name`, `status`, `reason` or `text` selects all runs.
+
+    Raises:
+        ConfigurationError: for an unknown reason.
+    """
+
+    name: str = ""
+    status: str = ""
+    reason: str = ""
+    text: str = ""
+    before: int = 0
+    after: int = 0
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        if self.reason and self.reason not in list(Reason):
+            raise ConfigurationError(
+                f"reason: {self.reason!r} is not a reason"
+                f"{nearest(self.reason, [reason.value for reason in Reason])}"
+            )
+
+
+def page_query(
+    wanted: Wanted,
+    end: End | None,
+    live: str,
+    *,
+    live_only: bool,
+    columns: str = "*",
+) -> tuple[str, list[Value]]:
+    """Return the statement for a page of runs, and its values.
+
+    `end` is a stored status and reason: with both, the index returns the runs in the order of the
+    page. See `run_terms` for `live` and `live_only`.
+    """
+    newer = bool(wanted.after)
+    low, high = wanted.after, wanted.before or FIRST
+    if wanted.text:
+        low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
+    terms, values = run_terms(wanted.name, end, live, live_only=live_only)
+    terms += ["id<?", "id>?"]
+    values += [high, low]
+    if wanted.text:
+        like = "%" + wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        terms.append(f"({' OR '.join(f'{column} LIKE ? ESCAPE ?' for column in _TEXTS)})")
+        values += [like, "\\"] * len(_TEXTS)
+    order = f" ORDER BY id {'ASC' if newer else 'DESC'} LIMIT ?"
+    where = " AND ".join(terms)
+    return "".join(["SELECT ", columns, " FROM runs WHERE ", where, order]), [*values, wanted.limit]
+
+
+class Watch:
+    """Detects commits of any process at the cost of microseconds; for one thread.
+
+    All methods may raise sqlite3.Error.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+
+    def version(self) -> int:
+        """Return a number that changes with each commit of another connection."""
+        db = self._connected()
+        return int(db.execute("PRAGMA data_version").fetchone()[0]) if db is not None else 0
+
+    def state(self, run_id: str) -> object:
+        """Return a value that changes when a part of a run is committed."""
+        db = self._connected()
+        return db.execute(WATCH_STATEMENT, (run_id,)).fetchone() if db is not None else None
+
+    def list_state(self, wanted: Wanted) -> object:
+        """Return a value that changes when a run enters or leaves a page of the list, or ends.
+
+        For a list by status or reason it is that of the page without these two, for a search by text
+        only new runs change it.
+        """
+        db = self._connected()
+        if db is None:
+            return None
+        if wanted.text:
+            return db.execute(PAGE_STATEMENTS["newest key"]).fetchone()
+        every = replace(wanted, status="", reason="")
+        query, values = page_query(every, None, "[]", live_only=False, columns=LIST_COLUMNS)
+        return tuple(db.execute(query, values).fetchall())
+
+    def _connected(self) -> sqlite3.Connection | None:
+        if self._db is None and expect_journal(self._path):
+            self._db = connect_reader(self._path)[0]
+        return self._db
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def _cache(cached: dict[int, T], key: int, value: T) -> None:
+    if len(cached) >= ROWS_KNOWN:
+        cached.clear()
+    cached[key] = value
 
 
 class Pages(Reader):
-    """A reader that also answers what pages ask.
+    """A reader that also answers the queries of pages.
 
-    `known` keeps iterations without their values by the keys of their run and entry: what is
-    recorded under those never changes. Rows and what is whole of them are kept as they were read.
+    `known` caches iterations without their values by the keys of their run and entry, which never
+    change. Rows and completed runs are cached as they were read.
     """
 
     def __init__(self, db: sqlite3.Connection, files: Path) -> None:
         super().__init__(db, files)
         self.known: dict[tuple[int, int], Iteration] = {}
-        self._rows_read: dict[int, tuple[tuple[Any, ...], RunRow]] = {}
+        self._rows_read: dict[int, tuple[tuple[Json, ...], RunRow]] = {}
         self._completed: dict[int, tuple[tuple[str, str], RunInfo]] = {}
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """Read all within it as it is at one moment, and ask for the file's locks once."""
+        """Read everything inside at one moment, and take the file's locks once."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -177,37 +207,41 @@ class Pages(Reader):
             self._db.execute("ROLLBACK")
 
     def complete(self, row: RunRow, info: RunInfo) -> RunInfo:
-        written = row.input, row.source
-        kept = self._completed.get(row.key)
-        if kept is None or kept[0] != written:
-            kept = written, super().complete(row, info)
-            _keep(self._completed, row.key, kept)
-        return replace(info, input=kept[1].input, source=kept[1].source)
+        texts = row.input, row.source
+        cached = self._completed.get(row.key)
+        if cached is None or cached[0] != texts:
+            cached = texts, super().complete(row, info)
+            _cache(self._completed, row.key, cached)
+        return replace(info, input=cached[1].input, source=cached[1].source)
 
-    def _row_of(self, values: tuple[Any, ...]) -> RunRow:
-        """Return a row that was read, checked unless it is as it was when it was checked."""
-        kept = self._rows_read.get(values[0])
-        if kept is None or kept[0] != values:
-            kept = values, read_row(values)
-            _keep(self._rows_read, values[0], kept)
-        return kept[1]
+    def _row_of(self, values: tuple[Json, ...]) -> RunRow:
+        """Return a row, checked unless it is the same as when it was last checked."""
+        cached = self._rows_read.get(values[0])
+        if cached is None or cached[0] != values:
+            cached = values, read_row(values)
+            _cache(self._rows_read, values[0], cached)
+        return cached[1]
+
+    def select(self, statement: str, *values: Value) -> list[tuple[Json, ...]]:
+        text = STATEMENTS.get(statement) or PAGE_STATEMENTS[statement]
+        return self._db.execute(text, values).fetchall()
 
     def newest(self) -> int:
-        """Return the key of the newest run, which is how many there are unless some were removed."""
-        [(key,)] = self._db.execute(PAGE_STATEMENTS["newest key"]).fetchall()
+        """Return the key of the newest run: the number of runs, unless some were deleted."""
+        [(key,)] = self.select("newest key")
         return key or 0
 
     def names(self, limit: int = 100) -> list[str]:
-        """Return the names that runs have, each once."""
-        found: list[str] = []
+        """Return the names of runs, each once."""
+        names: list[str] = []
         name = ""
-        while len(found) < limit:
-            [(raw,)] = self._db.execute(PAGE_STATEMENTS["names"], (name,)).fetchall()
+        while len(names) < limit:
+            [(raw,)] = self.select("names", name)
             if raw is None:
                 break
             name = raw.decode("utf-8", "replace")
-            found.append(name)
-        return found
+            names.append(name)
+        return names
 
     def listed(self, wanted: Wanted, now: float) -> list[tuple[int, SqliteView]]:
         """Return a page of runs with their keys, newest first, without input and source."""
@@ -216,22 +250,16 @@ class Pages(Reader):
         status = wanted.status or (Reason(wanted.reason).status.value if wanted.reason else "")
         if wanted.text and not wanted.after:
             wanted = replace(wanted, before=wanted.before or self.newest() + 1)
-        ends = [*self.ends(status, wanted.reason)] if status else [None]
-        asked = [page_query(wanted, end, live, live_only=True) for end in ends]
-        if status == "interrupted":  # what a dead process was running is so too
-            dead = self.ends("running", wanted.reason)
-            asked += [page_query(wanted, end, live, live_only=False) for end in dead]
-        found = []
-        for query, values in asked:
-            for values_of in self._db.execute(query, values).fetchall():
-                row = self._row_of(values_of)
-                info = present(row, owners, now)
-                found.append((row.key, SqliteView(self, row, info)))
-        found.sort(key=lambda item: item[0], reverse=not wanted.after)
-        return sorted(found[: wanted.limit], key=lambda item: -item[0])
+        views: list[tuple[int, SqliteView]] = []
+        for end, live_only in self.ends(status, wanted.reason):
+            query, values = page_query(wanted, end, live, live_only=live_only)
+            rows = map(self._row_of, self._db.execute(query, values).fetchall())
+            views += [(r.key, SqliteView(self, r, present(r, owners, now))) for r in rows]
+        views.sort(key=lambda item: item[0], reverse=not wanted.after)
+        return sorted(views[: wanted.limit], key=lambda item: -item[0])
 
     def stopped_at(self, wanted: Wanted) -> int:
-        """Return the key before which a search for text has not looked yet; 0 if it saw all."""
+        """Return the key before which a search for text has not read; 0 if it has read all runs."""
         if not wanted.text or wanted.after:
             return 0
         return max(0, min(wanted.before or FIRST, self.newest() + 1) - WINDOW)
@@ -242,106 +270,90 @@ class Pages(Reader):
         info = present(row, read_owners(self._db), now)
         return SqliteView(self, row, self.complete(row, info))
 
-    def ask(self, statement: str, *values: Any) -> list[Any]:
-        """Return the rows of a page's statement."""
-        return self._db.execute(PAGE_STATEMENTS[statement], values).fetchall()
-
-    def light(self, row: RunRow, after: int, limit: int) -> list[Entry]:
-        """Return the entries after a number, with long values left out."""
-        [(first,)] = self._all("row of", row.key, after + 1)
-        until = after + limit if limit >= 0 else sys.maxsize
-        rows = self._rows(row, first or 1, limit + 1 if limit >= 0 else -1, until)
-        nothing, intents = _Nothing(), _Unknown()
-        return [
-            decode_entry(raw, seq, nothing, intents)
-            for seq, raw in _numbered(rows)
-            if after < seq <= until
-        ]
-
-    def evaluations(self, row: RunRow, raws: list[tuple[int, Json]]) -> dict[int, str]:
+    def evaluations(self, row: RunRow, raws: Sequence[tuple[int, Json]]) -> dict[int, str]:
         """Return the contents that the evaluations of iterations refer to."""
-        wanted = {}
+        ids = {}
         for seq, raw in raws:
             value = value_of(raw)
-            found = value.get("evaluation") if isinstance(value, dict) else None
-            if isinstance(found, dict) and len(found) == 1 and "$json" in found:
-                wanted[found["$json"]] = seq
-        return self._contents(wanted, row.info.run_id)[0]
+            evaluation = value.get("evaluation") if isinstance(value, dict) else None
+            if isinstance(evaluation, dict) and len(evaluation) == 1 and "$json" in evaluation:
+                ids[evaluation["$json"]] = seq
+        return self.contents(ids, row.info.run_id)[0]
 
 
 class SqliteView:
-    """A run of an SQLite journal, read by index."""
+    """A run of an SQLite journal, read by index; see RunView."""
 
     def __init__(self, pages: Pages, row: RunRow, info: RunInfo) -> None:
         self.info = info
         self._pages = pages
         self._row = row
-        self._whole: dict[str, list[Mark]] = {}  # outlines that were asked for already
+        self._outlines: dict[str, list[Mark]] = {}  # complete outlines, by loop
 
     @property
     def last(self) -> int:
         """The number of the last entry."""
-        found = self._pages.ask("latest row", self._row.key)
-        return found[0][0] + len(json.loads(found[0][1])) - 1 if found else 0
+        rows = self._pages.select("latest row", self._row.key)
+        return int(rows[0][0]) + len(json.loads(rows[0][1])) - 1 if rows else 0
 
     def loops(self, under: str = "") -> list[str]:
-        found: list[str] = []
+        paths: list[str] = []
         at = f"{under}/" if under else ""
-        while len(found) < 200:
-            [(raw,)] = self._pages.ask("next loop", self._row.key, at)
+        while len(paths) < 200:
+            [(raw,)] = self._pages.select("next loop", self._row.key, at)
             path = raw.decode() if raw is not None else ""
             if not path or (under and not path.startswith(f"{under}/")):
                 break
-            found.append(path)
-            at = f"{path}0"  # "0" follows "/": everything below the path lies between
-        return found
+            paths.append(path)
+            at = f"{path}0"  # "0" follows "/": every path below this one lies between
+        return paths
 
     def count(self, loop: str) -> int:
-        return int(self._pages.ask("extent of a loop", self._row.key, loop)[0][0])
+        return int(self._pages.select("extent of a loop", self._row.key, loop)[0][0])
 
     def total(self) -> int:
-        return int(self._pages.ask("extent of a run", self._row.key)[0][0])
+        return int(self._pages.select("extent of a run", self._row.key)[0][0])
 
     def steps(self) -> list[StepOutcome]:
         return step_outcomes(self.info, self.between(0, 0))
 
     def inputs(self, loop: str, offset: int, limit: int) -> list[tuple[int, Json]]:
-        found = self._pages.iterations(self._row, loop, offset, limit)
-        return [(item.number, item.input) for _, item in found]
+        page = self._pages.iterations(self._row, loop, offset, limit)
+        return [(item.number, item.input) for _, item in page]
 
     def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
         if offset == 0 and limit < 0:
-            if loop not in self._whole:
-                self._whole[loop] = self._outline(loop, 0, -1)
-            return self._whole[loop]
+            if loop not in self._outlines:
+                self._outlines[loop] = self._outline(loop, 0, -1)
+            return self._outlines[loop]
         if offset < 0:
             offset = max(0, self.count(loop) + offset)
         return self._outline(loop, offset, limit)
 
     def _outline(self, loop: str, offset: int, limit: int) -> list[Mark]:
         key, known = self._row.key, self._pages.known
-        marks = [mark for (mark,) in self._pages.ask("marks", key, loop, limit, offset)]
+        marks = [mark for (mark,) in self._pages.select("marks", key, loop, limit, offset)]
         missing = [place for place, mark in enumerate(marks) if (key, mark) not in known]
         if missing:
             if len(known) > KNOWN:
                 known.clear()
                 missing = [0]
             raws = self._outlined(loop, marks[missing[0]], len(marks) - missing[0])
-            bodies = _Nothing(self._pages.evaluations(self._row, raws))
+            bodies = NullContents(self._pages.evaluations(self._row, raws))
             known.update(((key, mark), _light(raw, bodies)) for mark, raw in raws)
         return [(mark, known[key, mark]) for mark in marks]
 
     def _outlined(self, loop: str, start: int, limit: int) -> list[tuple[int, Json]]:
-        row, found = self._row, []
-        with as_damage(f"{row.info.run_id}: {loop}"):
-            for mark, first, body, total, before in self._pages.ask(
-                "outline", row.key, loop, start, limit
+        run_id, raws = self._row.info.run_id, []
+        with as_damage(f"{run_id}: {loop}"):
+            for mark, first, body, total, before in self._pages.select(
+                "outline", self._row.key, loop, start, limit
             ):
-                head = chain_start(row.info.run_id) if before is None else before
+                head = chain_start(run_id) if before is None else before
                 if chained(head, first, body) != total:
-                    raise _damaged(row.info.run_id, first, "does not match its checksum")
-                found.append((mark, decode_row(body)[mark - first]))
-        return found
+                    raise damaged(run_id, first, "does not match its checksum")
+                raws.append((mark, decode_row(body)[mark - first]))
+        return raws
 
     def iteration(self, loop: str, number: int) -> Iteration:
         if number > 0:
@@ -355,26 +367,26 @@ class SqliteView:
         return directly(entries, loop, number)
 
     def _begin(self, loop: str, number: int) -> int:
-        """Return the number of an entry before which nothing of an iteration can be."""
+        """Return the number of an entry that precedes every entry of an iteration."""
         if number > 1:
             return self._mark(loop, number - 1)
         around = enclosing(loop)
         return self._begin(*around) if around is not None else 0
 
     def _mark(self, loop: str, number: int) -> int:
-        found = self._pages.ask("mark", self._row.key, loop, number - 1)
-        return int(found[0][0]) if found else 0
+        rows = self._pages.select("mark", self._row.key, loop, number - 1)
+        return int(rows[0][0]) if rows else 0
 
     def retries(self, loop: str, after: int = 0) -> dict[int, int]:
-        rows = self._pages.ask("tried again", self._row.key, after + 1)
+        rows = self._pages.select("tried again", self._row.key, after + 1)
         raws = [raw for _, body in rows for raw in decode_row(body)]
         if not any(raw[0] == "r" for raw in raws):
             return retried((raw[1] for raw in raws if raw[0] == "s"), loop)
-        kept = surviving(self.since(0))  # what a rewind set aside, only all entries tell
+        kept = surviving(self.since(0))  # only all entries together show what a rewind discarded
         return retried((e.path for e in kept if e.kind == "started" and e.seq > after), loop)
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
-        return self._pages.light(self._row, seq, limit)
+        return self._pages.light_entries(self._row, seq, limit)
 
     def between(self, seq: int, limit: int) -> list[Entry]:
         return self._pages.entries(self._row, seq, limit)
@@ -383,28 +395,13 @@ class SqliteView:
         return ending_of(self.between(max(0, self.last - ENDING), 0))
 
 
-class _Nothing(dict[int, str]):
-    """Contents that nobody asked for, but for those that are here."""
-
-    def __missing__(self, key: int) -> str:
-        return "null"
-
-
-class _Unknown(dict[str, str]):
-    """Fingerprints that nobody asked for."""
-
-    def __missing__(self, key: str) -> str:
-        return ""
-
-
 def _light(raw: Json, bodies: dict[int, str]) -> Iteration:
-    """Return an iteration of an element of a row, without its input and output."""
-    data = value_of(raw)
-    light: Iteration = decode_entry(
-        [*raw[:5], {k: v for k, v in data.items() if k not in ("input", "output", "evaluation")}],
-        0, {}, {},
-    ).value  # fmt: skip
-    found = data.get("evaluation")
-    if found is None:
+    """Return the iteration of an element without its input and output."""
+    value = dict(value_of(raw))
+    evaluation = value.pop("evaluation", None)
+    value.pop("input", None)
+    value.pop("output", None)
+    light: Iteration = decode_entry([*raw[:5], value], 0, bodies, {}).value
+    if evaluation is None:
         return light
-    return replace(light, evaluation=as_evaluation(unfold(found, bodies)))
+    return replace(light, evaluation=as_evaluation(unfold(evaluation, bodies)))

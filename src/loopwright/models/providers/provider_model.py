@@ -1,11 +1,11 @@
-"""Real models: every provider behind the one protocol, through the client library.
+"""Real models: all providers behind one protocol, through the client library.
 
 Rules:
 
-1. The library is imported when the first real request is made, in a thread, and never before.
-2. One `complete` is one request: the library's and the SDK's own retries are off.
-3. Which way of structured output an endpoint understands is found out once and remembered here.
-4. Whatever goes wrong is a `ModelError`, and no text that leaves holds a key.
+1. The library is imported in a thread for the first real request, and never before.
+2. One `complete` is one request: the retries of the library and the SDK are off.
+3. The format of structured output that an endpoint supports is determined once and remembered.
+4. Every failure is a `ModelError`, and no text in it contains a key.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 from ...engine.threads import in_thread
 from ...errors import ConfigurationError
+from ...records.json_schema import check_schema
 from ...records.redaction import Redactor
-from ..address_policy import Allowed
-from ..endpoints import Endpoint, endpoint_of
-from ..errors import EXCHANGE, ModelError, ResponseTrace, error_from_json
+from ..endpoints import Allowed, Endpoint, endpoint_of
+from ..errors import ModelError, error_from_json
 from ..protocol import Reply, Request
-from ..structured_output import check_schema
 
 if TYPE_CHECKING:
     from .requests import Requests
@@ -33,17 +32,27 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 class ProviderModel:
-    """The models of all `PROVIDERS`, and of compatible servers.
+    """The models of all `PROVIDERS` and of compatible servers.
+
+    It holds connections: use it with `async with`, or call `aclose`.
 
     Args:
-        keys: keys by the name of their environment variable; whoever calls has read them.
-        places: where providers are, by the name of the environment variable that says it: see `PLACES`.
-        allowed: hosts and networks that are not public and may be called; see Allowed.
-        secrets: further values that no message may contain.
-        certificates: whom to trust at https; default: the public authorities.
-        max_bytes: the most that one answer may have on the wire.
+        keys: keys by the name of their environment variable; default none. Loopwright does not read
+            the environment here.
+        places: addresses and regions of providers, by the name of their environment variable (see
+            `PLACES`); default none.
+        allowed: hosts, addresses and networks that are not public and may be called; default none.
+        secrets: further values to remove from every message; default none.
+        certificates: trusted certificates for https; default: the public authorities.
+        max_bytes: the limit of one response in bytes; default 64 MiB.
 
-    It holds connections: use it as `async with`, or call `aclose`.
+    Raises:
+        ConfigurationError: for an entry of `allowed` that is not a host, address or network.
+
+    Example:
+
+    >>> ProviderModel({"OPENAI_API_KEY": "sk-test"})
+    ProviderModel(keys=['OPENAI_API_KEY'])
     """
 
     def __init__(
@@ -80,10 +89,10 @@ class ProviderModel:
             await self._requests.aclose()
 
     def check(self, request: Request) -> tuple[str, ...]:
-        """Return remarks on where a request would go, without going there.
+        """Check the endpoint of a request without a network connection; return remarks for people.
 
         Raises:
-            ConfigurationError: for an endpoint, a key or a schema that cannot be.
+            ConfigurationError: for an invalid endpoint, key or schema.
         """
         if request.schema is not None:
             check_schema(request.schema)
@@ -93,12 +102,10 @@ class ProviderModel:
         self, request: Request, *, on_text: Callable[[str], None] | None = None
     ) -> Reply:
         """Answer one request with at most one call to its endpoint; see Model.complete."""
-        exchange = ResponseTrace(sends=request.headers)
-        EXCHANGE.set(exchange)
         try:
             endpoint = endpoint_of(request, self.keys, self.places)
             requests = await self._prepared(endpoint)
-            reply = await requests.ask(endpoint, request, exchange, on_text)
+            reply = await requests.ask(endpoint, request, on_text)
         except ConfigurationError as error:
             fault = ModelError(str(error), kind="permanent", reason="configuration")
             raise self._cleaned(fault, request) from None
@@ -108,10 +115,10 @@ class ProviderModel:
         return replace(cleaned, usage=reply.usage, finish=reply.finish)
 
     async def _prepared(self, endpoint: Endpoint) -> Requests:
-        """Load what the first request needs, beside the event loop: it takes seconds."""
+        """Load the modules that the first request needs in a thread, because it takes seconds."""
         if self._requests is None:
             kind = await in_thread(_library)
-            if self._requests is None:  # no other call has made it meanwhile
+            if self._requests is None:  # another call may have set it during the import
                 self._requests = kind(self.allowed, self.redactor, self.max_bytes, self._trusted)
         requests = self._requests
         if endpoint.api not in self._loaded:
@@ -122,7 +129,7 @@ class ProviderModel:
         return requests
 
     def _cleaned(self, fault: ModelError, request: Request) -> ModelError:
-        """Return a fault without secrets, in its message, its parts or its traceback."""
+        """Return an error without secrets in its message, its parts and its traceback."""
         words = {"kind": fault.kind, "reason": fault.reason, "billed": fault.billed}
         made = error_from_json({**self.redactor.clean(fault.to_json()), **words}, path=request.path)
         made.usage = fault.usage

@@ -1,6 +1,6 @@
-"""The client library behind `ProviderModel`: its models, its messages, its settings.
+"""The client library behind `ProviderModel`: its models, messages and settings.
 
-Imported only when a real model is first asked; importing it takes seconds.
+Importing it takes seconds, so it is imported for the first request of a real model.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import httpx2
 from pydantic import ValidationError
@@ -35,49 +35,51 @@ from ...records.codec import Json
 from ..endpoints import Endpoint
 from ..protocol import Message, Request
 
-__all__ = ["PARTS", "LibraryRequest", "asked", "build", "dump_parts", "rungs"]
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
-PARTS = {"library": "pydantic-ai", "version": 2}  # the major version whose message JSON we keep
+__all__ = ["PARTS", "AnyModel", "LibraryRequest", "asked", "build", "dump_parts", "rungs"]
+
+AnyModel: TypeAlias = LibraryModel[Any]  # its parameter is the client of a provider
+
+PARTS = {"library": "pydantic-ai", "version": 2}  # the major version whose message JSON is recorded
 NO_KEY = "put-in-by-the-transport"
 _OURS = frozenset({"openai", "anthropic", "gemini", "deepseek"})
 _SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 _SETTINGS = frozenset({*_SAMPLING, "top_k", "seed", "parallel_tool_calls", "thinking"})
 _APART = frozenset({"stop", "reasoning_effort", "extra_body"})
-# The library splits thinking off where a piece of the stream is exactly its tag, so that the same
-# reply is read by how the network cut it. No piece is these; `own_words` splits the whole text.
+# The library separates thinking where one chunk of the stream is exactly a tag, so the result depends on
+# the chunks. These tags never occur; `own_words` separates thinking in the complete text.
 _NO_TAGS = ("<loopwright:no-thinking-tag>", "</loopwright:no-thinking-tag>")
 
 
-def build(
-    endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str
-) -> LibraryModel[Any]:
-    """Return the library's model of an endpoint, set up for one way of structured output.
+def build(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> AnyModel:
+    """Return the library's model of an endpoint, for one format of structured output.
 
     Raises:
         ConfigurationError: if the library's support for the provider is not installed.
     """
     try:
-        made = _BUILDERS[endpoint.api](endpoint, name, client, rung)
+        return _BUILDERS[endpoint.api](endpoint, name, client, rung)
     except ImportError as error:
         missing = f" ({error.name})" if error.name else ""
         raise ConfigurationError(
             f"provider: {endpoint.provider} needs a package that is not installed{missing}; "
             f"install {_EXTRAS.get(endpoint.api, 'loopwright')}"
         ) from None
-    return cast("LibraryModel[Any]", made)
 
 
-def _openai_client(endpoint: Endpoint, client: httpx2.AsyncClient) -> Any:
+def _openai_client(endpoint: Endpoint, client: httpx2.AsyncClient) -> AsyncOpenAI:
     from openai import AsyncOpenAI
 
-    # Empty rather than absent: what is absent is read from the environment.
+    # Empty and not absent, because the SDK reads absent values from the environment.
     return AsyncOpenAI(
         api_key=NO_KEY, admin_api_key="", organization="", project="", webhook_secret="",
         base_url=endpoint.base_url, http_client=client, max_retries=0,
     )  # fmt: skip
 
 
-def _responses(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+def _responses(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> AnyModel:
     from pydantic_ai.models.openai import OpenAIResponsesModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -86,7 +88,7 @@ def _responses(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: 
     return OpenAIResponsesModel(name, provider=provider)
 
 
-def _chat(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+def _chat(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> AnyModel:
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.deepseek import DeepSeekProvider
     from pydantic_ai.providers.ollama import OllamaProvider
@@ -97,7 +99,7 @@ def _chat(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) 
         supports_json_object_output=rung == "json_object", thinking_tags=_NO_TAGS
     )
     if not _is_known(endpoint):
-        # What a server of one's own can do is found out, not looked up by its model's name.
+        # The abilities of another server are tried, because its model's name does not tell them.
         profile |= OpenAIModelProfile(
             supports_json_schema_output=True,
             native_output_requires_schema_in_instructions=True,
@@ -112,29 +114,30 @@ def _chat(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) 
     return OpenAIChatModel(name, provider=local, profile=profile)
 
 
-def _anthropic(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+def _anthropic(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> AnyModel:
     del rung
-    # By name: these modules exist for type checkers only where the extra is installed.
+    # Imported by name, because type checkers see these modules only where the extra is installed.
     sdk = importlib.import_module("anthropic")
     models = importlib.import_module("pydantic_ai.models.anthropic")
     providers = importlib.import_module("pydantic_ai.providers.anthropic")
     made = sdk.AsyncAnthropic(
         api_key=NO_KEY, base_url=endpoint.base_url, http_client=client, max_retries=0
     )
-    return models.AnthropicModel(name, provider=providers.AnthropicProvider(anthropic_client=made))
+    provider = providers.AnthropicProvider(anthropic_client=made)
+    return cast("AnyModel", models.AnthropicModel(name, provider=provider))
 
 
-def _gemini(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+def _gemini(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> AnyModel:
     del rung
     models = importlib.import_module("pydantic_ai.models.google")
     providers = importlib.import_module("pydantic_ai.providers.google")
     provider = providers.GoogleProvider(
         api_key=NO_KEY, http_client=client, base_url=endpoint.base_url
     )
-    return models.GoogleModel(name, provider=provider)
+    return cast("AnyModel", models.GoogleModel(name, provider=provider))
 
 
-def _vertex(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
+def _vertex(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> AnyModel:
     del rung
     models = importlib.import_module("pydantic_ai.models.google")
     providers = importlib.import_module("pydantic_ai.providers.google_cloud")
@@ -143,25 +146,25 @@ def _vertex(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str
         project=endpoint.project or None, location=location, http_client=client,
         base_url=endpoint.base_url,
     )  # fmt: skip
-    return models.GoogleModel(name, provider=provider)
+    return cast("AnyModel", models.GoogleModel(name, provider=provider))
 
 
-def _bedrock(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> Any:
-    """Return a model of Bedrock, whose library makes its own connections and signs with the machine's credentials."""
+def _bedrock(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) -> AnyModel:
+    """Return a model of Bedrock; its library opens the connections and signs with the machine's credentials."""
     del client, rung
     models = importlib.import_module("pydantic_ai.models.bedrock")
     providers = importlib.import_module("pydantic_ai.providers.bedrock")
     region = endpoint.host.removeprefix("bedrock-runtime.").removesuffix(".amazonaws.com")
     given = {"api_key": endpoint.key} if endpoint.key else {}
     provider = providers.BedrockProvider(base_url=endpoint.base_url, region_name=region, **given)
-    return models.BedrockConverseModel(name, provider=provider)
+    return cast("AnyModel", models.BedrockConverseModel(name, provider=provider))
 
 
 _BUILDERS = {
     "responses": _responses, "chat": _chat, "anthropic": _anthropic, "gemini": _gemini, "vertex": _vertex,
     "bedrock": _bedrock,
 }  # fmt: skip
-# What to install for the library's support of an API.
+# The package that adds the library's support of an API.
 _EXTRAS = {
     "anthropic": "loopwright[anthropic]", "gemini": "loopwright[google]", "vertex": "loopwright[google]",
     "bedrock": "pydantic-ai-slim[bedrock]",
@@ -172,8 +175,8 @@ def _is_known(endpoint: Endpoint) -> bool:
     return endpoint.own and endpoint.provider in _OURS
 
 
-def rungs(endpoint: Endpoint, model: LibraryModel[Any]) -> tuple[str, ...]:
-    """Return the ways of structured output to try at an endpoint, best first."""
+def rungs(endpoint: Endpoint, model: AnyModel) -> tuple[str, ...]:
+    """Return the formats of structured output to try at an endpoint, best first."""
     if endpoint.api == "chat" and not _is_known(endpoint):
         return ("json_schema", "json_object", "tool", "prompted")
     native = model.profile.get("supports_json_schema_output", False)
@@ -188,7 +191,7 @@ def rungs(endpoint: Endpoint, model: LibraryModel[Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class LibraryRequest:
-    """A request in the library's words; `notes` say what was left out."""
+    """A request in the library's types; `notes` name the settings that are not sent."""
 
     messages: list[ModelMessage]
     settings: ModelSettings
@@ -196,10 +199,8 @@ class LibraryRequest:
     notes: tuple[str, ...]
 
 
-def asked(
-    endpoint: Endpoint, model: LibraryModel[Any], request: Request, rung: str
-) -> LibraryRequest:
-    """Return a request in the library's words.
+def asked(endpoint: Endpoint, model: AnyModel, request: Request, rung: str) -> LibraryRequest:
+    """Return a request in the library's types.
 
     Raises:
         ConfigurationError: for an extra setting that cannot be sent to the provider.
@@ -212,9 +213,9 @@ def asked(
 
 
 def _settings(
-    endpoint: Endpoint, model: LibraryModel[Any], request: Request, notes: list[str]
+    endpoint: Endpoint, model: AnyModel, request: Request, notes: list[str]
 ) -> ModelSettings:
-    wanted: dict[str, Any] = {k: v for k, v in request.extra.items() if k in _SETTINGS}
+    wanted: dict[str, Json] = {k: v for k, v in request.extra.items() if k in _SETTINGS}
     body = {k: v for k, v in request.extra.items() if k not in _SETTINGS | _APART}
     further = request.extra.get("extra_body")
     body |= further if isinstance(further, dict) else {}
@@ -226,8 +227,8 @@ def _settings(
     _reason(endpoint, model, request, wanted, body)
     refused = {*model.unsupported_settings, "reasoning_effort"}
     for name in [n for n in wanted if n in refused or _reasons(model, n)]:
-        said = "stop" if name == "stop_sequences" else name
-        notes.append(f"{said} was left out: {request.model} does not take it")
+        setting = "stop" if name == "stop_sequences" else name
+        notes.append(f"{setting} was left out: {request.model} does not take it")
         del wanted[name]
     if body and "extra_body" in model.unsupported_settings:
         raise ConfigurationError(f"extra: {', '.join(body)} cannot be sent to {endpoint.provider}")
@@ -236,33 +237,33 @@ def _settings(
     if request.max_tokens is not None:
         wanted["max_tokens"] = request.max_tokens
     if endpoint.api == "responses":
-        wanted["openai_store"] = False  # nothing is kept at the provider that was not asked for
-    # Retries are ours. The timers are too; this one only replaces the library's own.
+        wanted["openai_store"] = False  # the provider must not store the conversation
+    # Loopwright retries and measures time itself; this timeout only replaces the library's own.
     wanted |= {"max_retries": 0, "timeout": request.timeouts.whole}
     return cast("ModelSettings", wanted)
 
 
 def _reason(
     endpoint: Endpoint,
-    model: LibraryModel[Any],
+    model: AnyModel,
     request: Request,
-    wanted: dict[str, Any],
-    body: dict[str, Any],
+    wanted: dict[str, Json],
+    body: dict[str, Json],
 ) -> None:
-    """Ask for an effort of reasoning, in the words of the endpoint."""
+    """Add the reasoning effort in the form that the endpoint takes."""
     effort = request.extra.get("reasoning_effort")
     if effort is None:
         return
     if endpoint.api == "chat" and not _is_known(endpoint):
-        body.setdefault("reasoning_effort", effort)  # a server of one's own is asked as it is
+        body.setdefault("reasoning_effort", effort)  # another server gets it unchanged
     elif model.profile.get("supports_thinking", False):
         wanted["thinking"] = False if effort == "none" else effort
     else:
-        wanted["reasoning_effort"] = effort  # left out below, with a note
+        wanted["reasoning_effort"] = effort  # removed by the caller, with a note
 
 
-def _reasons(model: LibraryModel[Any], name: str) -> bool:
-    """Whether a sampling setting would be refused because the model reasons."""
+def _reasons(model: AnyModel, name: str) -> bool:
+    """Whether a reasoning model refuses this sampling setting."""
     profile = cast("OpenAIModelProfile", model.profile)
     if name not in _SAMPLING or not profile.get("openai_supports_reasoning", False):
         return False
@@ -299,20 +300,20 @@ def _parameters(request: Request, rung: str) -> ModelRequestParameters:
 
 
 def _messages(messages: Sequence[Message]) -> list[ModelMessage]:
-    """Return a conversation in the library's messages: what lies between two replies is one."""
-    made: list[ModelMessage] = []
-    pending: list[Any] = []
+    """Return a conversation in the library's messages; all messages between two replies are one request."""
+    converted: list[ModelMessage] = []
+    pending: list[SystemPromptPart | UserPromptPart | ToolReturnPart] = []
     for message in messages:
         if message.role != "assistant":
             pending.append(_part(message))
             continue
         if pending:
-            made.append(ModelRequest(parts=pending))
+            converted.append(ModelRequest(parts=pending))
             pending = []
-        made.extend(_response(message))
+        converted.extend(_response(message))
     if pending:
-        made.append(ModelRequest(parts=pending))
-    return made
+        converted.append(ModelRequest(parts=pending))
+    return converted
 
 
 def _part(message: Message) -> SystemPromptPart | UserPromptPart | ToolReturnPart:
@@ -329,22 +330,24 @@ def _response(message: Message) -> list[ModelMessage]:
     kept = _load_parts(message.parts)
     if kept:
         return kept
-    parts: list[Any] = [TextPart(content=message.content)] if message.content else []
+    parts: list[TextPart | ToolCallPart] = (
+        [TextPart(content=message.content)] if message.content else []
+    )
     for call in message.tool_calls:
-        arguments = cast("Any", call.arguments if call.arguments is not None else {})
+        arguments = call.arguments if call.arguments is not None else {}
         parts.append(ToolCallPart(tool_name=call.name, args=arguments, tool_call_id=call.id))
     return [ModelResponse(parts=parts)] if parts else []
 
 
 def dump_parts(response: ModelResponse) -> Json:
-    """Return a reply in the library's own JSON, where text and tool calls do not say it all."""
+    """Return a reply in the library's JSON, or None if its text is complete without it."""
     if all(isinstance(part, TextPart) for part in response.parts):
         return None
     return {**PARTS, "messages": ModelMessagesTypeAdapter.dump_python([response], mode="json")}
 
 
 def _load_parts(parts: Json) -> list[ModelMessage]:
-    """Return the library's own messages, or nothing if another version or model wrote them."""
+    """Return the library's messages, or none if another version or model wrote them."""
     if not isinstance(parts, dict) or any(parts.get(key) != value for key, value in PARTS.items()):
         return []
     try:

@@ -1,9 +1,9 @@
-"""A value made to fit a JSON Schema where nothing is guessed.
+"""Fits a value to a JSON Schema where the meaning is certain.
 
-Made: integral `4.0` and text `"4"` to numbers, `"80%"` where the maximum is 1, `"true"` to a
-boolean, an enum's member in its own case, keys in their own case and with their own `_` and `-`; one
-wrapper or one-element list taken off, one item made a list; `null` of an optional member and members
-that the schema forbids dropped; what is 1e-9 beyond an edge put on it. Nothing else: `80` is not 0.8.
+Changed: integral `4.0` and text `"4"` to numbers, `"80%"` where the maximum is 1, `"true"` to a
+boolean; members of an enum and keys to their own case, `_` and `-`. One wrapper or one-element list is
+removed, one item becomes a list. A `null` of an optional member and forbidden members are dropped. A
+number at most 1e-9 beyond a limit becomes the limit. Nothing else changes: `80` is not 0.8.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any
 
 from ...records.codec import Json, canonical
-from ..structured_output import checker
+from ...records.json_schema import checker
 
 __all__ = ["fitted"]
 
@@ -27,26 +26,26 @@ Check = Callable[[Json], str]
 
 
 def fitted(value: Json, schema: Mapping[str, Json], check: Check) -> tuple[Json, str, list[str]]:
-    """Return a value that fits, "" and what was done to it; or what is wrong with the value.
+    """Return a value that fits, "" and the repairs; or None, the first violation and no repairs.
 
-    `check` says what keeps a value from meeting the schema, "" if nothing does.
+    `check` returns the first violation of the schema, "" if there is none.
     """
     problem, first = "", ""
     for candidate, done in _shapes(value):
         notes: list[str] = [done] if done else []
-        made = _Fitter(schema, notes).fit(candidate, schema, 0)
-        if made == {} and candidate != {}:
+        fit = _Fitter(schema, notes).fit(candidate, schema, 0)
+        if fit == {} and candidate != {}:
             first = first or check(candidate) or "it has none of the members that were asked for"
             continue
-        problem = check(made)
+        problem = check(fit)
         if not problem:
-            return made, "", notes
+            return fit, "", notes
         first = first or problem
     return None, first, []
 
 
 def _shapes(value: Json) -> Iterator[tuple[Json, str]]:
-    """Iterate over a value, what it may be wrapped in, and the list that it may be the only item of."""
+    """Iterate over a value, the value inside a wrapper, and the list with the value as its only item."""
     yield value, ""
     if isinstance(value, dict) and len(value) == 1:
         inner = next(iter(value.values()))
@@ -63,8 +62,8 @@ class _Fitter:
         self.root = root
         self.notes = notes
 
-    def fit(self, value: Json, schema: Any, depth: int) -> Json:
-        """Return a value, changed where the schema wants it and that has one meaning."""
+    def fit(self, value: Json, schema: Json, depth: int) -> Json:
+        """Return a value, changed where the schema requires it and the meaning is certain."""
         schema = self._resolved(schema)
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
             return value
@@ -83,7 +82,7 @@ class _Fitter:
             return [self.fit(value, schema.get("items"), depth + 1)]
         return self._scalar(value, schema, types)
 
-    def _resolved(self, schema: Any) -> Any:
+    def _resolved(self, schema: Json) -> Json:
         for _ in range(MAX_DEPTH):
             reference = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(reference, str) or not reference.startswith("#"):
@@ -96,8 +95,8 @@ class _Fitter:
                 schema = schema[part]
         return None
 
-    def _one_of(self, value: Json, schemas: list[Any], depth: int) -> Json:
-        """Return the value as the only alternative wants it, unless it is one as it stands."""
+    def _one_of(self, value: Json, schemas: list[Json], depth: int) -> Json:
+        """Return the value in the form of the only alternative that it fits, or unchanged."""
         found: dict[str, tuple[Json, list[str]]] = {}
         for schema in schemas:
             schema = self._resolved(schema)
@@ -118,7 +117,7 @@ class _Fitter:
         self.notes += notes
         return made
 
-    def _object(self, value: dict[str, Json], schema: Mapping[str, Any], depth: int) -> Json:
+    def _object(self, value: dict[str, Json], schema: Mapping[str, Json], depth: int) -> Json:
         known = schema.get("properties")
         known = known if isinstance(known, Mapping) else {}
         required = schema.get("required")
@@ -143,8 +142,8 @@ class _Fitter:
             made[name] = self.fit(member, part, depth + 1)
         return made
 
-    def _names(self, value: Mapping[str, Json], known: Mapping[str, Any]) -> dict[str, str]:
-        """Return the name that each key means: its own, or the only one alike that is not there."""
+    def _names(self, value: Mapping[str, Json], known: Mapping[str, Json]) -> dict[str, str]:
+        """Return the name of each key: its own, or the only similar name that is not used."""
         alike: dict[str, list[str]] = {}
         for name in known:
             alike.setdefault(_plain(name), []).append(name)
@@ -159,7 +158,7 @@ class _Fitter:
                 self.notes.append("key spelt as in the schema")
         return names
 
-    def _scalar(self, value: Json, schema: Mapping[str, Any], types: set[str]) -> Json:
+    def _scalar(self, value: Json, schema: Mapping[str, Json], types: set[str]) -> Json:
         members = schema.get("enum")
         if isinstance(members, list) and isinstance(value, str) and value not in members:
             near = [m for m in members if isinstance(m, str) and _word(m) == _word(value)]
@@ -178,18 +177,18 @@ class _Fitter:
         return made
 
 
-def _types(schema: Mapping[str, Any]) -> set[str]:
+def _types(schema: Mapping[str, Json]) -> set[str]:
     found = schema.get("type")
     if isinstance(found, str):
         return {found}
     return {item for item in found if isinstance(item, str)} if isinstance(found, list) else set()
 
 
-def _integral(value: Json, schema: Mapping[str, Any]) -> bool:
+def _integral(value: Json, schema: Mapping[str, Json]) -> bool:
     return isinstance(value, float) and "integer" in _types(schema)
 
 
-def _takes_null(schema: Any) -> bool:
+def _takes_null(schema: Json) -> bool:
     if not isinstance(schema, Mapping):
         return True
     types = _types(schema)
@@ -198,7 +197,7 @@ def _takes_null(schema: Any) -> bool:
     return "properties" not in schema and "enum" not in schema
 
 
-def _of_text(text: str, schema: Mapping[str, Any], types: set[str]) -> Json:
+def _of_text(text: str, schema: Mapping[str, Json], types: set[str]) -> Json:
     if "boolean" in types and text.strip().lower() in _BOOLEANS:
         return _BOOLEANS[text.strip().lower()]
     found = _NUMBER.fullmatch(text)
@@ -214,7 +213,7 @@ def _of_text(text: str, schema: Mapping[str, Any], types: set[str]) -> Json:
     return float(number) if "number" in types else text
 
 
-def _on_edge(number: int | float, schema: Mapping[str, Any]) -> int | float:
+def _on_edge(number: int | float, schema: Mapping[str, Json]) -> int | float:
     for name, sign in (("maximum", 1), ("minimum", -1)):
         edge = schema.get(name)
         if isinstance(edge, int | float) and not isinstance(edge, bool):

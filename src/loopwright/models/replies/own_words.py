@@ -1,23 +1,33 @@
-"""The own words of a model: its reply without thinking and without leftovers of a chat template.
+"""The own words of a model: a reply without thinking and without marks of a chat template.
 
-Rules:
+Rules for a complete reply:
 
-1. One answer for one text, however the stream that brought it was cut into pieces.
-2. What comes after the last closing tag of a thinking block counts, also where no opening tag is
-   there (a template wrote it). A reply that opens with thinking and never closes it has no own words.
-3. A reply that is one strict JSON value is its own words whole: a tag inside a string is content.
-4. Total and linear; `own_words(own_words(text))` is `own_words(text)`.
+1. The result depends on the text alone, not on the pieces in which it arrived.
+2. The text after the last closing tag of a thinking block counts, even without an opening tag, which a
+   template may have written. A reply that opens with thinking and never closes it has no own words.
+3. A reply that is one strict JSON value is unchanged: a tag inside a string is content.
+4. The time is linear, and `own_words(own_words(text))` is `own_words(text)`.
+
+Rules for a streamed reply:
+
+5. A tag that may still continue is held back until it is complete.
+6. A block after an opening tag is never sent, nor is the white space around it. If the block never ends,
+   `own_words` decides at the end whether it contains the answer.
+7. A closing tag without an opening tag is left out. The text before it has been sent already.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["IGNORABLE", "Words", "is_blank", "own_words", "words_of"]
+import regex
 
-# The characters that Unicode calls Default_Ignorable_Code_Point: they take no room on the page.
+__all__ = ["IGNORABLE", "SpokenText", "Words", "is_blank", "own_words", "words_of"]
+
+# The characters of the Unicode property Default_Ignorable_Code_Point, which have no width.
 IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
@@ -25,7 +35,7 @@ IGNORABLE = (
 )
 _INK = re.compile(rf"[^\s\x00-\x1f\x7f\u2800{IGNORABLE}]")
 _NAMES = "think|thinking|thought|reasoning|reflection|analysis|scratchpad"
-# A tag between backticks is written about, not used.
+# A tag between backticks is a quotation.
 _CLOSING = re.compile(
     rf"(?<!`)(?:</[ \t]?(?:{_NAMES})[ \t]?>|[\u25c1\u25c3]/think[\u25b7\u25b9]|\[/THINK\])(?!`)",
     re.IGNORECASE,
@@ -34,7 +44,7 @@ _OPENING = re.compile(
     rf"(?:<(?:{_NAMES})(?:[ \t][^<>\n]{{0,80}})?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\])",
     re.IGNORECASE,
 )
-# In the middle of a reply only these open thinking, at the start of a line.
+# In the middle of a reply only these tags open thinking, and only at the start of a line.
 _REOPENED = re.compile(
     r"^[ \t]*(?:<think(?:ing)?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\])",
     re.IGNORECASE | re.MULTILINE,
@@ -65,7 +75,7 @@ _SPEAKER = re.compile(r"[*_\s]*[A-Z][\w .'-]{0,30}[*_]{0,2}:(?:\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A reply taken apart: its own words, the thinking before them, and whether thinking never ended."""
+    """The parts of a reply: own words, thinking, and whether the thinking never ended."""
 
     text: str
     thinking: str = ""
@@ -74,7 +84,15 @@ class Words:
 
 
 def own_words(text: str) -> str:
-    """Return what a model says itself: no thinking, no header of a turn, nothing after its turn.
+    """Return the answer of a model without thinking, turn headers and the text of later turns.
+
+    Args:
+        text: the complete reply.
+
+    Returns:
+        The answer; "" if the reply consists of thinking only.
+
+    Example:
 
     >>> own_words("<think>four?</think>\\n\\n4<|im_end|>")
     '4'
@@ -83,25 +101,23 @@ def own_words(text: str) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Whether nothing in a text can be seen: white space, zero-width and control characters only."""
+    """Whether a text has only white space, zero-width and control characters."""
     return _INK.search(text) is None
 
 
 def words_of(text: str) -> Words:
-    """Return a reply taken apart into its own words and its thinking."""
-    found = _taken_apart(text)
-    for _ in range(_PASSES):  # what is left may begin with marks that stood in the middle
-        again = _taken_apart(found.text)
-        if again.text == found.text:
+    """Return the own words and the thinking of a reply."""
+    words = _split(text)
+    for _ in range(_PASSES):  # marks from the middle may now be at the beginning
+        again = _split(words.text)
+        if again.text == words.text:
             break
-        found = Words(
-            again.text, found.thinking + again.thinking, again.unclosed,
-            tuple(dict.fromkeys((*found.repairs, *again.repairs))),
-        )  # fmt: skip
-    return found
+        repairs = tuple(dict.fromkeys((*words.repairs, *again.repairs)))
+        words = Words(again.text, words.thinking + again.thinking, again.unclosed, repairs)
+    return words
 
 
-def _taken_apart(text: str) -> Words:
+def _split(text: str) -> Words:
     repairs: list[str] = []
     rest, thinking = _after_thinking(text)
     if rest is None:
@@ -109,7 +125,7 @@ def _taken_apart(text: str) -> Words:
     if thinking:
         repairs.append("thinking left out")
     own = _turn(rest)
-    if _opens(own):  # a header stood before it
+    if _opens(own):  # there was a header before the tag
         return Words("", text, unclosed=True, repairs=("thinking left out",))
     if own.strip() != rest.strip():
         repairs.append("marks of a chat template left out")
@@ -117,18 +133,17 @@ def _taken_apart(text: str) -> Words:
 
 
 def _after_thinking(text: str) -> tuple[str | None, str]:
-    """Return what comes after thinking, None if it never ends, and the thinking."""
+    """Return the text after the thinking, None if the thinking never ends, and the thinking."""
     closing = None
-    if "<" in text or "\u25c1" in text or "\u25c3" in text or "[" in text:
-        for closing in _CLOSING.finditer(text):  # noqa: B007 - the last one is wanted
-            pass
+    for closing in _CLOSING.finditer(text):  # noqa: B007 - the last match counts
+        pass
     if closing is not None and _is_json(text):
         closing = None
     rest, thinking = text, ""
     if closing is not None:
         rest, thinking = text[closing.end() :].lstrip(), text[: closing.end()]
     final = None
-    for final in _FINAL.finditer(rest):  # noqa: B007 - the last one is wanted
+    for final in _FINAL.finditer(rest):  # noqa: B007 - the last match counts
         pass
     if final is not None:
         rest, thinking = rest[final.end() :].lstrip(), thinking + rest[: final.end()]
@@ -160,7 +175,7 @@ def _is_json(text: str) -> bool:
 
 
 def _turn(text: str) -> str:
-    """Return the first turn in a text: without its header, up to its end mark or the next turn."""
+    """Return the first turn of a text without its header, up to its end mark or the next turn."""
     rest = text
     for _ in range(_HEADERS):
         header = _HEADER.match(rest)
@@ -177,7 +192,7 @@ def _first_end(text: str) -> int | None:
     ends = []
     opened = text.find("<s>")
     for mark in _END.finditer(text):
-        struck = mark[0] == "</s>" and 0 <= opened < mark.start()  # struck through, in HTML
+        struck = mark[0] == "</s>" and 0 <= opened < mark.start()  # struck-through text in HTML
         quoted = text[mark.start() - 1 : mark.start()] == "`"
         if not struck and not quoted:
             ends.append(mark.start())
@@ -185,8 +200,151 @@ def _first_end(text: str) -> int | None:
     for turn in _TURN.finditer(text):
         before = text[: turn.start()].rstrip()
         spoken = before[before.rfind("\n") + 1 :]
-        # In a dialogue that the reply itself tells, other lines have speakers too.
+        # In a dialogue that is the content of the reply, other lines have speakers too.
         if before and not _SPEAKER.match(spoken):
             ends.append(turn.start())
         break
     return min(ends) if ends else None
+
+
+# For a stream, the `regex` library tells whether a tag may still continue (a partial match).
+_STREAM_OPENING = regex.compile(
+    rf"<(?:{_NAMES})(?:[ \t][^<>\n]{{0,80}})?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\]"
+    r"|<\|channel\|>[ \t]*(?:analysis|commentary)",
+    regex.IGNORECASE,
+)
+_REOPENING = regex.compile(
+    r"<think(?:ing)?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\]", regex.IGNORECASE
+)
+_STREAM_CLOSING = regex.compile(
+    rf"</[ \t]?(?:{_NAMES})[ \t]?>|[\u25c1\u25c3]/think[\u25b7\u25b9]|\[/THINK\]"
+    r"|<\|channel\|>[ \t]*final[^<\n]{0,40}<\|message\|>",
+    regex.IGNORECASE,
+)
+# A mark of a chat template before the first word; a role may follow it.
+_MARK = regex.compile(
+    r"<\|(?:im_start|start|start_header_id|end_header_id|begin_of_text|assistant)\|>",
+    regex.IGNORECASE,
+)
+_ROLE_NAMES = frozenset(_ROLES.split("|"))
+_BEGINS = "<[\u25c1\u25c3"
+_PLAIN = regex.compile(rf"[^\s{regex.escape(_BEGINS)}]++")
+_SPACE = regex.compile(r"\s++")
+
+
+class SpokenText:
+    """Passes text that arrives in pieces to `receiver`, without thinking; call `end` after the last piece."""
+
+    __slots__ = (
+        "_all",
+        "_begun",
+        "_inside",
+        "_last",
+        "_left_out",
+        "_pending",
+        "_receiver",
+        "_role",
+        "_sent",
+        "_space",
+    )  # fmt: skip
+
+    def __init__(self, receiver: Callable[[str], None]) -> None:
+        self._receiver = receiver
+        self._all: list[str] = []
+        self._pending = ""  # not decided yet
+        self._space = ""  # white space that is sent only before a word
+        self._last = ""  # the character before the pending text
+        self._inside = 0  # number of open thinking blocks
+        self._begun = False  # a word was sent since the beginning, or since the last block
+        self._role = False  # the previous part is a mark
+        self._left_out = False  # a part was left out: the white space after it is too
+        self._sent = False  # a word was sent
+
+    def __call__(self, piece: str) -> None:
+        self._all.append(piece)
+        self._pending += piece
+        self._process(final=False)
+
+    def end(self) -> None:
+        """Send the text that was held back."""
+        self._process(final=True)
+        if self._inside and not self._sent:
+            self._send(own_words("".join(self._all)))
+        elif not self._inside and self._begun:
+            self._send(self._space)
+        self._space = self._pending = ""
+        if hasattr(self._receiver, "end"):
+            self._receiver.end()
+
+    def _send(self, text: str) -> None:
+        if text:
+            self._receiver(text)
+
+    def _process(self, *, final: bool) -> None:
+        """Process as much of the pending text as possible."""
+        text, at, ready = self._pending, 0, []
+        while at < len(text):
+            step = self._step(text, at, final)
+            if step is None:
+                break
+            part, end = step
+            ready.append(part)
+            self._last = text[end - 1]
+            at = end
+        self._pending = text[at:]
+        self._send("".join(ready))
+
+    def _step(self, text: str, at: int, final: bool) -> tuple[str, int] | None:
+        """Return the text to send for the next part, and its end; None if the part may continue."""
+        if (space := _SPACE.match(text, at)) is not None:
+            skipped = self._inside or (self._left_out and not self._sent)
+            self._space += "" if skipped else space[0]
+            return "", space.end()
+        if (plain := _PLAIN.match(text, at)) is not None:
+            if self._role and not final and plain.end() == len(text):
+                return None
+            of_mark = self._role and plain[0].lower() in _ROLE_NAMES
+            self._role = False
+            return "" if of_mark else self._words(plain[0]), plain.end()
+        return self._tag(text, at, final)
+
+    def _tag(self, text: str, at: int, final: bool) -> tuple[str, int] | None:
+        for pattern, meaning in self._tags(text[at - 1] if at else self._last):
+            found = pattern.match(text, at, partial=not final)
+            if found is None:
+                continue
+            # The character after a tag may be a backtick or the beginning of a role.
+            if not final and (found.partial or found.end() == len(text)):
+                return None
+            quoted = meaning == "close" and text[found.end() : found.end() + 1] == "`"
+            if not quoted:
+                self._crossed(meaning)
+                return "", found.end()
+        return self._words(text[at]), at + 1
+
+    def _tags(self, before: str) -> list[tuple[regex.Pattern[str], str]]:
+        """Return the tags that are possible here, after the character `before`."""
+        closing = [] if before == "`" else [(_STREAM_CLOSING, "close")]
+        if self._inside:
+            return [*closing, (_STREAM_OPENING, "open")]
+        if not self._begun:
+            return [*closing, (_STREAM_OPENING, "open"), (_MARK, "mark")]
+        at_line = "\n" in self._space
+        return [*closing, (_REOPENING, "open")] if at_line else closing
+
+    def _crossed(self, meaning: str) -> None:
+        """Enter or leave a thinking block."""
+        self._space, self._left_out, self._role = "", True, meaning == "mark"
+        if meaning == "open":
+            self._inside += 1
+        elif meaning == "close":
+            self._inside = max(0, self._inside - 1)
+            self._begun = self._begun and self._inside > 0
+
+    def _words(self, text: str) -> str:
+        """Return words with the white space before them, or "" inside thinking."""
+        if self._inside:
+            return ""
+        words = f"{self._space}{text}"
+        self._space, self._begun, self._sent = "", True, True
+        return words

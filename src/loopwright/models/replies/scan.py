@@ -1,12 +1,12 @@
-"""JSON values in a text: strict JSON first, else a scanner that accepts what has one meaning only.
+"""JSON values in a text: strict JSON first, then a tolerant reader for text with one meaning.
 
 Rules:
 
-1. Accepted beyond JSON: other quotes, bare keys, Python words, trailing commas, commas missing
+1. Accepted beyond JSON: other quotes, bare keys, Python words, trailing commas, missing commas
    between members that white space separates, comments, full-width colon and comma, raw line breaks
    in strings, `.8`, and invalid escapes in a string without escapes such as `\\n`.
-2. Nothing open is closed, no key dropped or repeated, no NaN read.
-3. Linear: characters are looked at four times the text at most; what lies beyond is not read.
+2. An open bracket is never closed, a key is never dropped or repeated, NaN is never read.
+3. The time is linear: at most four times the characters of the text are read.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...records.codec import Json
-from .strict_json import clean_text
+from .strict_json import DECODER, clean_text, cleaned
 
-__all__ = ["Found", "Scan", "scan"]
+__all__ = ["FoundValue", "Scan", "scan"]
 
 MAX_DEPTH = 64
-LOOKS = 4  # characters looked at, by the length of the text
-ALLOWANCE = 100_000  # and so many more, for short texts with many brackets
-ATTEMPT = 300  # characters that an attempt in vain counts as at least
-MOST = 1_000  # values that are looked for
-MOST_PARTS = 30_000  # parts of values that are read tolerantly
+READS = 4  # characters read, as a multiple of the length of the text
+ALLOWANCE = 100_000  # additional characters, for short texts with many brackets
+ATTEMPT = 300  # characters that a failed attempt counts as, at least
+MAX_VALUES = 1_000
+MAX_PARTS = 30_000  # parts of values that are read tolerantly
 
 _SPACE = re.compile(r"(?:[\s\ufeff\u200b]|//[^\n]*|\#[^\n]*|/\*(?:[^*]|\*(?!/)){0,2000}+\*/)*+")
 _NUMBER = re.compile(r"-?(?:(?:0|[1-9][0-9]{0,308})(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?")
@@ -48,8 +47,8 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A value in a text, where it stands, and whether it was strict JSON."""
+class FoundValue:
+    """A value in a text, its position, and whether it is strict JSON."""
 
     value: Json
     start: int
@@ -59,38 +58,41 @@ class Found:
 
 @dataclass
 class Scan:
-    """The objects and arrays of a text, in order; `unfinished` is where the last one began that
-    never ends."""
+    """The objects and arrays of a text, in order.
 
-    found: list[Found] = field(default_factory=list)
+    `unfinished` and `broken` are the positions of the last value that never ends and of the last one
+    that cannot be read. `exhausted` means that the rest of the text was not read.
+    """
+
+    values: list[FoundValue] = field(default_factory=list)
     unfinished: int | None = None
-    broken: int | None = None  # where the last one began that cannot be read
-    exhausted: bool = False  # the rest was not looked at
+    broken: int | None = None
+    exhausted: bool = False
 
 
 class _Bad(ValueError):
-    """What stands here is no value; `end` is where that showed."""
+    """There is no value here; `end` is the position that shows it."""
 
     def __init__(self, end: int, *, ended: bool = False) -> None:
         super().__init__(end)
         self.end = end
-        self.ended = ended  # the text ended first
+        self.ended = ended  # the text ends inside the value
 
 
 def scan(text: str) -> Scan:
     """Return the top-level objects and arrays of a text."""
     result = Scan()
-    left = LOOKS * len(text) + ALLOWANCE
+    left = READS * len(text) + ALLOWANCE
     at, parts = 0, 0
     while opening := _OPEN.search(text, at):
         start = opening.start()
-        if left <= 0 or len(result.found) == MOST or parts >= MOST_PARTS:
+        if left <= 0 or len(result.values) == MAX_VALUES or parts >= MAX_PARTS:
             result.exhausted = True
             break
-        value, end, looked = _strict(text, start)
-        left -= looked
+        value, end, length = _strict(text, start)
+        left -= length
         if end:
-            result.found.append(Found(value, start, end))
+            result.values.append(FoundValue(value, start, end))
             at = end
             continue
         reader = _Reader(text, parts)
@@ -101,19 +103,19 @@ def scan(text: str) -> Scan:
             at = _after(text, start, bad, reader.began, result)
         else:
             left -= at - start
-            result.found.append(Found(value, start, at, strict=False))
+            result.values.append(FoundValue(value, start, at, strict=False))
         parts = reader.parts
     return result
 
 
 def _after(text: str, start: int, bad: _Bad, began: bool, result: Scan) -> int:
-    """Return where to go on behind what could not be read."""
+    """Return the position after a value that cannot be read."""
     if not began:
-        return start + 1  # a bracket of prose
+        return start + 1  # a bracket in prose
     if bad.ended:
         result.unfinished = start
         return len(text)
-    # Inside a value that is broken nothing is a value of its own.
+    # The parts of a broken value do not count as values.
     result.broken = start
     depth = 0
     for token in _TOKEN.finditer(text, start):
@@ -125,24 +127,24 @@ def _after(text: str, start: int, bad: _Bad, began: bool, result: Scan) -> int:
 
 
 def _strict(text: str, start: int) -> tuple[Json, int, int]:
-    """Return a value of strict JSON, its end (0 if there is none), and the characters looked at."""
+    """Return a strict JSON value, its end (0 if there is none), and the number of characters read."""
     if _STRICT.match(text, start) is None:
         return None, 0, 0
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        value, end = DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
         return None, 0, error.pos - start + ATTEMPT
     except RecursionError:
         return None, 0, 100 * ATTEMPT
-    except ValueError:  # a key twice, NaN, a number too large: somewhere inside
+    except ValueError:  # a repeated key, NaN or a number too large inside the value
         return None, 0, ATTEMPT
     if _too_deep(value):
         return None, 0, end - start
-    return (_cleaned(value) if "\\u" in text[start:end] else value), end, end - start
+    return cleaned(value), end, end - start
 
 
 def _too_deep(value: Json) -> bool:
-    level: list[Any] = [value]
+    level: list[Json] = [value]
     for _ in range(MAX_DEPTH + 1):
         level = [
             inner
@@ -155,39 +157,8 @@ def _too_deep(value: Json) -> bool:
     return True
 
 
-def _unique(pairs: list[tuple[str, Json]]) -> Json:
-    members = {clean_text(key): value for key, value in pairs}
-    if len(members) < len(pairs):
-        raise ValueError("a key twice")
-    return members
-
-
-def _number(literal: str) -> float:
-    number = float(literal)
-    if not math.isfinite(number):
-        raise ValueError("a number too large")
-    return number
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_number)
-
-
-def _cleaned(value: Json) -> Json:
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, list):
-        return [_cleaned(member) for member in value]
-    if isinstance(value, dict):
-        return {key: _cleaned(member) for key, member in value.items()}
-    return value
-
-
 class _Reader:
-    """Reads one value tolerantly; `began` says that it looked like a value."""
+    """Reads one value tolerantly; `began` is true after the first sign of a value."""
 
     def __init__(self, text: str, parts: int) -> None:
         self.text = text
@@ -195,8 +166,8 @@ class _Reader:
         self.began = False
 
     def _skip(self, at: int) -> int:
-        found = _SPACE.match(self.text, at)
-        return found.end() if found else at
+        space = _SPACE.match(self.text, at)
+        return space.end() if space else at
 
     def _char(self, at: int) -> str:
         if at >= len(self.text):
@@ -207,13 +178,13 @@ class _Reader:
         char = self._char(at)
         self.parts += 1
         if char in "{[":
-            if depth > MAX_DEPTH or self.parts > MOST_PARTS:
+            if depth > MAX_DEPTH or self.parts > MAX_PARTS:
                 self.began = True
                 raise _Bad(at)
             return (self._object if char == "{" else self._array)(at + 1, depth)
         if char in _QUOTES:
             return self._string(at)
-        if self.parts > MOST_PARTS:
+        if self.parts > MAX_PARTS:
             raise _Bad(at)
         number = _NUMBER.match(self.text, at)
         if number is not None:
@@ -231,10 +202,10 @@ class _Reader:
             raise _Bad(end + 1)
         if not set(literal) & set(".eE"):
             return int(literal), end
-        found = float(literal)
-        if not math.isfinite(found):
+        value = float(literal)
+        if not math.isfinite(value):
             raise _Bad(end)
-        return found, end
+        return value, end
 
     def _object(self, at: int, depth: int) -> tuple[Json, int]:
         members: dict[str, Json] = {}
@@ -262,7 +233,7 @@ class _Reader:
         return members, at + 1
 
     def _next(self, at: int, close: str) -> int:
-        """Return where the next member begins or the brackets close: behind a comma, or white space."""
+        """Return the position of the next member or the closing bracket, after a comma or white space."""
         after = self._skip(at)
         char = self._char(after)
         if char in ",\uff0c":
@@ -273,12 +244,12 @@ class _Reader:
 
     def _key(self, at: int) -> tuple[str, int]:
         if self._char(at) in _QUOTES:
-            key, at = self._string(at)
-            return key.replace("\\_", "_"), at
-        found = _KEY.match(self.text, at)
-        if found is None:
+            text, at = self._string(at)
+            return text.replace("\\_", "_"), at
+        key = _KEY.match(self.text, at)
+        if key is None:
             raise _Bad(at)
-        return found[0], found.end()
+        return key[0], key.end()
 
     def _string(self, at: int) -> tuple[str, int]:
         text, close = self.text, _QUOTES[self.text[at]]
@@ -313,7 +284,7 @@ def _is_apostrophe(text: str, at: int) -> bool:
 
 
 def _escape(text: str, at: int) -> tuple[str, int, int]:
-    """Return what an escape means, its end, and 1 for one such as \\n, -1 for one that is none."""
+    """Return the text of an escape, its end, and 1 for a valid one such as \\n, -1 for an invalid one."""
     if at + 1 >= len(text):
         raise _Bad(at, ended=True)
     char = text[at + 1]

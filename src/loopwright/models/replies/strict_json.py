@@ -1,11 +1,11 @@
-"""Strict JSON in the reply of a model: the one reader for all that asks for one value and nothing else.
+"""Strict JSON in the reply of a model, for every caller that expects one value and no other text.
 
 Rules:
 
-1. One code fence around the whole is taken off; nothing else is repaired. See `values` for the tolerant
-   reading of replies.
-2. Total and linear: any text gives a value or a problem with a sentence, never an exception.
-3. What is read can be stored: no NUL, no lone surrogate, finite numbers, each key once, bounded size and depth.
+1. One code fence around the reply is removed, and nothing else is repaired. `values` reads replies
+   tolerantly.
+2. Any text gives a value or a problem with a sentence, never an exception. The time is linear.
+3. A value can be stored: no NUL, no lone surrogate, finite numbers, each key once, limited size and depth.
 """
 
 from __future__ import annotations
@@ -14,14 +14,18 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from ...records.codec import Json
 
 __all__ = [
+    "DECODER",
     "JSON_BYTES",
     "JSON_DEPTH",
     "JsonProblem",
     "JsonReading",
     "clean_text",
+    "cleaned",
     "closes_fence",
     "opening_fence",
     "read_json",
@@ -43,18 +47,18 @@ _STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class JsonReading:
-    """The value of a JSON reply, or the `problem` that kept it from being read, and a sentence."""
+    """The value of a JSON reply, or the `problem` with it and a sentence."""
 
-    value: Any = None
+    value: Json = None
     problem: JsonProblem | None = None
     detail: str = ""
 
 
 def clean_text(text: str) -> str:
-    """Return the text with lone surrogates as U+FFFD and without NUL, for the point of ingestion.
+    """Return the text without NUL and with U+FFFD for lone surrogates.
 
-    Two surrogates that make a pair become the character they mean. What comes out can always be
-    encoded as UTF-8 and bound by a database.
+    Two surrogates that form a pair become their character. The result can always be encoded as UTF-8
+    and stored in a database.
     """
     text = text.replace("\0", "")
     if _LONE.search(text) is None:
@@ -69,20 +73,20 @@ def _join_pair(pair: str) -> str:
 
 def opening_fence(line: str) -> str:
     """Return the marks of the code fence that a line opens, or ""."""
-    found = _FENCE.match(line)
-    if found is None or (found[1][0] == "`" and "`" in line[found.end() :]):
+    fence = _FENCE.match(line)
+    if fence is None or (fence[1][0] == "`" and "`" in line[fence.end() :]):
         return ""
-    return found[1]
+    return fence[1]
 
 
 def closes_fence(line: str, fence: str) -> bool:
-    """Return whether a line closes a code fence that these marks opened."""
+    """Whether a line closes the code fence that these marks opened."""
     run = line.strip()
     return len(run) >= len(fence) and not run.strip(fence[0])
 
 
 def strip_fence(text: str) -> str:
-    """Return what stands inside the code fence if the whole text is one fenced block, else all."""
+    """Return the content of the code fence if the text is one fenced block, else the text."""
     text = text.strip().removeprefix("\ufeff").strip()
     first, last = text.find("\n"), text.rfind("\n")
     fence = opening_fence(text[:first]) if first >= 0 else ""
@@ -99,23 +103,18 @@ class _JsonError(ValueError):
 
 
 def read_json(text: str) -> JsonReading:
-    """Read one JSON value, alone or in one code fence, by the letter of RFC 8259.
+    """Read one JSON value (RFC 8259), alone or in one code fence.
 
-    Refused, each with its own problem: text before or after, NaN and infinities (1e400 too), a
-    repeated key, more than 64 levels, more than 5,000,000 bytes of UTF-8. Strings and keys of the
-    value are cleaned as by `clean_text`.
+    Each of these has its own problem: text before or after the value, NaN and infinities (also 1e400),
+    a repeated key, more than 64 levels, more than 5,000,000 bytes of UTF-8. `clean_text` is applied to
+    strings and keys.
     """
     source = strip_fence(clean_text(text))
     if source.startswith("```") and (tight := _TIGHT.fullmatch(source)) is not None:
         source = tight[1]
     try:
         _check_size(source)
-        value = json.loads(
-            source,
-            object_pairs_hook=_unique,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
+        value = DECODER.decode(source)
     except _JsonError as refusal:
         return JsonReading(problem=refusal.problem, detail=str(refusal))
     except json.JSONDecodeError as error:
@@ -129,7 +128,7 @@ def read_json(text: str) -> JsonReading:
             problem="malformed",
             detail="the reply holds a number too long to read; expected one plain JSON value",
         )
-    return JsonReading(value=_clean(value) if "\\u" in source else value)
+    return JsonReading(value=cleaned(value))
 
 
 def _check_size(source: str) -> None:
@@ -152,8 +151,8 @@ def _check_size(source: str) -> None:
             raise _JsonError("too_deep", f"the reply nests too deep; expected at most {limit}")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # Cleaned before compared: two keys must not become one after the check.
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    # Keys are cleaned before they are compared, so that two keys cannot become one later.
     members = {clean_text(key): value for key, value in pairs}
     if len(members) < len(pairs):
         raise _JsonError(
@@ -171,11 +170,17 @@ def _finite(literal: str) -> float:
     return number if math.isfinite(number) else _refuse_constant("a number beyond any float")
 
 
-def _clean(value: Any) -> Any:
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
+)
+
+
+def cleaned(value: Json) -> Json:
+    """Return a value whose strings are cleaned by `clean_text`."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
-        return [_clean(member) for member in value]
+        return [cleaned(member) for member in value]
     if isinstance(value, dict):
-        return {key: _clean(member) for key, member in value.items()}
+        return {key: cleaned(member) for key, member in value.items()}
     return value

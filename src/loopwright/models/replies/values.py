@@ -1,33 +1,38 @@
-"""The value in a reply: exactly one that fits the schema, or what to ask the model for instead.
+"""How a reply is read for its request: own words as text, a value for the schema, or an error.
 
 Rules:
 
-1. A wrong value is worse than another call; another call is worse than not to read what is plain.
-2. Objects and arrays in the reply's own words are candidates, in fences or in prose. One distinct
-   fitting value is read, of two neither. What was cut off is never read.
-3. Total, and linear but for the schema's own checks.
+1. A wrong value is worse than another call, and another call is worse than a reader that is too strict.
+2. The objects and arrays in the reply's own words are candidates, in fences or in prose. A single
+   distinct value that fits is read; of two different values neither is. A truncated reply has no value.
+3. Any text gives a result. The time is linear except for the checks of the schema.
+4. Thinking is kept apart: it is not part of the text, the data or a later message.
+5. A blank or truncated reply is an error, unless the request accepts truncated text.
+6. Reading a reply twice changes nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from ...records import codec
 from ...records.codec import Json
-from ..structured_output import checker
+from ...records.json_schema import checker
+from ..errors import ModelError
+from ..protocol import Reply, Request
 from .fit import fitted
-from .own_words import words_of
-from .scan import Found, scan
+from .own_words import Words, is_blank, words_of
+from .scan import FoundValue, Scan, scan
 from .strict_json import read_json
 
-__all__ = ["Problem", "Reading", "read_value", "several"]
+__all__ = ["Problem", "Reading", "cut_off", "read_value", "received", "several"]
 
 Problem = Literal["", "no JSON", "several", "mismatch", "unfinished", "thinking", "cut"]
 
-CHECKED = 200  # candidates that are compared with the schema
+MAX_CANDIDATES = 200  # compared with the schema
 SCHEMA_SHOWN = 2_000
 _FENCE = re.compile(r"```\w*|~~~\w*")
 _SHORT = (
@@ -45,9 +50,19 @@ _ONLY = "Reply with the whole corrected JSON value and nothing else."
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The value of a reply, or the `problem` with it ("" when read), and the `repairs` made.
+    """The value of a reply, or the problem with it.
 
-    `complaint` is what to tell the model when it is asked again, `fault` what to tell people.
+    Args:
+        value: the JSON value; None if there is a problem.
+        problem: "" if the value was read, else a word for the problem.
+        repairs: sentences that describe the changes to the value.
+        complaint: the message to the model when it is asked again.
+        mismatch: the first violation of the schema.
+
+    Example:
+
+    >>> read_value("none", {"type": "object"}).fault
+    'the reply has no JSON value'
     """
 
     value: Json = None
@@ -58,20 +73,29 @@ class Reading:
 
     @property
     def fault(self) -> str:
-        """What is wrong with the reply, in words for people; "" when it was read."""
+        """The problem as a sentence for people; "" if the value was read."""
         return self.mismatch or _FAULTS.get(self.problem, "")
 
 
 def read_value(
     text: str, schema: Mapping[str, Json], *, finish: str = "stop", strict: bool = False
 ) -> Reading:
-    """Read the one value in a reply that fits a JSON Schema.
+    """Read the only value in a reply that fits a JSON Schema.
 
-    `finish` is why the reply ended: of one that was cut off (`length`) nothing is read. `strict`
-    reads the whole reply as one JSON value, in a code fence at most, and changes nothing in it.
+    Args:
+        text: the complete reply.
+        schema: a JSON Schema; draft 2020-12 unless it has a `$schema`.
+        finish: why the reply ended; a truncated one ("length") has no value. Default "stop".
+        strict: read the reply as one JSON value, at most in a code fence, without any repair.
+            Default False.
+
+    Returns:
+        A `Reading`: the value and the repairs, or the problem.
 
     Raises:
-        ConfigurationError: for a schema whose references lead nowhere.
+        ConfigurationError: for a schema with a reference that cannot be resolved.
+
+    Example:
 
     >>> read_value('Sure! {"answer": "4"}', {"type": "object", "properties":
     ...     {"answer": {"type": "integer"}}, "required": ["answer"]}).value
@@ -81,53 +105,74 @@ def read_value(
         return Reading(problem="cut", complaint=_SHORT)
     check = checker(schema)
     if strict:
-        strictly = read_json(text)
-        wrong = strictly.detail or check(strictly.value)
-        return _mismatch(wrong) if wrong else Reading(strictly.value)
+        reading = read_json(text)
+        mismatch = reading.detail or check(reading.value)
+        return _mismatch(mismatch) if mismatch else Reading(reading.value)
     words = words_of(text)
     if words.unclosed:
         return Reading(problem="thinking", complaint=_SHORT)
-    own = words.text
-    found = scan(own)
-    candidates = found.found or _alone(own)
-    fitting: dict[str, tuple[Json, list[str]]] = {}
-    first, last = "", 0
-    for candidate in candidates[:CHECKED]:
-        if candidate.value == schema:
-            continue  # the schema, repeated
-        value, problem, notes = fitted(candidate.value, schema, check)
-        if problem:
-            first = first or problem
-        else:
-            last = candidate.start
-            notes = notes if candidate.strict else ["not strict JSON", *notes]
-            fitting.setdefault(codec.canonical(value), (value, notes))
-    if found.unfinished is not None:
+    scanned = scan(words.text)
+    if scanned.unfinished is not None:
         return Reading(problem="unfinished", complaint=_SHORT)
-    if len(fitting) > 1 or (fitting and (found.exhausted or len(candidates) > CHECKED)):
+    candidates = _Candidates(scanned.values or _alone(words.text), schema, check)
+    return _chosen(candidates, scanned, words, schema)
+
+
+class _Candidates:
+    """The values of a reply, compared with the schema.
+
+    `fitting` holds each different value that fits and its repairs, by canonical text. `problem` is the
+    first violation, `last` the position of the last value that fits.
+    """
+
+    def __init__(
+        self, values: list[FoundValue], schema: Mapping[str, Json], check: Callable[[Json], str]
+    ) -> None:
+        self.values = values
+        self.fitting: dict[str, tuple[Json, list[str]]] = {}
+        self.problem = ""
+        self.last = 0
+        for candidate in values[:MAX_CANDIDATES]:
+            if candidate.value == schema:
+                continue  # the model repeats the schema
+            value, problem, notes = fitted(candidate.value, schema, check)
+            if problem:
+                self.problem = self.problem or problem
+                continue
+            self.last = candidate.start
+            notes = notes if candidate.strict else ["not strict JSON", *notes]
+            self.fitting.setdefault(codec.canonical(value), (value, notes))
+
+
+def _chosen(
+    candidates: _Candidates, scanned: Scan, words: Words, schema: Mapping[str, Json]
+) -> Reading:
+    fitting, values = candidates.fitting, candidates.values
+    incomplete = scanned.exhausted or len(values) > MAX_CANDIDATES
+    if len(fitting) > 1 or (fitting and incomplete):
         return several(len(fitting))
-    if fitting and (found.broken is None or found.broken < last):
+    if fitting and (scanned.broken is None or scanned.broken < candidates.last):
         value, notes = next(iter(fitting.values()))
-        around = ["text around the value"] if _around(own, candidates) else []
+        around = ["text around the value"] if _around(words.text, values) else []
         return Reading(value, "", tuple(dict.fromkeys((*words.repairs, *around, *notes))))
-    if found.broken is not None and (fitting or not first):
+    if scanned.broken is not None and (fitting or not candidates.problem):
         return _mismatch("the JSON value is broken, or has a key twice")
-    return _mismatch(first) if first else _nothing(schema)
+    return _mismatch(candidates.problem) if candidates.problem else _nothing(schema)
 
 
-def _alone(own: str) -> list[Found]:
-    """Return a text, number, boolean or null that is the whole of a reply."""
+def _alone(own: str) -> list[FoundValue]:
+    """Return a text, number, boolean or null that is the complete reply."""
     reading = read_json(own)
-    return [] if reading.problem else [Found(reading.value, 0, len(own))]
+    return [] if reading.problem else [FoundValue(reading.value, 0, len(own))]
 
 
-def _around(own: str, candidates: list[Found]) -> bool:
+def _around(own: str, candidates: list[FoundValue]) -> bool:
     rest = own[: candidates[0].start] + own[candidates[-1].end :]
     return bool(_FENCE.sub("", rest).strip())
 
 
 def _nothing(schema: Mapping[str, Json]) -> Reading:
-    shown: Any = codec.encode(schema)
+    shown = codec.encode(schema)
     if len(shown) > SCHEMA_SHOWN:
         shown = "the schema above"
     return Reading(
@@ -138,7 +183,7 @@ def _nothing(schema: Mapping[str, Json]) -> Reading:
 
 
 def several(number: int) -> Reading:
-    """Return the reading of a reply that gives so many values."""
+    """Return the reading of a reply with this number of different values."""
     return Reading(
         problem="several",
         complaint=f"Your reply has {max(2, number)} different JSON values that fit. Reply with the one "
@@ -147,5 +192,66 @@ def several(number: int) -> Reading:
 
 
 def _mismatch(problem: str) -> Reading:
-    said = problem.rstrip(".")
-    return Reading(problem="mismatch", complaint=f"{said}. {_ONLY}", mismatch=said)
+    sentence = problem.rstrip(".")
+    return Reading(problem="mismatch", complaint=f"{sentence}. {_ONLY}", mismatch=sentence)
+
+
+def received(reply: Reply, request: Request) -> Reply:
+    """Return a reply as steps use it: own words as text, data that fits the schema.
+
+    Raises:
+        ModelError: `truncated`, `malformed` or `empty_output`, with the text of the reply.
+    """
+    words = words_of(reply.text)
+    text = words.text
+    repairs = tuple(dict.fromkeys((*reply.repairs, *words.repairs)))
+    read = replace(
+        reply, text=codec.normalise(text), thinking=reply.thinking + words.thinking, repairs=repairs
+    )
+    if reply.finish == "length":
+        if request.cutoff != "accept" or is_blank(text):
+            raise cut_off(read, request)
+        return read
+    if request.schema is not None and reply.data is None and not is_blank(reply.text):
+        if reply.tool_calls:
+            return read
+        reading = read_value(reply.text, request.schema, strict=request.strict)
+        if reading.problem:
+            detail = f"did not answer in the format: {reading.fault}"
+            raise _failure("malformed", detail, read, request, problem=reading.complaint)
+        repairs = tuple(dict.fromkeys((*repairs, *reading.repairs)))
+        read = replace(read, data=codec.normalise(reading.value), repairs=repairs)
+    if is_blank(text) and not reply.tool_calls and read.data is None:
+        what = "wrote thinking only" if words.unclosed or read.thinking else "wrote nothing"
+        raise _failure("empty_output", what, read, request)
+    if is_blank(text) and read.data is not None:
+        return replace(read, text=codec.encode(read.data))
+    return read
+
+
+def cut_off(reply: Reply, request: Request) -> ModelError:
+    """Return the error of a reply that reached its token limit."""
+    limit = f" of {request.max_tokens:,} tokens" if request.max_tokens else ""
+    inside = " inside its thinking" if is_blank(reply.text) and reply.thinking else ""
+    detail = (
+        f"was cut off at its limit{limit}{inside}; raise max_tokens, or set on_cutoff: fail, retry "
+        "(once more with a larger limit) or, for text only, accept (the truncated text is the output)"
+    )
+    return _failure("truncated", detail, reply, request, fields=("max_tokens", "on_cutoff"),
+                  reason="thinking" if inside else "")  # fmt: skip
+
+
+def _failure(
+    kind: str,
+    detail: str,
+    reply: Reply,
+    request: Request,
+    *,
+    problem: str = "",
+    reason: str = "",
+    fields: tuple[str, ...] = (),
+) -> ModelError:
+    return ModelError(
+        f"{request.provider}/{request.model} {detail}", kind=kind, path=request.path,
+        usage=reply.usage, partial=reply.text, problem=problem, reason=reason, fields=fields,
+    )  # fmt: skip

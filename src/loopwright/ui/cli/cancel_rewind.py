@@ -1,4 +1,4 @@
-"""`cancel` and `rewind`: what changes a recorded run."""
+"""`cancel` and `rewind`: commands that change a recorded run."""
 
 from __future__ import annotations
 
@@ -12,34 +12,33 @@ from ...engine.resume import rewind_with_input
 from ...errors import ConfigurationError, RunLocked
 from ...journal import Journal, Rewind, RunInfo, surviving
 from ...records.redaction import of_environment
+from .. import formatting as texts
 from ..inputs import read_input
 from ..journals import DEFAULT, again, find_run, reading
 from .options import AsJson, InputFile, InputText, JournalUrl, RunName
 from .output import Output
 
-__all__ = ["cancel", "rewind"]
-
-PATIENCE = 10.0  # seconds that the owner of a run gets to end it before we stop watching
-BEAT = 0.1
+PATIENCE = 10.0  # seconds to wait for the end of the run
+BEAT = 0.1  # seconds between two reads of its status
 
 
 def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
-    """Ask the process that runs a run to end it, and wait for it to do so."""
+    """Cancel a run: its process is asked to end it, and the command waits up to 10 seconds."""
     with Output(as_json=as_json) as output:
         info, was = reading(journal, lambda store: _cancel(store, name))
         if as_json:
             output.give({"run_id": info.run_id, "status": info.status, "detail": info.detail})
         elif info.status == "running":
-            output.say(f"{info.run_id} is asked to end, and has not yet")
+            output.say(f"{info.run_id} has been asked to end; it is still running")
         else:
-            output.say(f"{info.run_id} was {was} and is {info.status}")
+            output.say(f"{info.run_id} was {was} and is now {info.status}")
     return 0
 
 
 async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str]:
     before = info = await find_run(store, name)
     if not await store.cancel(info.run_id):
-        raise RunLocked(f"{info.run_id}: nothing runs it, it is {info.status}")
+        raise RunLocked(f"{info.run_id} is {info.status}; no process is running it")
     info = await store.find(info.run_id)
     clock = asyncio.get_running_loop().time
     until = clock() + PATIENCE
@@ -52,17 +51,19 @@ async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str]:
 def rewind(
     name: RunName,
     path: Annotated[
-        str, typer.Argument(metavar="PATH", help="Of a step or loop, such as refine/3/execute.")
+        str,
+        typer.Argument(metavar="PATH", help="Path of a step or loop, such as refine/3/execute."),
     ],
     text: InputText = None,
     input_file: InputFile = None,
     journal: JournalUrl = DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Set aside what a run did from PATH on, so that resume does it again; nothing is deleted.
+    """Discard the recorded results from a path onward, so that resume runs these steps again.
 
-    PATH of an iteration, such as refine/3, can be given another input with it; refine/ended is the end
-    of a loop, from which it goes on with what it has. The end of a path does where it fits one only.
+    Nothing is deleted from the journal. With the path of an iteration, such as refine/3, --input
+    replaces its input. refine/ended is the end of a loop: the loop continues with its iterations. The
+    last part of a path is enough if it is unique.
     """
     with Output(as_json=as_json) as output:
         edited = text is not None or input_file is not None
@@ -71,7 +72,7 @@ def rewind(
 
         async def work(store: Journal) -> tuple[RunInfo, Rewind]:
             info = await find_run(store, name)
-            at = await _whole(store, info.run_id, path.strip("/"))
+            at = await _full_path(store, info.run_id, path.strip("/"))
             if edited:
                 return info, await rewind_with_input(store, info.run_id, at, value)
             return info, await store.rewind(info.run_id, at)
@@ -80,17 +81,19 @@ def rewind(
         if as_json:
             output.give({"run_id": info.run_id, "path": done.path, "entries": done.entries})
         else:
-            output.say(f"set aside {done.entries} entries of {info.run_id} from {done.path} on")
+            output.say(
+                f"discarded {texts.plural(done.entries, 'result')} of {info.run_id} from {done.path} onward"
+            )
             if edited:
-                output.say(f"{done.path} will have the input that you gave")
-            output.say(("go on: ", "dim"), again("resume", info.run_id, journal))
+                output.say(f"{done.path} will run with the new input")
+            output.say(("resume: ", "dim"), again("resume", info.run_id, journal))
     return 0
 
 
-async def _whole(store: Journal, run_id: str, path: str) -> str:
-    """Return the one recorded path that ends in `path`, or `path` itself where it is one or none is.
+async def _full_path(store: Journal, run_id: str, path: str) -> str:
+    """Return the one recorded path that ends in `path`, or else `path` itself.
 
-    A loop of a document is under the document's name, which the lines of a run do not show.
+    The loops of a document are below the document's name, which the lines of a run do not show.
 
     Raises:
         ConfigurationError: if several do.
@@ -101,12 +104,12 @@ async def _whole(store: Journal, run_id: str, path: str) -> str:
         points |= {"/".join(words[: i + 1]) for i in range(len(words))}
         if entry.kind == "ended":
             points.add(f"{entry.path}/ended")
-    whole = sorted(point for point in points if point.endswith(f"/{path}"))
-    if path in points or not whole:
+    ends = sorted(point for point in points if point.endswith(f"/{path}"))
+    if path in points or not ends:
         return path
-    if len(whole) > 1:
+    if len(ends) > 1:
         raise ConfigurationError(
-            f"PATH: {path!r} is the end of {len(whole)} paths, such as {whole[0]} and {whole[-1]}; "
-            "give more of it"
+            f"PATH: {path!r} matches {len(ends)} paths, such as {ends[0]} and {ends[-1]}. "
+            "Give a longer path."
         )
-    return whole[0]
+    return ends[0]

@@ -1,101 +1,103 @@
-"""`check` and `schema`: documents before they run."""
+"""`check`, `convert` and `schema`: documents before they run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, TypedDict
 
 import typer
 
-from ...documents import export_schema
+from ...documents import Settings, export_schema, load
+from ...documents.check.convert import to_native_yaml
 from ...errors import ConfigurationError, DocumentError, Problem
-from ...records.codec import Json as JsonValue
+from ...records.codec import Json
 from ..sources import Given, load_source
-from .options import Agents, AsJson, Lenient, Model, ModelUrl, Replies, Sets
+from .options import AsJson, DocumentOptions, Lenient, ModelOptions, expanded
 from .output import Output
 
-__all__ = ["check", "schema"]
+
+class Report(TypedDict):
+    """The report on one document, as `check --json` prints it."""
+
+    file: str
+    ok: bool
+    problems: list[dict[str, Json]]
+    missing: list[dict[str, Json]]
+    notes: list[dict[str, Json]]
+    plan: dict[str, Json] | None
 
 
-Offline = Annotated[
-    bool, typer.Option("--offline", help="Contact no server, not even on this machine.")
-]
-
-
+@expanded
 def check(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Documents, or package.module:attribute.")
+        list[str], typer.Argument(metavar="FILE", help="Documents, or package.module:attribute.")
     ],
-    sets: Sets = None,
-    model: Model = None,
-    model_url: ModelUrl = None,
-    replies: Replies = None,
-    offline: Offline = False,
-    agents: Agents = None,
+    options: ModelOptions,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Contact no server, not even a local one.")
+    ] = False,
     lenient: Lenient = False,
     as_json: AsJson = False,
 ) -> int:
-    """Tell every problem of documents, or what they would run; nothing is run, nothing is paid.
+    """Report all problems of documents, or their plan. Nothing is run and no model is called.
 
-    What they need here is looked for too: keys, packages, servers on this machine. With --replies no
-    model is asked, so neither its key nor its server is missed.
+    The check includes the keys, packages and local servers that a document needs. With --replies no
+    key and no model server is needed.
 
-    Exit codes: 0 if all can run here, 2 if one has problems, 1 if all are right but one lacks something
-    here.
+    Exit codes: 0 all documents can run here, 2 a document has problems, 1 all documents are valid but
+    something is missing here.
     """
     with Output(as_json=as_json) as output:
-        given = Given.of(
-            sets, agents, model=model, model_url=model_url, replies=replies, lenient=lenient
-        )
+        given = replace(Given.of(options), lenient=lenient)
         reports = [_report(file, given, offline=offline) for file in files]
         if as_json:
             output.give({"ok": all(report["ok"] for report in reports), "documents": reports})
         else:
             for report in reports:
-                _tell(report, output)
+                _write(report, output)
     if any(report["problems"] for report in reports):
         return 2
     return 0 if all(report["ok"] for report in reports) else 1
 
 
-def _report(file: str, given: Given, *, offline: bool) -> dict[str, Any]:
-    """Return what there is to say about one document."""
+def _report(file: str, given: Given, *, offline: bool) -> Report:
+    """Return the report on one document."""
+    problems: Sequence[Problem]
     try:
         source = load_source(file, given, execute=False)
         plan = source.plan()
     except DocumentError as error:
-        return _wrong(file, error.problems)
+        problems = error.problems
     except ConfigurationError as error:
-        return _wrong(file, [Problem(file, 0, 0, "", str(error))])
-    notes = [_problem(note) for note in (*source.notes, *source.lints())]
-    missing = [_problem(what) for what in source.missing(offline=offline)]
-    told = {"problems": [], "missing": missing, "notes": notes, "plan": plan}
-    return {"file": file, "ok": not missing, **told}
+        problems = [Problem(file, 0, 0, "", str(error))]
+    else:
+        missing = [_json(problem) for problem in source.missing(offline=offline)]
+        notes = [_json(note) for note in (*source.notes, *source.lints())]
+        return Report(
+            file=file, ok=not missing, problems=[], missing=missing, notes=notes, plan=plan
+        )
+    wrong = [_json(problem) for problem in problems]
+    return Report(file=file, ok=False, problems=wrong, missing=[], notes=[], plan=None)
 
 
-def _wrong(file: str, problems: Sequence[Problem]) -> dict[str, Any]:
-    told = {"problems": [_problem(problem) for problem in problems], "missing": [], "notes": []}
-    return {"file": file, "ok": False, **told, "plan": None}
+def _json(problem: Problem) -> dict[str, Json]:
+    names = ("file", "line", "column", "path", "message")
+    return {**{name: getattr(problem, name) for name in names}, "text": str(problem)}
 
 
-def _problem(problem: Problem) -> dict[str, JsonValue]:
-    return {
-        "file": problem.file, "line": problem.line, "column": problem.column,
-        "path": problem.path, "message": problem.message, "text": str(problem),
-    }  # fmt: skip
-
-
-def _tell(report: Mapping[str, Any], output: Output) -> None:
+def _write(report: Report, output: Output) -> None:
     for problem in report["problems"]:
         output.note(problem["text"])
     for note in report["notes"]:
         output.note(f"note: {note['text']}")
-    for what in report["missing"]:
-        output.note(f"missing: {what['text']}")
-    if report["problems"]:
+    for missing in report["missing"]:
+        output.note(f"missing: {missing['text']}")
+    if report["plan"] is None:
         return
-    verdict = ("can run", "green") if report["ok"] else ("is right, and cannot run here", "yellow")
+    verdict = ("can run", "green") if report["ok"] else ("is valid, but cannot run here", "yellow")
     output.say((f"{report['file']}: ", "bold"), verdict)
     for key, value in report["plan"].items():
         if key == "notes" or value in (None, "", [], {}):
@@ -110,7 +112,7 @@ def _tell(report: Mapping[str, Any], output: Output) -> None:
             output.say(f"    {line}")
 
 
-def _lines(value: JsonValue) -> list[str]:
+def _lines(value: Json) -> list[str]:
     if isinstance(value, Mapping):
         return [f"{key}: {_inline(item)}" for key, item in value.items()]
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -118,24 +120,63 @@ def _lines(value: JsonValue) -> list[str]:
     return [_inline(value)]
 
 
-def _inline(value: JsonValue) -> str:
+def _inline(value: Json) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        known = {key: _inline(item) for key, item in value.items() if item is not None}
-        name = known.pop("name", "")
-        facts = ", ".join(
+        facts = {key: _inline(item) for key, item in value.items() if item is not None}
+        name = facts.pop("name", "")
+        line = ", ".join(
             text if key == "kind" else f"{key.replace('_', ' ')} {text}"
-            for key, text in known.items()
+            for key, text in facts.items()
         )
-        return f"{name}: {facts}" if name and facts else name or facts
+        return f"{name}: {line}" if name and line else name or line
     if isinstance(value, Sequence):
         return ", ".join(_inline(item) for item in value)
     return json.dumps(value)
 
 
+@expanded
+def convert(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Document of any dialect.")],
+    options: DocumentOptions,
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Folder for the documents.  [default: stdout]"
+        ),
+    ] = None,
+    lenient: Lenient = False,
+) -> int:
+    """Convert a document to the native dialect. It runs the same.
+
+    With --output, the documents that it calls are converted too.
+    """
+    with Output() as output:
+        given = Given.of(options)
+        settings = Settings(
+            sets=given.sets,
+            agents=given.agents,
+            model=given.model,
+            lenient=lenient,
+            execute=False,
+        )
+        loaded = load(file, settings)
+        for note in loaded.notes:
+            output.note(f"note: {note}")
+        if folder is None:
+            output.say(to_native_yaml(next(iter(loaded.documents.values()))).rstrip("\n"))
+            return 0
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for name, document in loaded.documents.items():
+            target = Path(folder) / f"{Path(name).stem}.yaml"
+            target.write_text(to_native_yaml(document), encoding="utf-8")
+            output.say(str(target))
+    return 0
+
+
 def schema() -> int:
-    """Print the JSON Schema of documents; an editor completes and checks them with it."""
+    """Print the JSON Schema of documents, for completion and checks in editors."""
     with Output() as output:
         output.put(json.dumps(export_schema(), indent=2))
     return 0

@@ -1,9 +1,9 @@
 """`export`: a run as JSON, CSV, JSON lines or a report.
 
-`html` is one file that needs no other: what a run is, why it ended, its curves and iterations.
-`json` is the object of `show --json` with all `entries`; `jsonl` one journal entry per line, those
-that a rewind set aside included; `csv` one row per iteration. A text cell of `csv` that begins like a
-formula (= + - @) has an apostrophe before it, so that a spreadsheet shows it and calculates nothing.
+`html` is a report in one file: the status, the reason, the curves and the iterations.
+`json` is the object of `show --json` with all `entries`; `jsonl` has one journal entry per line,
+including entries that a rewind discarded; `csv` has one row per iteration. A text cell of `csv` that
+begins like a formula (= + - @) gets an apostrophe, so that a spreadsheet does not calculate it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ from ..run_summary import on_record
 from .options import JournalUrl, RunName
 from .output import Output
 
-__all__ = ["export"]
-
 
 class Form(StrEnum):
-    """What a run can be written as."""
+    """The formats of an export."""
 
     JSON = "json"
     CSV = "csv"
@@ -38,12 +36,13 @@ class Form(StrEnum):
 def export(
     name: RunName,
     journal: JournalUrl = DEFAULT,
-    form: Annotated[Form, typer.Option("--format", "-f", help="What to write.")] = Form.JSON,
+    form: Annotated[Form, typer.Option("--format", "-f", help="Format.")] = Form.JSON,
     out: Annotated[
-        str | None, typer.Option("--out", "-o", metavar="FILE", help="Where to; stdout by default.")
+        str | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Output file.  [default: stdout]"),
     ] = None,
 ) -> int:
-    """Write a run as JSON (all of it), CSV (its iterations), JSON lines (its journal) or HTML (a report)."""
+    """Export a run as JSON (everything), CSV (iterations), JSON lines (journal) or HTML (report)."""
     info, entries = reading(journal, lambda store: on_record(store, name))
     text = FORMS[form](info, entries)
     with Output() as output:
@@ -51,18 +50,18 @@ def export(
             output.put(text)
         else:
             _write(Path(out), text)
-            output.note(f"{info.run_id} is written to {out}")
+            output.note(f"wrote {info.run_id} to {out}")
     return 0
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    """Write a complete file, or none."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        beside.write_text(text, "utf-8", newline="")
-        beside.replace(path)
+        partial.write_text(text, "utf-8", newline="")
+        partial.replace(path)
     except OSError as error:
-        with suppress(OSError):  # where it cannot be written it cannot be removed either
-            beside.unlink(missing_ok=True)
+        with suppress(OSError):  # a folder without write access
+            partial.unlink(missing_ok=True)
         why = error.strerror or type(error).__name__
         raise ConfigurationError(f"--out: {str(path)!r} cannot be written: {why}") from error

@@ -1,6 +1,6 @@
-"""A run as people watch it: live rows on a terminal, plain lines on a pipe.
+"""A run in progress: live rows on a terminal, plain lines on a pipe.
 
-One iteration as one line: for a terminal in columns, for a pipe as a sentence.
+An iteration is one line: columns on a terminal, a sentence on a pipe.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ...conditions import Budget
 from ...journal import Entry
@@ -19,40 +19,21 @@ from ...records import Iteration, Reason, Result, Status, StepOutcome
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..formatting import Signs
-from ..progress import Ending, IterationRow, Notice, Progress, Shown, judged
+from ..progress import Ending, IterationRow, Notice, Progress, Shown, answers_of
 from .output import Output, Part
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = [
-    "ColumnWidths",
-    "LinesView",
-    "LiveView",
-    "RunDisplay",
-    "ending_line",
-    "ending_text",
-    "indented",
-    "label_of",
-    "note_line",
-    "row_line",
-    "row_text",
-    "step_line",
-    "steps_text",
-    "tells_conditions",
-    "view_of",
-]
-
-
-LOOKED_AT = 2000  # characters of what may be a book, of which a line shows the beginning
+LINE_INPUT = 2000  # characters of a long text that are prepared for one line
 SHOWN = 200  # characters of feedback on a plain line
-ITEM = 60  # characters of the item that a plain line is about
-NARROW = 76  # columns; below that verdicts are signs without words
-WIDE = 96  # columns; below that labels and bars are shorter, for what a judge says
+ITEM = 60  # characters of the item of a list on a plain line
+NARROW = 76  # columns; below, verdicts are signs without words
+WIDE = 96  # columns; below, labels are shorter, to leave room for the feedback
 
 
 class ColumnWidths(NamedTuple):
-    """How wide each column is; what is left of the line is the feedback's."""
+    """The width of each column; the feedback gets the rest of the line."""
 
     label: int
     bar: int
@@ -75,12 +56,12 @@ class ColumnWidths(NamedTuple):
 
 
 def indented(row: IterationRow) -> str:
-    """Return a row's label behind two spaces for each loop around it."""
+    """Return a row's label, indented by two spaces for each outer loop."""
     return "  " * row.depth + texts.one_line(row.label)
 
 
 def label_of(row: IterationRow, cells: int, signs: Signs) -> str:
-    """Return the label within `cells`: the number stays whole, the loop's name is cut."""
+    """Return the label in `cells` cells: the number stays, the loop's name may be cut."""
     indent, number = "  " * min(row.depth, 4), f" {row.iteration.number}"
     name = texts.one_line(row.path.rsplit("/", 1)[-1])
     return indent + texts.fit(name, cells - len(indent) - len(number), signs) + number
@@ -91,11 +72,11 @@ def row_line(row: IterationRow, columns: ColumnWidths, signs: Signs) -> list[Par
     item = row.iteration
     sign, word, style = texts.verdict(item, signs)
     verdict = sign if columns.verdict == 1 else f"{sign} {word}"
-    told = texts.one_line(_told(item))
+    summary = texts.one_line(_summary(item))
     if row.item:
         named = texts.fit(_item(row), max(8, columns.feedback // 2), signs)
-        told = f"{named}: {told}" if told else named
-    feedback = texts.fit(told, columns.feedback, signs)
+        summary = f"{named}: {summary}" if summary else named
+    feedback = texts.fit(summary, columns.feedback, signs)
     gap = " " * columns.gap
     return [
         (_padded(label_of(row, columns.label, signs), columns.label) + gap, "bold"),
@@ -111,7 +92,7 @@ def row_line(row: IterationRow, columns: ColumnWidths, signs: Signs) -> list[Par
 def row_text(row: IterationRow, signs: Signs) -> str:
     """Return a row as a plain line: `refine 2: score 0.85, passed, $0.0012, 1.2 s: feedback`."""
     item = row.iteration
-    told = texts.fit(texts.one_line(_told(item)), SHOWN, signs)
+    summary = texts.fit(texts.one_line(_summary(item)), SHOWN, signs)
     facts = [
         f"score {texts.score(item.score)}" if item.score is not None else "",
         texts.verdict(item, signs)[1],
@@ -119,22 +100,22 @@ def row_text(row: IterationRow, signs: Signs) -> str:
         texts.duration(item.seconds),
     ]
     line = f"{indented(row)}{_of_item(row, signs)}: {', '.join(fact for fact in facts if fact)}"
-    return f"{line}: {told}" if told else line
+    return f"{line}: {summary}" if summary else line
 
 
 def _item(row: IterationRow) -> str:
-    return texts.one_line(row.item[:LOOKED_AT])
+    return texts.one_line(row.item[:LINE_INPUT])
 
 
 def _of_item(row: IterationRow, signs: Signs) -> str:
     return f" ({texts.fit(_item(row), ITEM, signs)})" if row.item else ""
 
 
-def _told(item: Iteration) -> str:
+def _summary(item: Iteration) -> str:
     text = item.feedback
     if not text and item.evaluation is None:
-        text = text_of(item.output)  # nobody judged it: the output is what there is to see
-    return text[:LOOKED_AT]
+        text = text_of(item.output)  # without an evaluation, the output is shown
+    return text[:LINE_INPUT]
 
 
 def _padded(text: str, cells: int) -> str:
@@ -142,38 +123,38 @@ def _padded(text: str, cells: int) -> str:
 
 
 def ending_line(ending: Ending) -> str:
-    """Return how a loop inside the run ended, as a line."""
+    """Return the end of a loop inside the run as a line."""
     name = texts.one_line(ending.path.rsplit("/", 1)[-1])
     stop = ending.stop
-    return f"{'  ' * ending.depth}{name} {stop.reason.status.value}: {texts.one_line(stop.detail)}"
+    # The detail of a failed condition begins with the name of its loop.
+    detail = texts.one_line(stop.detail).removeprefix(f"{name}: ")
+    return f"{'  ' * ending.depth}{name} {stop.reason.status.value}: {detail}"
 
 
 def note_line(note: Notice, signs: Signs) -> str:
-    """Return what a person is asked or has answered, as a line."""
+    """Return a question or an answer as a line."""
     return f"{'  ' * note.depth}{texts.fit(texts.one_line(note.text), SHOWN, signs)}"
 
 
 def steps_text(outcomes: Collection[StepOutcome]) -> str:
-    """Return how many steps there are, and how many of them ended well where not all did."""
+    """Return the number of steps: `3 steps`, or `2 of 3 steps` if some were not satisfied."""
     good = sum(one.status is Status.SATISFIED for one in outcomes)
-    whole = texts.plural(len(outcomes), "step")
-    return whole if good == len(outcomes) else f"{good} of {whole}"
+    total = texts.plural(len(outcomes), "step")
+    return total if good == len(outcomes) else f"{good} of {total}"
 
 
 def step_line(one: StepOutcome, columns: ColumnWidths, signs: Signs) -> list[Part]:
-    """Return a step of a workflow in columns: name, how it ended, how long it took, its output."""
-    word = one.status.value if one.status is not None else one.detail or "not run"
-    if one.status is Status.SATISFIED and one.detail.endswith(" skipped"):
-        word = "skipped"
+    """Return a step of a workflow in columns: name, status, duration, output."""
+    word = texts.status_of_step(one)
     style = _OF_STATUS[one.status] if one.status is not None else "dim"
     failed = one.status is not None and one.status is not Status.SATISFIED
-    told = one.detail if failed else text_of("" if one.output is None else one.output)
+    result = one.detail if failed else text_of("" if one.output is None else one.output)
     room = columns.feedback + columns.bar
     return [
         (_padded(texts.fit(texts.one_line(one.name), columns.label, signs), columns.label), "bold"),
         (f"  {word:11}  ", style),
         (f"{texts.duration(one.seconds) if one.reason or one.seconds else '':>8}  ", "dim"),
-        texts.fit(texts.one_line(told[:LOOKED_AT]), room, signs),
+        texts.fit(texts.one_line(result[:LINE_INPUT]), room, signs),
     ]
 
 
@@ -188,58 +169,40 @@ _OF_STATUS = {
 
 
 def ending_text(result: Result, status: str = "") -> str:
-    """Return in one sentence why a run ended and what it took.
+    """Return one sentence: the reason, the iterations, the time and the cost.
 
-    `status` is that of a run that did not end: `running`, `interrupted`.
+    `status` replaces the status of a run that has not ended: `running`, `interrupted`.
     """
     word = status or result.status.value
     detail = texts.one_line(result.detail)
     parts = [f"{word.capitalize()}: {detail}" if detail else word.capitalize()]
     count = result.total or result.iterations
-    took = [texts.plural(count, "iteration")] if count else []
+    facts = [texts.plural(count, "iteration")] if count else []
     if not count and result.outcomes:
-        took.append(steps_text(result.outcomes.values()))
-    took.append(texts.duration(result.seconds))
+        facts.append(steps_text(result.outcomes.values()))
+    facts.append(texts.duration(result.seconds))
     if result.usage:
-        took.append(texts.spent(result.usage))
+        facts.append(texts.spent(result.usage))
         if result.judging:
             work, judging = result.usage.less(result.judging), result.judging
-            took.append(
-                f"{texts.cost(work) or 'nothing'} on working and {texts.cost(judging)} on judging"
+            facts.append(
+                f"{texts.cost(work) or 'nothing'} for work and {texts.cost(judging)} for judging"
             )
     best = result.best
     if best is not None and best.score is not None and result.reason is not Reason.CONDITION_MET:
-        took.append(f"best was iteration {best.number} with {texts.score(best.score)}")
+        facts.append(f"best: iteration {best.number} with {texts.score(best.score)}")
     if result.reported_score is not None:
-        took.append(f"judged again {texts.score(result.reported_score)}")
-    return f"{parts[0]} ({', '.join(took)})"
+        facts.append(f"second evaluation: {texts.score(result.reported_score)}")
+    return f"{parts[0]} ({', '.join(facts)})"
 
 
-BEAT = 0.1  # seconds between two looks at what is in flight
-
-
-class RunDisplay(Protocol):
-    """What watches a run through its journal entries."""
-
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None: ...
-    def recall(self, title: str, entries: Sequence[Entry]) -> None:
-        """Take up what is on record of the run; shown, under the title, once it goes on."""
-
-    def hear(self, entry: Entry) -> None:
-        """Show an entry that has just become durable."""
-
-    def hear_text(self, path: str, piece: str) -> None:
-        """Show text that the model called at a path has just said."""
+BEAT = 0.1  # seconds between two updates of a live view
 
 
 class LinesView:
-    """A run as plain lines: one per iteration; verbose, one per effect too.
+    """A run as plain lines: one per iteration; if verbose, one per effect too.
 
-    `conditions` is whether a line tells what each condition was answered, as users of `workflow/v2.0`
-    expect: once, when it is answered.
+    `conditions` adds a line for each answer to a condition, as users of `workflow/v2.0` expect.
     """
 
     def __init__(self, output: Output, *, verbose: bool = False, conditions: bool = False) -> None:
@@ -247,6 +210,7 @@ class LinesView:
         self.verbose = verbose
         self.conditions = conditions
         self.progress = Progress()
+        self.has_entries = False
         self._waiting: list[Part | Shown] = []
 
     async def __aenter__(self) -> Self:
@@ -258,13 +222,15 @@ class LinesView:
         return None
 
     def recall(self, title: str, entries: Sequence[Entry]) -> None:
-        """Take up what is on record of the run; shown, under the title, once it goes on."""
+        """Prepare the recorded part of the run; it is shown, below the title, with the next entry."""
+        self.has_entries = bool(entries)
         self._waiting = [(title, "bold"), *self.progress.recall(entries)]
 
-    def hear(self, entry: Entry) -> None:
+    def show_entry(self, entry: Entry) -> None:
         """Show an entry that has just become durable."""
+        self.has_entries = True
         waiting, self._waiting = self._waiting, []
-        shown = self.progress.hear(entry)
+        shown = self.progress.apply(entry)
         if self.verbose and entry.kind in ("finished", "cut"):
             waiting.append((effect_line(entry, self.output), "dim"))
         for item in waiting:
@@ -274,8 +240,8 @@ class LinesView:
                 self._conditions(item)
             self._show(item)
 
-    def hear_text(self, path: str, piece: str) -> None:
-        """Take note of text that a model has just said: a pipe is shown what came of it."""
+    def show_text(self, path: str, piece: str) -> None:
+        """Ignore a piece of a model's reply; plain lines show the result of the call."""
 
     def _show(self, item: Part | Shown) -> None:
         if isinstance(item, str | tuple):
@@ -287,22 +253,23 @@ class LinesView:
         if isinstance(item, Notice):
             self.output.say((note_line(item, self.output.signs), "yellow"), wrap=True)
             return
-        self._row(item)
+        self.row(item)
 
     def _conditions(self, row: IterationRow) -> None:
-        for condition, answer in judged(row.iteration.evaluation):
-            asked = texts.one_line(condition)
-            self.output.say((f"[INFO] Condition evaluation: '{asked}' -> {answer}", "dim"))
+        for condition, answer in answers_of(row.iteration.evaluation):
+            shown = texts.one_line(condition)
+            self.output.say((f"[INFO] Condition evaluation: '{shown}' -> {answer}", "dim"))
 
-    def _row(self, row: IterationRow) -> None:
+    def row(self, row: IterationRow) -> None:
+        """Show a finished iteration."""
         self.output.say(row_text(row, self.output.signs))
 
 
 class LiveView(LinesView):
-    """A run on a terminal: finished iterations as rows, a line on what is in flight, and below it the
-    end of what a model is saying.
+    """A run on a terminal: finished iterations as rows, a line on the effects in progress, and the end of
+    the text that a model is writing.
 
-    `cap` is what the run may spend and `seconds` how long it may take, for that line.
+    `cap` and `seconds` are the limits of the run, for the line on progress.
     """
 
     def __init__(
@@ -340,14 +307,14 @@ class LiveView(LinesView):
         if self._live is not None:
             self._live.stop()
 
-    def hear(self, entry: Entry) -> None:
+    def show_entry(self, entry: Entry) -> None:
         """Show an entry that has just become durable."""
         self._shift = max(self._shift, entry.at - time.monotonic())
-        super().hear(entry)
+        super().show_entry(entry)
 
-    def hear_text(self, path: str, piece: str) -> None:
-        """Show text that the model called at a path has just said."""
-        self.progress.hear_text(path, piece)
+    def show_text(self, path: str, piece: str) -> None:
+        """Show a piece of the reply of the model that is called at a path."""
+        self.progress.add_text(path, piece)
 
     async def _beating(self) -> None:
         while True:
@@ -360,74 +327,75 @@ class LiveView(LinesView):
         assert self._live is not None
         now, room = time.monotonic() + self._shift, self.output.width - 1
         lines = [Text(line, style="cyan", no_wrap=True) for line in self.lines(now, room)]
-        if said := self.saying(room):
-            lines.append(Text(said, style="dim", no_wrap=True))
+        if text := self.reply(room):
+            lines.append(Text(text, style="dim", no_wrap=True))
         self._live.update(Text("\n").join(lines), refresh=True)
 
     def lines(self, now: float, room: int) -> list[str]:
-        """Return what is in flight and what was used, on one line of `room` cells or on two."""
+        """Return the effects in progress and the usage, on one line of `room` cells or on two."""
         flight = self.flight(now)
         if texts.width(flight) <= room:
             return [flight]
         head, _, used = flight.partition(" | ")
         return [texts.fit(line, room, self.output.signs) for line in (head, f"  {used}")]
 
-    def saying(self, room: int) -> str:
-        """Return the end of what the model that spoke last is saying, in at most `room` cells."""
-        heard = [text for path, text in self.progress.heard.items() if path in self.progress.flying]
-        said = texts.one_line(heard[-1]) if heard else ""
-        return f"  {texts.fit_end(said, room - 2, self.output.signs)}" if said else ""
+    def reply(self, room: int) -> str:
+        """Return the end of the reply that is being written, in at most `room` cells."""
+        in_flight = self.progress.in_flight
+        replies = [text for path, text in self.progress.replies.items() if path in in_flight]
+        text = texts.one_line(replies[-1]) if replies else ""
+        return f"  {texts.fit_end(text, room - 2, self.output.signs)}" if text else ""
 
     def flight(self, now: float) -> str:
-        """Return the line on what is in flight at the run's active second `now`."""
+        """Return the line on the effects in progress at the run's active second `now`."""
         spin = self.output.signs.spin
         parts = [spin[int(now * 10) % len(spin)]]
-        flying = list(self.progress.flying.items())
-        if flying:
-            path, started = flying[-1]
+        in_flight = list(self.progress.in_flight.items())
+        if in_flight:
+            path, started = in_flight[-1]
             name = texts.fit_end(texts.one_line(path), self.output.width // 2, self.output.signs)
             parts.append(f"{name} {texts.duration(max(0.0, now - started))}")
-            if path in self.progress.models:  # its provider is told by `show`
+            if path in self.progress.models:  # `show` prints its provider too
                 model = self.progress.models[path].rpartition(":")[2]
                 parts.append(f"({texts.fit(texts.one_line(model), 24, self.output.signs)})")
-            if len(flying) > 1:
-                parts.append(f"and {len(flying) - 1} more")
-        most = f"of {texts.duration(self.seconds)}" if self.seconds < math.inf else "in all"
-        parts.append(f"| {texts.duration(max(0.0, now))} {most}")
+            if len(in_flight) > 1:
+                parts.append(f"and {len(in_flight) - 1} more")
+        limit = f"of {texts.duration(self.seconds)}" if self.seconds < math.inf else "total"
+        parts.append(f"| {texts.duration(max(0.0, now))} {limit}")
         if spent := self._spent():
             judging = texts.cost(self.progress.judging)
-            parts.append(f"| {spent}, {judging} of it on judging" if judging else f"| {spent}")
+            parts.append(f"| {spent}, {judging} of it for judging" if judging else f"| {spent}")
         return " ".join(parts)
 
     def _spent(self) -> str:
         spent, cap = self.progress.spent, self.cap
-        told = []
+        parts = []
         if cap is not None and cap.usd is not None:
-            most = "at most " if spent.estimated else ""
-            told.append(f"{most}{texts.money(spent.usd)} of {texts.money(cap.usd)}")
+            bound = "at most " if spent.estimated else ""
+            parts.append(f"{bound}{texts.money(spent.usd)} of {texts.money(cap.usd)}")
         if cap is not None and cap.calls is not None:
-            told.append(f"{spent.calls} of {cap.calls} calls")
+            parts.append(f"{spent.calls} of {cap.calls} calls")
         if cap is not None and cap.tokens is not None:
-            told.append(f"{spent.tokens} of {cap.tokens} tokens")
-        return ", ".join(told) or texts.cost(spent)
+            parts.append(f"{spent.tokens} of {cap.tokens} tokens")
+        return ", ".join(parts) or texts.cost(spent)
 
-    def _row(self, row: IterationRow) -> None:
+    def row(self, row: IterationRow) -> None:
         columns = ColumnWidths.within(self.output.width - 1)
         self.output.say(*row_line(row, columns, self.output.signs))
 
 
 def effect_line(entry: Entry, output: Output) -> str:
-    """Return an effect's end as a line: its path, how long it took, what it cost and gave."""
+    """Return the end of an effect as a line: path, duration, cost, result."""
     facts = [texts.duration(entry.seconds), texts.cost(entry.usage)]
     if entry.kind == "cut":
         facts.append("cut short")
     line = f"  {texts.one_line(entry.path)}: {', '.join(fact for fact in facts if fact)}"
-    told = entry.error.message if entry.error else text_of(entry.value)
-    return f"{line}: {texts.fit(texts.one_line(told), 80, output.signs)}" if told else line
+    result = entry.error.message if entry.error else text_of(entry.value)
+    return f"{line}: {texts.fit(texts.one_line(result), 80, output.signs)}" if result else line
 
 
-def tells_conditions(source: Mapping[str, Json]) -> bool:
-    """Return whether a run is of a document whose users look for lines on its conditions."""
+def reports_conditions(source: Mapping[str, Json]) -> bool:
+    """Return whether the users of this document's dialect expect lines on its conditions."""
     return source.get("dialect") == "workflow/v2.0"
 
 
@@ -438,13 +406,13 @@ def view_of(
     conditions: bool = False,
     cap: Budget | None = None,
     seconds: float = math.inf,
-    beside: bool = False,
-) -> RunDisplay:
-    """Return the view that fits the output: live if people watch, else plain lines.
+    shared: bool = False,
+) -> LinesView:
+    """Return a live view on a terminal, or else plain lines.
 
-    `beside` is whether others write to the same terminal: a line that is drawn again and again would
-    break theirs.
+    A terminal that is `shared` with log lines gets plain lines too, because updates in place would
+    break them.
     """
-    if output.terminal and not beside:
+    if output.terminal and not shared:
         return LiveView(output, verbose=verbose, conditions=conditions, cap=cap, seconds=seconds)
     return LinesView(output, verbose=verbose, conditions=conditions)

@@ -1,4 +1,4 @@
-"""`memory`: what runs remember from one to the next."""
+"""`memory`: the memory of loops and agents, which outlives their runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import typer
 from ...errors import ConfigurationError, RunNotFound, listed, nearest
 from ...journal import Journal
 from ...memory import Episode, Fact, View, ranked, view_of
+from ...memory.entries import Memory
 from ...records.codec import text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, MOST_ROWS, again, reading, shown_url
 from .options import AsJson, JournalUrl
 from .output import Output, Part
-
-__all__ = ["memory"]
 
 _STYLES = {"success": "green", "partial": "yellow", "failure": "red", "active": "green"}
 
@@ -24,34 +23,41 @@ _STYLES = {"success": "green", "partial": "yellow", "failure": "red", "active": 
 def memory(
     space: Annotated[
         str,
-        typer.Argument(metavar="SPACE", help="Of this space; without it the spaces are listed."),
+        typer.Argument(metavar="SPACE", help="Space to show. Without it, the spaces are listed."),
     ] = "",
     journal: JournalUrl = DEFAULT,
     find: Annotated[
-        str, typer.Option("--find", metavar="WORDS", help="Only what shares words.")
+        str,
+        typer.Option("--find", metavar="WORDS", help="Only entries that share words with WORDS."),
     ] = "",
     number: Annotated[
-        str, typer.Option("--id", metavar="ID", help="All of one episode or fact, by its id.")
+        str, typer.Option("--id", metavar="ID", help="Show one episode or fact in full.")
     ] = "",
     only: Annotated[
-        str, typer.Option("--only", metavar="KIND", help="Only episodes, facts, notes or working.")
+        str,
+        typer.Option(
+            "--only", metavar="KIND", help="Only this kind: episodes, facts, notes or working."
+        ),
     ] = "",
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=MOST_ROWS, help="At most so many of each.")
+        int,
+        typer.Option(
+            "--limit", "-n", min=1, max=MOST_ROWS, help="Maximum number of entries of each kind."
+        ),
     ] = 10,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what was superseded, doubted or cleaned up.")
+        bool, typer.Option("--all", help="Include superseded, doubted and removed entries.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show what runs remember: the spaces of the memory, or episodes, facts and notes of one."""
+    """List the spaces of the memory, or show the episodes, facts and notes of one space."""
     if only and only not in _KINDS:
         hint = nearest(only, _KINDS) or f"; use one of {', '.join(_KINDS)}"
-        raise ConfigurationError(f"--only: {only!r} is no kind of memory{hint}")
+        raise ConfigurationError(f"--only: {only!r} is not a kind of memory{hint}")
     with Output(as_json=as_json) as output:
         try:
             views = reading(journal, lambda store: _views(store, space))
-        except RunNotFound:  # no journal yet: nothing is remembered in it
+        except RunNotFound:  # the journal does not exist yet
             views = {}
         if not space:
             _spaces(views, journal, output)
@@ -68,20 +74,20 @@ _KINDS = ("episodes", "facts", "notes", "working")
 
 
 async def _views(store: Journal, space: str) -> dict[str, View]:
-    """Return what is known by space: of the one that is asked for, or of all."""
-    found: Any = getattr(store, "memory", None)
-    if found is None:
-        raise ConfigurationError("this store keeps no memories; use sqlite:PATH")
-    names = await found.spaces()
+    """Return the view of one space, or of all spaces, by name."""
+    log: Memory | None = getattr(store, "memory", None)
+    if log is None:
+        raise ConfigurationError("this journal has no memory. Use sqlite:PATH.")
+    names = await log.spaces()
     if space and space not in names:
         hint = nearest(space, names) or listed(space, names, lead="there are")
         raise ConfigurationError(f"there is no space {space!r} in this memory{hint}")
     wanted = [space] if space else list(names)
-    return {name: view_of(await found.entries(name)) for name in wanted}
+    return {name: view_of(await log.entries(name)) for name in wanted}
 
 
 def _kept(view: View, find: str, limit: int, everything: bool) -> dict[str, list[Any]]:
-    """Return what is shown of a space by kind."""
+    """Return the entries of a space to show, by kind."""
     episodes = list(view.episodes.values()) if everything else view.live_episodes
     facts = list(view.facts.values()) if everything else view.live_facts
     facts.sort(key=lambda fact: fact.confidence * fact.relevance)
@@ -102,7 +108,7 @@ def _spaces(views: Mapping[str, View], url: str, output: Output) -> None:
         output.give({"spaces": rows})
         return
     if not rows:
-        output.note(f"nothing is remembered in {shown_url(url)}")
+        output.note(f"no memory in {shown_url(url)}")
     for row in rows:
         kinds = (("episodes", "episode"), ("facts", "fact"), ("notes", "note"))
         counts = [texts.plural(row[key], word) for key, word in kinds if row[key]]
@@ -124,24 +130,26 @@ def _space(
 ) -> None:
     view = views[name] if name in views else View()
     if output.as_json:
-        told = {kind: [_json(item) for item in items] for kind, items in shown.items()}
+        rows = {kind: [_json(item) for item in items] for kind, items in shown.items()}
         success = view.success_rate().to_json()
-        output.give({"space": name, "success": success, "unreadable": view.unreadable, **told})
+        output.give({"space": name, "success": success, "unreadable": view.unreadable, **rows})
         return
     rate = view.success_rate()
     if rate.total and "episodes" in shown:
-        output.say(f"{rate.successes} of {texts.plural(rate.total, 'episode')} succeeded")
+        output.say(f"{rate.successes} of {texts.plural(rate.total, 'episode')} successful")
     for kind, items in shown.items():
         for item in items:
             output.say(*_line(kind, item, output))
     if not any(shown.values()):
-        output.note(f"nothing to show in {name!r}")
+        output.note(f"no entries to show in {name!r}")
     if view.unreadable:
-        output.note(f"{texts.plural(view.unreadable, 'damaged entry')} left out")
+        output.note(
+            f"{view.unreadable} damaged {'entry' if view.unreadable == 1 else 'entries'} omitted"
+        )
     episode = next(iter(shown.get("episodes", ())), None)
     if episode is not None:
         command = again("memory", name, url, "--id", str(episode.id))
-        output.say(("look closer: ", "dim"), command)
+        output.say(("details: ", "dim"), command)
 
 
 def _json(item: Any) -> Any:
@@ -155,26 +163,26 @@ def _json(item: Any) -> Any:
 def _line(kind: str, item: Any, output: Output) -> list[Part]:
     if kind == "working":
         head: list[Part] = [(f"working memory of run {item['run'] or '-'}", "dim"), "  "]
-        told = text_of(item["values"])
+        text = text_of(item["values"])
     elif kind == "notes":
         head = [(f"{item.seq:>6}  note     {texts.when(item.at)}", "dim"), "  "]
-        told = text_of(item.value)
+        text = text_of(item.value)
     elif kind == "facts":
         head = [
             f"{item.id}  ", (f"{item.status:9}", _STYLES.get(item.status, "")),
             f"{item.confidence:.2f}  ", (f"{item.category}  " if item.category else "", "dim"),
         ]  # fmt: skip
-        told = item.text
+        text = item.text
     else:
         head = [
             f"{item.id:>6}  ", (f"{item.outcome:8}", _STYLES[item.outcome]),
             f" {texts.score(item.score):5} ", (f"{texts.when(item.at)}  ", "dim"),
             f"{texts.one_line(item.action)}  ",
         ]  # fmt: skip
-        told = item.feedback or item.description or _last_tried(item)
+        text = item.feedback or item.description or _last_tried(item)
     used = sum(texts.width(part if isinstance(part, str) else part[0]) for part in head)
     room = max(20, output.width - used)
-    return [*head, texts.fit(texts.one_line(told), room, output.signs)]
+    return [*head, texts.fit(texts.one_line(text), room, output.signs)]
 
 
 def _last_tried(item: Episode) -> str:
@@ -184,13 +192,13 @@ def _last_tried(item: Episode) -> str:
 
 def _one(views: Mapping[str, View], space: str, number: str, output: Output) -> None:
     view = views[space] if space in views else View()
-    known: dict[str, Any] = {str(key): item for key, item in view.episodes.items()}
-    known |= view.facts
-    if number not in known:
+    by_id: dict[str, Any] = {str(key): item for key, item in view.episodes.items()}
+    by_id |= view.facts
+    if number not in by_id:
         raise ConfigurationError(
-            f"--id: {space} has no episode or fact {number!r}{nearest(number, known)}"
+            f"--id: {space} has no episode or fact {number!r}{nearest(number, by_id)}"
         )
-    data = known[number].to_json()
+    data = by_id[number].to_json()
     if output.as_json:
         output.give({"space": space, **data})
         return
@@ -203,5 +211,5 @@ def _one(views: Mapping[str, View], space: str, number: str, output: Output) -> 
                 output.say(f"  {texts.one_line(text_of(item))}")
             continue
         when = name in ("at", "touched")
-        told = texts.when(value) if when else texts.one_line(text_of(value))
-        output.say((f"{name}: ", "bold"), told)
+        text = texts.when(value) if when else texts.one_line(text_of(value))
+        output.say((f"{name}: ", "bold"), text)

@@ -1,44 +1,22 @@
-"""Options that several commands share."""
+"""The options that several commands share.
+
+A command takes a class of options as its parameter `options`; `expanded` makes each field an option of
+the command line, so that names, help and defaults stand once.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
 import typer
 
-__all__ = [
-    "AcceptChanges",
-    "Agents",
-    "AsJson",
-    "CaptureContent",
-    "InDoubt",
-    "InDoubtOption",
-    "InputFile",
-    "InputText",
-    "JournalUrl",
-    "Lenient",
-    "Log",
-    "LoopName",
-    "MaxCalls",
-    "MaxEffects",
-    "MaxIterations",
-    "MaxTotalTokens",
-    "MaxUsd",
-    "Model",
-    "ModelUrl",
-    "Otel",
-    "Replies",
-    "RunId",
-    "RunName",
-    "Sets",
-    "Transcript",
-    "Verbose",
-    "Yes",
-    "with_collector",
-]  # fmt: skip
+from ..journals import DEFAULT
 
 DEFAULT_COLLECTOR = "http://localhost:4318"
 VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -46,7 +24,7 @@ _URLS = ("http://", "https://")
 
 
 class InDoubt(StrEnum):
-    """What becomes of a step that is not idempotent and was in flight at a crash."""
+    """Treatment of a step that is not idempotent and was in progress at a crash."""
 
     SUSPEND = "suspend"
     RERUN = "rerun"
@@ -54,141 +32,192 @@ class InDoubt(StrEnum):
 
 JournalUrl = Annotated[
     str,
-    typer.Option(
-        "--journal", metavar="URL", envvar="LOOPWRIGHT_JOURNAL", help="Where runs are kept.",
-    ),
-]  # fmt: skip
+    typer.Option("--journal", metavar="URL", envvar="LOOPWRIGHT_JOURNAL", help="Journal of runs."),
+]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object to stdout, all else to stderr.")
+    bool, typer.Option("--json", help="Print one JSON object to stdout and messages to stderr.")
 ]
 RunName = Annotated[
-    str, typer.Argument(metavar="RUN", help="Id of a run, its unique beginning, or: last.")
+    str, typer.Argument(metavar="RUN", help="Run ID, its unique beginning, or last.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="A line for each effect too.")]
-AcceptChanges = Annotated[
-    bool,
-    typer.Option("--accept-changes", help="Go on although code or document changed since."),
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print a line for each effect.")]
+InputText = Annotated[
+    str | None,
+    typer.Option("--input", "-i", metavar="TEXT", help="Input. JSON {…} or […] is parsed."),
 ]
-InDoubtOption = Annotated[
-    InDoubt,
-    typer.Option(
-        "--in-doubt", help="A step in flight at a crash that may have acted: ask, or rerun."
-    ),
-]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A variable of the document; repeatable."),
+InputFile = Annotated[
+    str | None, typer.Option("--input-file", metavar="FILE", help="Input file; - reads stdin.")
 ]
 Lenient = Annotated[
     bool,
     typer.Option(
         "--lenient",
-        help="Of another dialect: take a fragment, and leave placeholders that nothing supplies as they are.",
+        help="Other dialects: accept a fragment and keep unknown placeholders as text.",
     ),
 ]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        envvar="LOOPWRIGHT_MODEL",
-        metavar="PROVIDER:MODEL",
-        help="Instead of the document's.",
-    ),
-]
-ModelUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--model-url", envvar="LOOPWRIGHT_MODEL_URL", metavar="URL", help="Where the model answers."
-    ),
-]
-Replies = Annotated[
-    str | None,
-    typer.Option("--replies", metavar="FILE", help="Answer every model call from a file."),
-]
-Transcript = Annotated[
-    str | None,
-    typer.Option("--transcript", metavar="FILE", help="Append a JSON line per model call."),
-]
-MaxUsd = Annotated[
-    float | None, typer.Option("--max-usd", metavar="USD", help="What the run may spend at most.")
-]
-MaxCalls = Annotated[
-    int | None,
-    typer.Option("--max-calls", metavar="N", help="How many model calls the run may make at most."),
-]
-MaxTotalTokens = Annotated[
-    int | None,
-    typer.Option(
-        "--max-total-tokens",
-        metavar="N",
-        help="How many tokens the run may use at most, in and out.",
-    ),
-]
-MaxEffects = Annotated[
-    int | None,
-    typer.Option(
-        "--max-effects",
-        metavar="N",
-        help="How many effects the run may have at most: functions, commands, tool and model calls.",
-    ),
+RunId = Annotated[
+    str, typer.Option("--run-id", metavar="ID", help="Run ID. An existing run is resumed.")
 ]
 MaxIterations = Annotated[
     int | None,
-    typer.Option(
-        "--max-iterations", metavar="N", help="Go on with a loop that used its iterations up."
-    ),
+    typer.Option("--max-iterations", metavar="N", help="Raise the iteration limit of a loop."),
 ]
 LoopName = Annotated[
-    str, typer.Option("--loop", metavar="NAME", help="Whose iterations; the outermost by default.")
+    str,
+    typer.Option("--loop", metavar="NAME", help="Name or path of the loop.  [default: outermost]"),
 ]
-Agents = Annotated[
-    list[str] | None,
-    typer.Option("--agent", metavar="TYPE=MODULE:FUNCTION", help="Runs steps of an outside type."),
-]
-InputText = Annotated[
-    str | None,
-    typer.Option(
-        "--input", "-i", metavar="TEXT", help="The input; strict JSON {…} or […] is read."
-    ),
-]
-InputFile = Annotated[
-    str | None, typer.Option("--input-file", metavar="F", help="A file with the input; - is stdin.")
-]
-Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Agree to the commands and Python that it runs here.")
-]
-RunId = Annotated[
-    str, typer.Option("--run-id", metavar="ID", help="The id of the run; one on record goes on.")
-]
-Otel = Annotated[
-    str | None,
-    typer.Option(
-        "--otel",
-        metavar="[URL]",
-        help="Send traces and metrics to an OTLP/HTTP collector, http://localhost:4318 if none is "
-        "named; OTEL_EXPORTER_OTLP_ENDPOINT does so too.",
-    ),
-]
-Log = Annotated[
-    str | None,
-    typer.Option("--log", metavar="FILE", help="Append JSON log lines; - is stderr."),
-]
-CaptureContent = Annotated[
-    bool,
-    typer.Option("--capture-content", help="Inputs, outputs and feedback in traces and log lines."),
-]
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """Options of every command that loads a document."""
+
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Variable of the document; repeatable."),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            envvar="LOOPWRIGHT_MODEL",
+            metavar="PROVIDER:MODEL",
+            help="Model to use instead of the document's.",
+        ),
+    ] = None
+    agents: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--agent",
+            metavar="TYPE=MODULE:FUNCTION",
+            help="Function that runs steps of an external type; repeatable.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ModelOptions(DocumentOptions):
+    """The same, where models may be called."""
+
+    model_url: Annotated[
+        str | None,
+        typer.Option(
+            "--model-url",
+            envvar="LOOPWRIGHT_MODEL_URL",
+            metavar="URL",
+            help="Address of the model's API.",
+        ),
+    ] = None
+    replies: Annotated[
+        str | None,
+        typer.Option("--replies", metavar="FILE", help="Take model replies from a file."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RunOptions(ModelOptions):
+    """Options of `run` and `resume`."""
+
+    journal: JournalUrl = DEFAULT
+    max_usd: Annotated[
+        float | None, typer.Option("--max-usd", metavar="USD", help="Limit on the cost, in USD.")
+    ] = None
+    max_calls: Annotated[
+        int | None, typer.Option("--max-calls", metavar="N", help="Limit on model calls.")
+    ] = None
+    max_total_tokens: Annotated[
+        int | None,
+        typer.Option("--max-total-tokens", metavar="N", help="Limit on input and output tokens."),
+    ] = None
+    max_effects: Annotated[
+        int | None,
+        typer.Option(
+            "--max-effects",
+            metavar="N",
+            help="Limit on effects: functions, commands, tool calls and model calls.",
+        ),
+    ] = None
+    transcript: Annotated[
+        str | None,
+        typer.Option("--transcript", metavar="FILE", help="Append a JSON line per model call."),
+    ] = None
+    accept_changes: Annotated[
+        bool,
+        typer.Option("--accept-changes", help="Resume although the code or document has changed."),
+    ] = False
+    in_doubt: Annotated[
+        InDoubt,
+        typer.Option(
+            "--in-doubt",
+            help="After a crash, for a step that may have acted: suspend and ask, or run it again.",
+        ),
+    ] = InDoubt.SUSPEND
+    otel: Annotated[
+        str | None,
+        typer.Option(
+            "--otel",
+            metavar="[URL]",
+            help=f"Send traces and metrics to an OTLP/HTTP collector, by default {VARIABLE} or "
+            f"{DEFAULT_COLLECTOR}.",
+        ),
+    ] = None
+    log: Annotated[
+        str | None,
+        typer.Option("--log", metavar="FILE", help="Append JSON log lines; - writes to stderr."),
+    ] = None
+    capture_content: Annotated[
+        bool,
+        typer.Option(
+            "--capture-content", help="Include inputs, outputs and feedback in traces and logs."
+        ),
+    ] = False
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", "-y", help="Approve the commands and Python code in this document."),
+    ] = False
+    verbose: Verbose = False
+    as_json: AsJson = False
+
+
+def expanded(command: Callable[..., int]) -> Callable[..., int]:
+    """Return a command whose parameter `options` is replaced by the fields of its class."""
+    hints = get_type_hints(command, include_extras=True)
+    of_fields = get_type_hints(hints["options"], include_extras=True)
+    parameters = [
+        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name != "options"
+    ]
+    parameters += [
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=one.default,
+            annotation=of_fields[one.name],
+        )
+        for one in fields(hints["options"])
+    ]
+
+    @functools.wraps(command)
+    def call(**values: object) -> int:
+        options = {name: values.pop(name) for name in of_fields}
+        return command(options=hints["options"](**options), **values)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in parameters}
+    return call
 
 
 def with_collector(arguments: Sequence[str]) -> list[str]:
-    """Return a command line with the collector said wherever `--otel` stands without a URL.
+    """Return a command line with a URL after each `--otel` that has none.
 
     >>> with_collector(["run", "--otel", "polish.yaml"])
     ['run', '--otel=http://localhost:4318', 'polish.yaml']
     """
-    found = list(arguments)
-    end = found.index("--") if "--" in found else len(found)
-    for place in [n for n, word in enumerate(found[:end]) if word == "--otel"]:
-        if not found[place + 1 : place + 2] or not found[place + 1].startswith(_URLS):
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    for place in [n for n, word in enumerate(words[:end]) if word == "--otel"]:
+        if not words[place + 1 : place + 2] or not words[place + 1].startswith(_URLS):
             url = os.environ.get(VARIABLE) or DEFAULT_COLLECTOR
-            found[place] = f"--otel={url}"
-    return found
+            words[place] = f"--otel={url}"
+    return words

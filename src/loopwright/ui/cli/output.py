@@ -1,18 +1,14 @@
-"""Where a command writes: what was asked for to stdout, all else to stderr.
+"""The output of a command: results to stdout, all other text to stderr.
 
 Rules:
 
-1. Under `--json` stdout holds exactly one JSON object. What a step or a command of the user prints
-   on stdout meanwhile goes to stderr, whatever means it uses: the descriptor itself is moved.
-2. A reader that went away is no error: what it no longer reads is dropped, the command goes on.
-3. Parts are text, or (text, style); styles act on a terminal only.
-4. What a terminal would obey instead of show is made visible in all that is written to one, whoever
-   it comes from; a pipe gets text as it is.
-
-Errors as the command line tells them: a sentence on stderr and an exit code, never a traceback.
-
-2 is a wrong command line, document or run name; 1 is a journal that is locked, damaged or out of
-reach, and a defect of this program.
+1. Under `--json` stdout holds exactly one JSON object. The file descriptor itself is redirected, so
+   that output of the user's steps and commands goes to stderr.
+2. If the reader closes the pipe, the remaining output is dropped and the command continues.
+3. Parts are text, or (text, style); styles apply to terminals only.
+4. Control characters are made visible on a terminal; a pipe gets text unchanged.
+5. An error is a sentence on stderr and an exit code, never a traceback. Exit code 2 is a wrong command
+   line, document or run name; 1 is a journal that is locked, damaged or unavailable, or a defect.
 """
 
 from __future__ import annotations
@@ -25,8 +21,9 @@ import re
 import shutil
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Protocol, Self, TextIO, cast
 
 from ...errors import (
     DocumentError,
@@ -46,48 +43,44 @@ from ..formatting import ASCII, UNICODE, Signs, clean
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["DEBUG", "Output", "Part", "exit_code_of", "tell", "told"]
-
-
 Part = str | tuple[str, str]
-_GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
-PIPE_WIDTH = 120  # of tables where no terminal says how wide it is
+_CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
+PIPE_WIDTH = 120  # columns of tables without a terminal
+DEBUG = "LOOPWRIGHT_DEBUG"
+_MAX_LINE = 2000  # characters of a line about an error
 
 
 class _Stream:
-    """A text stream that outlives its reader, with as much of a file as rich asks for."""
+    """A text stream that ignores a closed pipe, with the methods that rich needs."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self.fault: OSError | None = None
         self.encoding = getattr(stream, "encoding", None) or "utf-8"
         if stream is not None:
-            # A character that the terminal's encoding lacks is no reason to lose the line.
+            # A character outside the terminal's encoding must not lose the line.
             with contextlib.suppress(AttributeError, ValueError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
 
     def write(self, text: str) -> int:
-        if self._stream is not None and self.fault is None:
-            try:
-                self._stream.write(text)
-            except OSError as error:
-                self._lost(error)
+        self._try(lambda stream: stream.write(text))
         return len(text)
 
     def flush(self) -> None:
-        if self._stream is not None and self.fault is None:
-            try:
-                self._stream.flush()
-            except OSError as error:
-                self._lost(error)
+        self._try(lambda stream: stream.flush())
 
-    def _lost(self, error: OSError) -> None:
-        self.fault = error
-        with contextlib.suppress(OSError, ValueError):
-            # What is still in the buffer must have somewhere to go when the process ends.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+    def _try(self, act: Callable[[TextIO], object]) -> None:
+        if self._stream is None or self.fault is not None:
+            return
+        try:
+            act(self._stream)
+        except OSError as error:
+            self.fault = error
+            with contextlib.suppress(OSError, ValueError):
+                # The rest of the buffer is written when the process ends, and must not fail then.
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self.fileno())
+                os.close(nowhere)
 
     def isatty(self) -> bool:
         return self._stream is not None and self._stream.isatty()
@@ -99,10 +92,10 @@ class _Stream:
 
 
 class Output:
-    """Where one command writes; a context, so that stdout is put back.
+    """The output of one command, as a context that restores stdout.
 
-    Leaving it raises the OSError of what could not be written, unless its reader went away.
-    `terminal` says that people watch; `signs` are the characters it can show, `width` its columns.
+    On exit, a failed write raises its OSError, unless the reader closed the pipe. `terminal` is true
+    if the output for people goes to a terminal; `signs` are the characters it can show.
     """
 
     def __init__(self, *, as_json: bool = False) -> None:
@@ -119,7 +112,7 @@ class Output:
 
     def __enter__(self) -> Self:
         if self.as_json:
-            self._stack.enter_context(self._apart())
+            self._stack.enter_context(self._json_only())
         return self
 
     def __exit__(
@@ -131,24 +124,24 @@ class Output:
             raise self.fault
 
     @contextlib.contextmanager
-    def _apart(self) -> Any:
-        """Keep stdout for the one object: what others print there goes to stderr."""
+    def _json_only(self) -> Iterator[None]:
+        """Reserve stdout for the JSON object; other output to stdout goes to stderr."""
         try:
-            number, beside = self._out.fileno(), self._err.fileno()
-        except (OSError, ValueError):  # not a file of the system: a stream of a test, say
+            number, stderr = self._out.fileno(), self._err.fileno()
+        except (OSError, ValueError):  # not a file descriptor: a stream of a test, for example
             with contextlib.redirect_stdout(sys.stderr):
                 yield
             return
         self._out.flush()
-        with os.fdopen(os.dup(number), "w", encoding=self._out.encoding) as kept:
-            mixed, self._out = self._out, _Stream(kept)
-            os.dup2(beside, number)
+        with os.fdopen(os.dup(number), "w", encoding=self._out.encoding) as reserved:
+            mixed, self._out = self._out, _Stream(reserved)
+            os.dup2(stderr, number)
             try:
                 yield
             finally:
                 mixed.flush()
                 self._out.flush()
-                os.dup2(kept.fileno(), number)
+                os.dup2(reserved.fileno(), number)
                 mixed.fault = self._out.fault
                 self._out = mixed
 
@@ -169,7 +162,7 @@ class Output:
 
     @property
     def width(self) -> int:
-        """The columns of the terminal; where there is none, COLUMNS or 120."""
+        """The columns of the terminal; without one, COLUMNS or 120."""
         if not self.terminal:
             return max(20, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
         return max(20, self.console.width)
@@ -177,10 +170,13 @@ class Output:
     def say(self, *parts: Part, wrap: bool = False) -> None:
         """Write a line for people: to stdout, under `--json` to stderr.
 
-        `wrap` breaks it between words where a terminal is too narrow; commands stay whole.
+        `wrap` breaks it between words on a narrow terminal; do not wrap commands, which are copied.
         """
         if self._people.isatty():
-            parts = tuple(_cleaned(part) for part in parts)
+            parts = tuple(
+                clean(part) if isinstance(part, str) else (clean(part[0]), part[1])
+                for part in parts
+            )
         if self.terminal:
             from rich.text import Text
 
@@ -192,24 +188,21 @@ class Output:
             self._people.flush()
 
     def wrapped(self, text: str, cells: int) -> list[str]:
-        """Return text as lines of a terminal, at most `cells` wide, broken between words."""
+        """Return text as lines of at most `cells` cells, broken between words."""
         from rich.text import Text
 
         return [line.plain for line in Text(text).wrap(self.console, cells)]
 
     def note(self, text: str) -> None:
-        """Write a line to stderr: a remark, a warning, an error."""
+        """Write a line to stderr: a note, a warning, an error."""
         if self.terminal and self._err.isatty():
-            self.say(text)  # a live view may stand there
+            self.say(text)  # through rich, because a live view may be on the terminal
             return
         self._err.write((texts.clean(text) if self._err.isatty() else text) + "\n")
         self._err.flush()
 
     def put(self, text: str) -> None:
-        """Write text that was asked for to stdout, a line end behind it if it has none.
-
-        A pipe and a file get it as it is, to the byte.
-        """
+        """Write a result to stdout, with a line end. A pipe and a file get the text unchanged."""
         if self._out.isatty():
             text = texts.clean(text)
         self._out.write(text if text.endswith("\n") else text + "\n")
@@ -222,29 +215,25 @@ class Output:
         self.put(text if plain else texts.clean_json(text))
 
     def flush(self) -> None:
-        """Hand over what is waiting."""
+        """Write the buffers."""
         self._out.flush()
         self._err.flush()
 
     @property
     def fault(self) -> OSError | None:
-        """Why stdout could not be written; None for a reader that merely went away or never was."""
+        """The error of a failed write to stdout; None for a closed pipe."""
         fault = self._out.fault
-        return None if fault is None or fault.errno in _GONE else fault
+        return None if fault is None or fault.errno in _CLOSED else fault
 
     def abandon(self) -> None:
-        """Leave the terminal usable, in the moment before the process ends at once."""
+        """Restore the cursor and write the buffers, before the process ends at once."""
         cursor_back = b"\r\x1b[?25h\x1b[K"
         if self.terminal:
             with contextlib.suppress(OSError):
                 os.write(self._people.fileno(), cursor_back)
-        # RuntimeError: a signal came in the middle of a flush, which then goes on by itself.
+        # RuntimeError: a signal arrived during a flush, which then continues by itself.
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             self.flush()
-
-
-def _cleaned(part: Part) -> Part:
-    return texts.clean(part) if isinstance(part, str) else (texts.clean(part[0]), part[1])
 
 
 def _shows(signs: Signs, encoding: str) -> bool:
@@ -253,10 +242,6 @@ def _shows(signs: Signs, encoding: str) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
-
-
-DEBUG = "LOOPWRIGHT_DEBUG"
-_LONGEST = 2000  # characters of a line about an error
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -268,27 +253,33 @@ def exit_code_of(error: BaseException) -> int:
     return int(getattr(error, "exit_code", 1))
 
 
-def told(error: BaseException, command: str = "") -> str:
-    """Return what to say about an error of a command: a line, or one per problem of a document."""
+def error_text(error: BaseException, command: str = "") -> str:
+    """Return the message for an error: one line, or one per problem of a document."""
     if isinstance(error, DocumentError):
         return str(error)
     if isinstance(error, ReplayMismatch) and "accept_changes" in str(error):
         return f"loopwright: {error}; on the command line: --accept-changes"
     if isinstance(error, LoopwrightError | Interruption):
         return f"loopwright: {error}"
-    if hasattr(error, "format_message"):  # the command line itself is wrong
-        return f"loopwright: {_usage(error, command)}"
+    if hasattr(error, "format_message"):  # a wrong command line
+        return f"loopwright: {_usage(cast('_UsageError', error), command)}"
     if isinstance(error, OSError) and error.strerror:
         return f"loopwright: {error.filename or 'output'}: {error.strerror}"
     name = type(error).__name__
-    what = f"{name}: {error}" if str(error) else name
-    return f"loopwright: {what} (a defect of this program; {DEBUG}=1 shows the traceback)"
+    detail = f"{name}: {error}" if str(error) else name
+    return f"loopwright: {detail} (a defect of Loopwright; {DEBUG}=1 prints the traceback)"
 
 
-def _usage(error: Any, command: str) -> str:
-    """Return what is wrong with a command line, and the nearest word or where help is."""
-    whole = f"loopwright {command}".rstrip()  # what the parser itself refuses knows of no command
-    path = getattr(getattr(error, "ctx", None), "command_path", whole)
+class _UsageError(Protocol):
+    """An error of the command line, as the parser raises it."""
+
+    def format_message(self) -> str: ...
+
+
+def _usage(error: _UsageError, command: str) -> str:
+    """Return the problem of a command line, with the nearest word or a reference to the help."""
+    context = getattr(error, "ctx", None)  # errors of the parser itself have none
+    path = getattr(context, "command_path", f"loopwright {command}".rstrip())
     if hasattr(error, "option_name") and hasattr(error, "possibilities"):
         hint = nearest(error.option_name, error.possibilities or ())
         return f"there is no option {error.option_name!r}{hint or f'; see: {path} --help'}"
@@ -296,7 +287,7 @@ def _usage(error: Any, command: str) -> str:
     message, _, _ = message.partition(" Did you mean")
     named = re.fullmatch(r"No such command '(.*)'\.", message)
     if named:
-        commands = getattr(getattr(error.ctx, "command", None), "commands", ())
+        commands = getattr(getattr(context, "command", None), "commands", ())
         hint = nearest(named[1], commands)
         return f"there is no command {named[1]!r}{hint or f'; see: {path} --help'}"
     message = message.replace("Value error, ", "").rstrip(".")
@@ -304,25 +295,23 @@ def _usage(error: Any, command: str) -> str:
 
 
 def _bounded(text: str) -> str:
-    """Return lines, the middle of each that is very long left out: what it quotes may be anything."""
-    lines = []
-    for line in text.split("\n"):
-        left = len(line) - _LONGEST
-        if left > 0:
-            line = (
-                f"{line[: _LONGEST // 2]}… ({left} characters left out) …{line[-_LONGEST // 2 :]}"
-            )
-        lines.append(line)
-    return "\n".join(lines) + "\n"
+    """Return lines, without the middle of very long ones, which quote something."""
+    half = _MAX_LINE // 2
+    return "".join(
+        f"{line[:half]}… ({len(line) - _MAX_LINE} characters omitted) …{line[-half:]}\n"
+        if len(line) > _MAX_LINE
+        else f"{line}\n"
+        for line in text.split("\n")
+    )
 
 
-def tell(error: BaseException, command: str = "") -> int:
-    """Say on stderr what went wrong in a command and return the exit code."""
-    shown = bool(os.environ.get(DEBUG))
-    text = "".join(traceback.format_exception(error)) if shown else _bounded(told(error, command))
-    try:
+def report_error(error: BaseException, command: str = "") -> int:
+    """Write the error of a command to stderr, and return the exit code."""
+    if os.environ.get(DEBUG):
+        text = "".join(traceback.format_exception(error))
+    else:
+        text = _bounded(error_text(error, command))
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # stderr may be closed
         sys.stderr.write(clean(text) if sys.stderr.isatty() else text)
         sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):  # nobody is there to read it
-        pass
     return exit_code_of(error)

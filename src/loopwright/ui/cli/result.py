@@ -1,21 +1,22 @@
-"""How a run ended, as people and programs are told it."""
+"""How a run ended, and where the user's code failed, as lines for people."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from ...conditions import UNITS, unit_of
+from ...journal import Entry, RunInfo, surviving
 from ...journal.questions import Question
-from ...records import Reason, Result, Status
+from ...records import Failure, Reason, Result, Status
 from ...records.codec import Json, text_of
+from ...records.tracebacks import last_frame
 from .. import formatting as texts
 from ..journals import again, shown_url
 from ..run_summary import result_json
-from .failures import tell_failure
 from .live import ending_text
-from .output import Output
-
-__all__ = ["tell_interrupted", "tell_output", "tell_questions", "tell_result"]
+from .output import DEBUG, Output
 
 _RAISED_BY = {
     Reason.MAX_ITERATIONS: "--max-iterations",
@@ -29,35 +30,33 @@ _STYLES = {
 }
 
 
-def tell_result(
+def report_result(
     result: Result, output: Output, url: str, questions: Sequence[Question] = ()
 ) -> None:
-    """Tell why a run ended, what it gave, where it is kept and how to look closer."""
+    """Write why a run ended, its output, its journal, and the commands to continue with."""
     output.say((ending_text(result), _STYLES.get(result.status, "bold red")), wrap=True)
-    kept = not url.startswith("memory:")  # else no other process finds it
-    command = again("show", result.run_id, url, "--traceback") if kept else ""
-    tell_failure(result, output, command)
+    in_memory = url.startswith("memory:")
+    traceback_command = "" if in_memory else again("show", result.run_id, url, "--traceback")
+    report_failure(result, output, traceback_command)
     for warning in result.warnings:
         output.note(f"warning: {texts.one_line(warning)}")
     if result.request and not questions:
-        asked = {key: value for key, value in result.request.items() if key != "path"}
-        output.say(
-            f"waits at {result.request.get('path', '')}: {texts.one_line(text_of(asked or ''))}"
-        )
-    tell_output(result.output, output, questions)
-    if not kept:
-        output.say(("kept nowhere: memory: ends with this process", "dim"))
+        request = {key: value for key, value in result.request.items() if key != "path"}
+        detail = texts.one_line(text_of(request or ""))
+        output.say(f"waiting at {result.request.get('path', '')}: {detail}")
+    report_output(result.output, output, questions)
+    if in_memory:
+        output.say(("not saved: a memory: journal ends with its process", "dim"))
         return
-    output.say((f"kept in {shown_url(url)}", "dim"))
-    output.say(("look closer: ", "dim"), again("show", result.run_id, url))
+    output.say((f"journal: {shown_url(url)}", "dim"))
+    output.say(("details: ", "dim"), again("show", result.run_id, url))
     if questions:
-        tell_questions(questions, output, result.detail)
+        report_questions(questions, output, result.detail)
         output.say(("answer: ", "dim"), again("approve", result.run_id, url))
-    elif further := _raised_by(result):
-        more = again("resume", result.run_id, url, further, "N")
-        output.say(("go further: ", "dim"), more)
+    elif option := _raised_by(result):
+        output.say(("continue: ", "dim"), again("resume", result.run_id, url, option, "N"))
     elif result.status is Status.SUSPENDED:
-        output.say(("go on: ", "dim"), again("resume", result.run_id, url))
+        output.say(("resume: ", "dim"), again("resume", result.run_id, url))
 
 
 def _raised_by(result: Result) -> str:
@@ -69,33 +68,37 @@ def _raised_by(result: Result) -> str:
     return _RAISED_BY.get(result.reason, "")
 
 
-def tell_questions(questions: Sequence[Question], output: Output, known: str = "") -> None:
-    """Tell what a run waits for: a line per question, with its path; `known` is told already."""
+def report_questions(questions: Sequence[Question], output: Output, shown: str = "") -> None:
+    """Write a line per open question, with its path; `shown` is a detail that stands above."""
     for question in questions:
-        told = "" if question.detail == known else f": {texts.one_line(question.detail)}"
-        output.say((f"waits at {texts.one_line(question.path)}", "bold"), told, wrap=True)
+        detail = "" if question.detail == shown else f": {texts.one_line(question.detail)}"
+        output.say((f"waiting at {texts.one_line(question.path)}", "bold"), detail, wrap=True)
 
 
-def tell_interrupted(result: Result | None, output: Output, signal: str, url: str) -> None:
-    """Tell what is on record of a run that a signal ended, and how to go on with it."""
-    if result is None:
-        output.note(f"stopped by {signal} before anything was recorded")
-        return
-    if output.as_json:
-        output.give(result_json(result))
-    output.say((ending_text(result, "interrupted"), "bold yellow"), wrap=True)
-    output.note(f"nothing recorded is lost; go on with: {again('resume', result.run_id, url)}")
+def report_interruption(
+    result: Result | None, output: Output, url: str, *, cause: str, had_begun: bool = True
+) -> None:
+    """Write the recorded part of a run that `cause` ended, and how to resume it."""
+    if result is None and had_begun:
+        output.note(f"stopped by {cause}; {shown_url(url)} no longer holds the run")
+    elif result is None:
+        output.note(f"stopped by {cause} before anything was recorded")
+    else:
+        if output.as_json:
+            output.give(result_json(result))
+        output.say((ending_text(result, "interrupted"), "bold yellow"), wrap=True)
+        output.note(f"recorded results are kept; resume: {again('resume', result.run_id, url)}")
 
 
-def tell_output(value: Json, output: Output, questions: Sequence[Question] = ()) -> None:
-    """Show the output of a run, or the one that it asks about.
+def report_output(value: Json, output: Output, questions: Sequence[Question] = ()) -> None:
+    """Write the output of a run, or the one that a question is about.
 
-    On a terminal it is wrapped at words, as far as SHOWN_LINES go; else it is as it is.
+    A terminal gets SHOWN_LINES lines, wrapped at words; a pipe gets the text unchanged.
     """
     title = "output:"
-    asked = [question.request["output"] for question in questions if "output" in question.request]
-    if asked:
-        value, title = asked[0], "output asked about:"
+    waiting = [question.request["output"] for question in questions if "output" in question.request]
+    if waiting:
+        value, title = waiting[0], "output to review:"
     if value is None:
         output.say(("output: none", "dim"))
         return
@@ -110,4 +113,75 @@ def tell_output(value: Json, output: Output, questions: Sequence[Question] = ())
         output.say("  " + line)
     if len(lines) > SHOWN_LINES:
         left = texts.plural(len(lines) - SHOWN_LINES, "more line")
-        output.say((f"  {output.signs.more} {left}; show --output has all", "dim"))
+        output.say((f"  {output.signs.more} {left}; show --output prints all", "dim"))
+
+
+def place_of(failure: Failure) -> str:
+    """Return the file, the line and the function in which the user's code failed, or ""."""
+    frame = last_frame(failure.traceback)
+    if frame is None:
+        return ""
+    file, here = Path(frame.file), Path.cwd()
+    shown = file.relative_to(here) if file.is_relative_to(here) else file
+    return f"{shown}, line {frame.line}, in {frame.function}"
+
+
+def report_failure(result: Result, output: Output, command: str) -> None:
+    """Write where the user's code failed, and the command that shows the traceback.
+
+    The traceback itself is written without such a command, and under LOOPWRIGHT_DEBUG.
+    """
+    failure = result.error
+    if failure is None or not failure.traceback:
+        return
+    if not command or os.environ.get(DEBUG):
+        output.say(texts.clean(failure.traceback.rstrip()))
+        return
+    error = texts.one_line(failure.traceback.rstrip().rpartition("\n")[2])
+    if place := place_of(failure):
+        error = f"{texts.one_line(place)}: {error}"
+    output.say(("failed at: ", "dim"), error, wrap=True)
+    output.say(("traceback: ", "dim"), command)
+
+
+def show_tracebacks(
+    info: RunInfo, result: Result, entries: Sequence[Entry], output: Output
+) -> None:
+    """Write the traceback of each failure in a run, equal ones once."""
+    by_traceback: dict[str, tuple[Failure, list[str]]] = {}
+    failures = [failure for entry in surviving(entries) for failure in _failures_of(entry)]
+    for failure in [*failures, *([result.error] if result.error is not None else [])]:
+        if failure.traceback:
+            _, paths = by_traceback.setdefault(failure.traceback, (failure, []))
+            if failure.path not in paths:
+                paths.append(failure.path)
+    if output.as_json:
+        rows = [{**failure.to_json(), "paths": paths} for failure, paths in by_traceback.values()]
+        output.give({"run_id": info.run_id, "failures": rows})
+        return
+    if not by_traceback:
+        output.say(f"{info.run_id}: no function of yours failed in this run")
+    for failure, paths in by_traceback.values():
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        output.say((f"{texts.one_line(paths[0])}{more}:", "bold"))
+        output.say(texts.clean(failure.traceback.rstrip()))
+
+
+def _failures_of(entry: Entry) -> list[Failure]:
+    if entry.kind != "finished":
+        return []
+    if entry.error is not None:
+        return [entry.error]
+    error: Json = entry.value.get("error") if isinstance(entry.value, dict) else None
+    if not isinstance(error, dict) or not isinstance(error.get("traceback"), str):
+        return []
+    return [  # of a tool call, which hands its error to the model as a value
+        Failure(
+            "",
+            str(error.get("kind")),
+            str(error.get("message")),
+            entry.path,
+            exception=str(error.get("exception", "")),
+            traceback=error["traceback"],
+        )
+    ]

@@ -1,7 +1,4 @@
-"""`run` and `resume`: drive a run and watch it.
-
-Driving a run from the command line: watched, interruptible, told at its end.
-"""
+"""`run` and `resume`: drive a run, watch it, let signals interrupt it, and report how it ended."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import functools
 import math
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, cast
 
 import typer
@@ -20,6 +17,7 @@ from ...conditions import Budget
 from ...engine.resume import raise_limit
 from ...engine.run import new_run_id
 from ...engine.run import run as run_step
+from ...engine.run_state import Listener
 from ...errors import RunNotFound
 from ...journal import Entry, Journal, RunInfo
 from ...journal.questions import Question, pending
@@ -27,78 +25,53 @@ from ...records import Reason, Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
 from ..inputs import read_input
-from ..journals import DEFAULT, opened, reading, shown_url
+from ..journals import opened, reading, shown_url
 from ..run_summary import ended, on_record, recorded, result_json
 from ..sources import Given, RunSource, load_again, load_source
 from ..trust import agreed
-from .live import RunDisplay, tells_conditions, view_of
+from .live import LinesView, reports_conditions, view_of
 from .options import (
-    AcceptChanges,
-    Agents,
-    AsJson,
-    CaptureContent,
-    InDoubt,
-    InDoubtOption,
     InputFile,
     InputText,
-    JournalUrl,
     Lenient,
-    Log,
     LoopName,
-    MaxCalls,
-    MaxEffects,
     MaxIterations,
-    MaxTotalTokens,
-    MaxUsd,
-    Model,
-    ModelUrl,
-    Otel,
-    Replies,
     RunId,
     RunName,
-    Sets,
-    Transcript,
-    Verbose,
-    Yes,
+    RunOptions,
+    expanded,
 )
 from .output import Output
-from .result import tell_interrupted, tell_result
+from .result import report_interruption, report_result
 from .signals import Signals, leave
 from .telemetry import Observing
-
-__all__ = ["Job", "drive", "resume", "run"]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run to drive: what, on which input, under which id, and how it may go on.
-
-    `value` None is the recorded input of a run on record, else the source's own.
-    """
+    """A run to drive. `value` None stands for the recorded input, or for the source's default."""
 
     source: RunSource
     value: Json
     run_id: str
-    url: str
-    accept_changes: bool = False
-    in_doubt: str = "suspend"
-    verbose: bool = False
-    observing: Observing = field(default_factory=Observing)
-    listeners: tuple[Any, ...] = ()
+    options: RunOptions
+    observing: Observing
+    listeners: tuple[Listener, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Interrupted:
-    """What is on record of a run that a signal ended; None if nothing is."""
+    """The recorded part of a run that a signal ended; None if the journal holds none of it."""
 
     result: Result | None
+    had_begun: bool = True
 
 
 def drive(job: Job, output: Output) -> int:
-    """Run a job to its end, tell how it ended, and return the exit code.
+    """Run a job to its end, report how it ended, and return the exit code.
 
     Raises:
-        LoopwrightError: if the run cannot begin or go on.
+        LoopwrightError: if the run cannot start or resume.
     """
     for note in job.source.notes:
         output.note(f"note: {note}")
@@ -109,30 +82,39 @@ def drive(job: Job, output: Output) -> int:
         with Signals(output) as signals:
             outcome = runner.run(_driven(job, output, signals, questions))
             if isinstance(outcome, _Interrupted):
-                tell_interrupted(outcome.result, output, signals.heard, job.url)
+                report_interruption(
+                    outcome.result,
+                    output,
+                    job.options.journal,
+                    cause=signals.received,
+                    had_begun=outcome.had_begun,
+                )
                 stack.close()
                 # Threads of steps may still run and would hold the process; the run is written.
                 leave(output)
         if output.as_json:
             output.give(result_json(outcome, questions))
         else:
-            tell_result(outcome, output, job.url, questions)
+            report_result(outcome, output, job.options.journal, questions)
     return outcome.status.exit_code
 
 
 async def _driven(
     job: Job, output: Output, signals: Signals, questions: list[Question]
 ) -> Result | _Interrupted:
-    async with opened(job.url, create=True) as store:
-        seconds = getattr(job.source.step, "seconds", math.inf)
+    async with opened(job.options.journal, create=True) as store:
         view = view_of(
-            output, verbose=job.verbose, conditions=tells_conditions(job.source.source),
-            cap=_cap(job.source), seconds=seconds, beside=job.observing.on_terminal,
-        )  # fmt: skip
+            output,
+            verbose=job.options.verbose,
+            conditions=reports_conditions(job.source.source),
+            cap=_cap(job.source),
+            seconds=getattr(job.source.step, "seconds", math.inf),
+            shared=job.observing.on_terminal,
+        )
         before = await _recorded(store, job.run_id)
-        verb = "goes on as" if before else "is"
+        verb = "resuming run" if before else "run"
         name = texts.one_line(job.source.name)
-        view.recall(f"{name} {verb} run {job.run_id} in {shown_url(job.url)}", before)
+        view.recall(f"{name}: {verb} {job.run_id} in {shown_url(job.options.journal)}", before)
         try:
             value = job.source.default_input if job.value is None and not before else job.value
             result = await _watched(replace(job, value=value), store, view, signals)
@@ -140,44 +122,49 @@ async def _driven(
                 questions += await pending(store, job.run_id)
             return result
         except asyncio.CancelledError:
-            if not signals.heard:
+            if not signals.received:
                 raise
             entries = await _recorded(store, job.run_id)
             if not entries:
-                return _Interrupted(None)
+                # The database may have been deleted under the run: then there were entries.
+                return _Interrupted(None, view.has_entries)
             info = await store.find(job.run_id)
-            return _Interrupted(recorded(info, entries, f"stopped by {signals.heard}"))
+            return _Interrupted(recorded(info, entries, f"stopped by {signals.received}"))
 
 
 def _cap(source: RunSource) -> Budget | None:
-    """Return what the run may spend: the cap on it, else that of its outermost loop."""
+    """Return the budget of the run, or else that of its outermost loop."""
     if source.budget is not None:
         return source.budget
     own = getattr(source.step, "budget", None)
     return own if isinstance(own, Budget) else None
 
 
-def _watching(job: Job, view: RunDisplay) -> Mapping[str, Any]:
-    """Return the resources of the run, with the view as who hears what models say."""
-    heard: dict[str, Any] = {"on_text": view.hear_text}
-    return ChainMap(heard, cast("MutableMapping[str, Any]", job.source.resources))
-
-
-async def _watched(job: Job, store: Journal, view: RunDisplay, signals: Signals) -> Result:
+async def _watched(job: Job, store: Journal, view: LinesView, signals: Signals) -> Result:
+    text_to_view: dict[str, Any] = {"on_text": view.show_text}
+    # A chain, because copying the resources of a Python step would load its models.
+    resources = ChainMap(text_to_view, cast("MutableMapping[str, Any]", job.source.resources))
     async with view:
         task = asyncio.ensure_future(
             run_step(
-                job.source.step, job.value, journal=store, run_id=job.run_id,
-                budget=job.source.budget, listeners=[view.hear, *job.listeners], resources=_watching(job, view),
-                source=job.source.source, accept_changes=job.accept_changes, in_doubt=job.in_doubt,
+                job.source.step,
+                job.value,
+                journal=store,
+                run_id=job.run_id,
+                budget=job.source.budget,
+                listeners=[view.show_entry, *job.listeners],
+                resources=resources,
+                source=job.source.source,
+                accept_changes=job.options.accept_changes,
+                in_doubt=job.options.in_doubt,
             )
-        )  # fmt: skip
+        )
         signals.watch(task)
         return await task
 
 
 async def _recorded(store: Journal, run_id: str) -> list[Entry]:
-    """Return the entries of a run by its whole id; none if the journal does not know it."""
+    """Return the entries of a run by its full ID; none if the journal does not hold it."""
     try:
         info = await store.find(run_id)
     except RunNotFound:
@@ -185,136 +172,84 @@ async def _recorded(store: Journal, run_id: str) -> list[Entry]:
     return await store.entries(run_id) if info.run_id == run_id else []
 
 
+@expanded
 def run(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A document, or package.module:attribute.")
+        str, typer.Argument(metavar="FILE", help="Document, or package.module:attribute.")
     ],
+    options: RunOptions,
     text: InputText = None,
     input_file: InputFile = None,
-    sets: Sets = None,
-    journal: JournalUrl = DEFAULT,
     run_id: RunId = "",
-    model: Model = None,
-    model_url: ModelUrl = None,
-    max_usd: MaxUsd = None,
-    max_calls: MaxCalls = None,
-    max_total_tokens: MaxTotalTokens = None,
-    max_effects: MaxEffects = None,
-    agents: Agents = None,
     lenient: Lenient = False,
-    replies: Replies = None,
-    transcript: Transcript = None,
-    accept_changes: AcceptChanges = False,
-    in_doubt: InDoubtOption = InDoubt.SUSPEND,
-    otel: Otel = None,
-    log: Log = None,
-    capture_content: CaptureContent = False,
-    yes: Yes = False,
-    verbose: Verbose = False,
-    as_json: AsJson = False,
 ) -> int:
-    """Run a document to its end, or a step of a Python module: package.module:attribute.
+    """Run a document, or a step of a Python module (package.module:attribute).
 
-    Its input is --input, --input-file or what is piped to stdin, else the document's own. Exit
-    codes: 0 satisfied, 3 exhausted (a limit ended it), 1 failed, 4 suspended (it waits for a person
-    or a quota), 130 cancelled or interrupted, 2 a wrong command line or document.
+    The input is --input, --input-file or piped stdin, or else the document's default.
+
+    Exit codes: 0 satisfied, 3 exhausted, 1 failed, 5 impossible, 4 suspended, 130 cancelled or
+    interrupted, 2 wrong command line or document.
     """
-    with Output(as_json=as_json) as output:
-        given = Given.of(
-            sets, agents, model=model, model_url=model_url, replies=replies,
-            transcript=transcript, max_usd=max_usd, max_calls=max_calls, lenient=lenient,
-            max_total_tokens=max_total_tokens, max_effects=max_effects,
-        )  # fmt: skip
-        source = agreed(functools.partial(load_source, file, given), output, yes=yes)
+    with Output(as_json=options.as_json) as output:
+        given = replace(Given.of(options), lenient=lenient)
+        source = agreed(functools.partial(load_source, file, given), output, yes=options.yes)
         value = read_input(text, input_file, output.note)
-        observing = Observing(otel, log, capture_content)
-        job = Job(
-            source=source,
-            value=value,
-            run_id=run_id or new_run_id(),
-            url=journal,
-            accept_changes=accept_changes,
-            in_doubt=in_doubt,
-            verbose=verbose,
-            observing=observing,
-        )
-        return drive(job, output)
+        observing = Observing(options.otel, options.log, options.capture_content)
+        return drive(Job(source, value, run_id or new_run_id(), options, observing), output)
 
 
+@expanded
 def resume(
     name: RunName,
-    journal: JournalUrl = DEFAULT,
-    sets: Sets = None,
-    model: Model = None,
-    model_url: ModelUrl = None,
-    max_usd: MaxUsd = None,
-    max_calls: MaxCalls = None,
-    max_total_tokens: MaxTotalTokens = None,
-    max_effects: MaxEffects = None,
+    options: RunOptions,
     max_iterations: MaxIterations = None,
     loop: LoopName = "",
-    agents: Agents = None,
-    replies: Replies = None,
-    transcript: Transcript = None,
-    accept_changes: AcceptChanges = False,
-    in_doubt: InDoubtOption = InDoubt.SUSPEND,
-    otel: Otel = None,
-    log: Log = None,
-    capture_content: CaptureContent = False,
-    yes: Yes = False,
-    verbose: Verbose = False,
-    as_json: AsJson = False,
 ) -> int:
-    """Go on with a run that was interrupted or suspended; tell again how a finished one ended.
+    """Resume a run that was interrupted or suspended. A finished run is only reported.
 
-    What the run was started with is on record; an option given here is used instead. One that a limit
-    ended goes on if the option of that limit raises it (--max-iterations, --max-usd, --max-calls,
-    --max-total-tokens, --max-effects); that is on record then.
+    The run keeps its recorded options; options of this command replace them. To continue a run that
+    a limit ended, raise that limit: --max-iterations, --max-usd, --max-calls, --max-total-tokens or
+    --max-effects. The new limit is recorded.
     """
-    with Output(as_json=as_json) as output:
-        given = Given.of(
-            sets, agents, model=model, model_url=model_url, replies=replies,
-            transcript=transcript, max_usd=max_usd, max_calls=max_calls,
-            max_total_tokens=max_total_tokens, max_effects=max_effects,
-        )  # fmt: skip
+    return resume_run(name, options, max_iterations=max_iterations, loop=loop)
+
+
+def resume_run(
+    name: str, options: RunOptions, *, max_iterations: int | None = None, loop: str = ""
+) -> int:
+    """Resume a run by its name on the command line, and return the exit code."""
+    with Output(as_json=options.as_json) as output:
+        given = Given.of(options)
+        raised = {name: value for name, value in given.limits().items() if value is not None}
+        if max_iterations is not None:
+            raised["max_iterations"] = max_iterations
         info, entries = reading(
-            journal, lambda store: _reopened(store, name, max_iterations, given.limits(), loop)
+            options.journal, lambda store: _reopened(store, name, raised, loop=loop)
         )
         if ended(entries):
-            return _told(recorded(info, entries), journal, output)
-        source = agreed(functools.partial(load_again, info, given), output, yes=yes)
-        observing = Observing(otel, log, capture_content)
-        job = Job(
-            source=source,
-            value=None,
-            run_id=info.run_id,
-            url=journal,
-            accept_changes=accept_changes,
-            in_doubt=in_doubt,
-            verbose=verbose,
-            observing=observing,
-        )
-        return drive(job, output)
+            return _report(recorded(info, entries), options.journal, output)
+        source = agreed(functools.partial(load_again, info, given), output, yes=options.yes)
+        observing = Observing(options.otel, options.log, options.capture_content)
+        return drive(Job(source, None, info.run_id, options, observing), output)
 
 
 async def _reopened(
-    store: Journal, name: str, max_iterations: int | None, limits: dict[str, Any], loop: str
+    store: Journal, name: str, raised: Mapping[str, Any], *, loop: str
 ) -> tuple[RunInfo, list[Entry]]:
-    """Return a run on record, gone back to before the end that a limit made, if that is raised."""
+    """Return a recorded run; if the limit that ended it is raised, rewound to before its end."""
     info, entries = await on_record(store, name)
-    if info.reason != Reason.BUDGET:
-        limits = {}  # a cap like any other, of what is to come
-    limits = {name: value for name, value in limits.items() if value is not None}
-    if max_iterations is None and not limits:
+    if info.reason != Reason.BUDGET:  # then a budget is a cap on the rest of the run, not a raise
+        raised = {key: value for key, value in raised.items() if key == "max_iterations"}
+    if not raised:
         return info, entries
-    await raise_limit(store, info.run_id, max_iterations=max_iterations, loop=loop, **limits)
+    await raise_limit(store, info.run_id, loop=loop, **raised)
     return await on_record(store, info.run_id)
 
 
-def _told(result: Result, url: str, output: Output) -> int:
-    """Tell how a run had ended: a finished one is never run again, nor its document needed."""
+def _report(result: Result, url: str, output: Output) -> int:
+    """Report how a finished run ended; it is not run again, and its document is not needed."""
     if output.as_json:
         output.give(result_json(result))
     else:
-        tell_result(result, output, url)
+        report_result(result, output, url)
     return result.status.exit_code

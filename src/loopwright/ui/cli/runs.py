@@ -1,9 +1,11 @@
-"""`runs`: what is in the journal."""
+"""`runs`: the list of runs, or of agent executions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,15 +15,15 @@ from ...journal.questions import pending
 from ...journal.replay import RecordedRun
 from ...journal.views import step_outcomes
 from ...records import Status, StepOutcome
-from ...records.codec import Json as JsonValue
+from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..journals import DEFAULT, MOST_ROWS, again, reading, shown_url
-from .executions import list_executions
 from .live import steps_text
 from .options import AsJson, JournalUrl
 from .output import Output, Part
 
-__all__ = ["runs"]
+if TYPE_CHECKING:
+    from ...agents.reasoning.executions import Execution
 
 STATUSES = ("running", "interrupted", *(status.value for status in Status))
 STYLES = {
@@ -33,82 +35,89 @@ STYLES = {
 def runs(
     journal: JournalUrl = DEFAULT,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=MOST_ROWS, help="At most so many.")
+        int, typer.Option("--limit", "-n", min=1, max=MOST_ROWS, help="Maximum number of runs.")
     ] = 20,
     status: Annotated[
-        str, typer.Option("--status", metavar="STATUS", help=f"Only these: {', '.join(STATUSES)}.")
+        str,
+        typer.Option(
+            "--status", metavar="STATUS", help=f"Only runs with this status: {', '.join(STATUSES)}."
+        ),
     ] = "",
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Only runs of it.")] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Only runs with this name.")
+    ] = "",
     executions: Annotated[
-        bool, typer.Option("--executions", help="The executions of agents in these runs instead.")
+        bool, typer.Option("--executions", help="List the executions of reasoning agents instead.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
     """List the runs in the journal, newest first."""
     if executions:
-        return list_executions(journal, limit, name, status, as_json=as_json)
-    if status and status not in STATUSES:
-        hint = nearest(status, STATUSES) or f"; the statuses are {', '.join(STATUSES)}"
-        raise ConfigurationError(f"--status: {status!r} is no status{hint}")
+        return _executions(journal, limit, name, status, as_json=as_json)
+    _check_status(status, STATUSES)
     with Output(as_json=as_json) as output:
         try:
-            found, asked, steps = reading(journal, lambda store: _found(store, limit, name, status))
-        except RunNotFound:  # no journal yet: there are no runs in it
-            found, asked, steps = [], {}, {}
+            rows, questions, steps = reading(
+                journal, lambda store: _rows(store, limit, name, status)
+            )
+        except RunNotFound:  # the journal does not exist yet
+            rows, questions, steps = [], {}, {}
         if as_json:
-            output.give({"runs": [_json(row, asked, steps) for row in found]})
-        elif not found:
+            output.give({"runs": [_json(row, questions, steps) for row in rows]})
+        elif not rows:
             output.note(f"no runs in {shown_url(journal)}")
         else:
-            _tell(found, asked, steps, output)
-            if any(asked.values()):
-                waiting = next(row.run_id for row in found if asked.get(row.run_id))
+            _write(rows, questions, steps, output)
+            if any(questions.values()):
+                waiting = next(row.run_id for row in rows if questions.get(row.run_id))
                 output.say(("answer: ", "dim"), again("approve", waiting, journal))
     return 0
 
 
-async def _found(
+def _check_status(status: str, statuses: Sequence[str]) -> None:
+    if status and status not in statuses:
+        hint = nearest(status, statuses) or f"; use one of {', '.join(statuses)}"
+        raise ConfigurationError(f"--status: {status!r} is not a status{hint}")
+
+
+async def _rows(
     store: Journal, limit: int, name: str, status: str
 ) -> tuple[list[RunInfo], dict[str, int], dict[str, list[StepOutcome]]]:
-    """Return rows, how many questions those that wait for people ask, and the steps of those without
+    """Return runs, the number of open questions of suspended ones, and the steps of those without
     iterations."""
-    found = await store.runs(limit=limit, name=name, status=status)
     rows, steps = [], {}
-    for row in found:
-        if row.status == "running" or not row.iterations:  # the row is told at the end of a run
+    for row in await store.runs(limit=limit, name=name, status=status):
+        if row.status == "running" or not row.iterations:  # the row is complete at the end of a run
             entries = await store.entries(row.run_id)
-            row = row.altered(iterations=RecordedRun(surviving(entries)).iterations)
+            row = replace(row, iterations=RecordedRun(surviving(entries)).iterations)
             if not row.iterations:
                 steps[row.run_id] = step_outcomes(row, entries)
         rows.append(row)
-    waiting = [row.run_id for row in found if row.status == Status.SUSPENDED]
+    waiting = [row.run_id for row in rows if row.status == Status.SUSPENDED]
     return rows, {run_id: len(await pending(store, run_id)) for run_id in waiting}, steps
 
 
 def _json(
-    row: RunInfo, asked: Mapping[str, int], steps: Mapping[str, Sequence[StepOutcome]]
-) -> dict[str, JsonValue]:
+    row: RunInfo, questions: Mapping[str, int], steps: Mapping[str, Sequence[StepOutcome]]
+) -> dict[str, Json]:
     data = row.to_json()
-    if found := steps.get(row.run_id):
-        data["outcomes"] = {one.name: one.to_json() for one in found}
-    return {**data, "questions": asked[row.run_id]} if row.run_id in asked else data
+    if outcomes := steps.get(row.run_id):
+        data["outcomes"] = {one.name: one.to_json() for one in outcomes}
+    return {**data, "questions": questions[row.run_id]} if row.run_id in questions else data
 
 
-def _tell(
-    found: Sequence[RunInfo],
-    asked: Mapping[str, int],
+def _write(
+    rows: Sequence[RunInfo],
+    questions: Mapping[str, int],
     steps: Mapping[str, Sequence[StepOutcome]],
     output: Output,
 ) -> None:
-    """Write a line per run; what does not fit in a terminal is left out from the right.
-
-    A program that reads the lines from a pipe gets all of them.
-    """
-    ids = max(len(row.run_id) for row in found)
-    longest = max(texts.width(row.name) for row in found)
+    """Write a line per run. A terminal gets the columns that fit, a pipe gets all of them."""
+    ids = max(len(row.run_id) for row in rows)
+    longest = max(texts.width(row.name) for row in rows)
     narrow = min(24, longest, max(8, output.width - ids - 15))
     names = narrow if output.terminal else longest
-    for row in found:
+    for row in rows:
         name = texts.fit(texts.one_line(row.name), names, output.signs)
         line: list[tuple[str, str]] = [
             (f"{row.run_id:{ids}}", "bold"),
@@ -118,36 +127,66 @@ def _tell(
             (f"{texts.score(row.score):5}", ""),
             (texts.when(row.created), "dim"),
             (f"{texts.cost(row.usage):>8}", "dim"),
-            (_detail(row, asked.get(row.run_id)), "dim"),
+            (_detail(row, questions.get(row.run_id)), "dim"),
         ]
-        output.say(*(_within(line, output) if output.terminal else _whole(line)))
+        output.say(*_columns(line, output))
 
 
 def _extent(row: RunInfo, steps: Sequence[StepOutcome]) -> str:
     return steps_text(steps) if steps else texts.plural(row.iterations, "iteration")
 
 
-def _detail(row: RunInfo, asked: int | None) -> str:
+def _detail(row: RunInfo, questions: int | None) -> str:
     detail = texts.one_line(row.detail)
-    if asked is None:
+    if questions is None:
         return detail
-    told = texts.plural(asked, "question") if asked else "answered, to be resumed"
-    return f"{told}: {detail}"
+    state = texts.plural(questions, "question") if questions else "answered, ready to resume"
+    return f"{state}: {detail}"
 
 
-def _whole(line: Sequence[tuple[str, str]]) -> list[Part]:
-    return [part if not index else ("  " + part[0], part[1]) for index, part in enumerate(line)]
-
-
-def _within(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
-    room = output.width
+def _columns(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
+    """Return the columns with gaps; on a terminal, without the last ones that do not fit."""
+    room: float = output.width if output.terminal else math.inf
     parts: list[Part] = []
     for index, (text, style) in enumerate(line):
-        last, gap = index == len(line) - 1, "  " if parts else ""
+        gap = "  " if parts else ""
         room -= len(gap)
-        shown = texts.fit(text, room, output.signs) if last and room > 10 else text
-        if texts.width(shown) > room:
+        if index == len(line) - 1 and 10 < room < math.inf:
+            text = texts.fit(text, int(room), output.signs)
+        if texts.width(text) > room:
             break
-        parts += [gap, (shown, style)]
-        room -= texts.width(shown)
+        parts += [gap, (text, style)]
+        room -= texts.width(text)
     return parts
+
+
+def _executions(url: str, limit: int, name: str, status: str, *, as_json: bool) -> int:
+    """Write the executions of reasoning agents in the latest runs, newest run first."""
+    from ...agents.reasoning.executions import STATUSES, execution_of  # half a second to load
+
+    _check_status(status, STATUSES)
+
+    async def read(store: Journal) -> list[Execution]:
+        rows = await store.runs(limit=limit, name=name)
+        every = [one for r in rows for one in execution_of(r, await store.entries(r.run_id))]
+        return [one for one in every if not status or one.status == status]
+
+    with Output(as_json=as_json) as output:
+        try:
+            executions = reading(url, read)
+        except RunNotFound:  # the journal does not exist yet
+            executions = []
+        if as_json:
+            output.give({"executions": [one.to_json() for one in executions]})
+            return 0
+        if not executions:
+            output.note(f"no executions of agents in {shown_url(url)}")
+        for one in executions:
+            result = texts.one_line(one.error or text_of(one.result))
+            started = texts.when(one.started_at) if one.started_at is not None else ""
+            count = f"{texts.plural(one.interaction_count, 'interaction'):>15}"
+            head = f"  {one.status:9}  {one.agent}  {count}  {started}  "
+            room = max(10, output.width - len(one.run_id) - len(head))
+            text = texts.fit(f"{texts.one_line(one.prompt)} -> {result}", room, output.signs)
+            output.say((one.run_id, "bold"), head, (text, "dim"))
+    return 0

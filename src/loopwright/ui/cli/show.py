@@ -1,7 +1,4 @@
-"""`show`: what a run did and why it ended; one iteration of it, two compared, its timeline.
-
-Which loop and which iteration of a recorded run is meant.
-"""
+"""`show`: a run with its status, scores and iterations; one iteration; a diff of two; the timeline."""
 
 from __future__ import annotations
 
@@ -24,96 +21,90 @@ from ..journals import DEFAULT, again, reading, shown_url
 from ..progress import Ending, IterationRow, Notice, Progress, depth_of, item_at
 from ..run_summary import (
     ended,
+    executions_in,
     items_of_lists,
+    iterations_of,
     on_record,
     recorded,
     recorded_json,
-    rounds_of,
-)  # fmt: skip
-from .executions import tell_agents
-from .failures import show_tracebacks, tell_failure
+)
 from .live import ColumnWidths, ending_line, ending_text, note_line, row_line, step_line
-from .options import AsJson, JournalUrl, RunName
+from .options import AsJson, JournalUrl, LoopName, RunName
 from .output import Output, Part
-from .result import tell_output, tell_questions
+from .result import report_failure, report_output, report_questions, show_tracebacks
 from .runs import STYLES
 
-__all__ = ["iteration_of", "loop_of", "other_loops", "show"]
+Loops = Mapping[str, Sequence[Iteration]]
 
 
-def loop_of(info: RunInfo, rounds: Mapping[str, Sequence[Iteration]], wanted: str) -> str:
-    """Return the path of the loop that `wanted` names by path or name; the outermost by default.
+def loop_of(info: RunInfo, rounds: Loops, wanted: str) -> str:
+    """Return the path of a loop by its path or name; by default, the outermost loop.
 
-    Of several loops of that name the latest is meant.
+    Of several loops with the same name, the latest is returned.
 
     Raises:
         ConfigurationError: naming the nearest loop.
     """
     if not rounds:
-        raise ConfigurationError(f"{info.run_id}: no iteration is recorded in it")
+        raise ConfigurationError(f"{info.run_id} has no recorded iteration")
     if not wanted:
         return min(rounds, key=depth_of)
-    found = [path for path in rounds if wanted == path or wanted == path.rsplit("/", 1)[-1]]
-    if not found:
+    paths = [path for path in rounds if wanted in (path, path.rsplit("/", 1)[-1])]
+    if not paths:
         names = {path.rsplit("/", 1)[-1] for path in rounds}
         hint = nearest(wanted, {*names, *rounds}) or listed(wanted, sorted(names), lead="there are")
         raise ConfigurationError(f"--loop: there is no loop {wanted!r} in {info.run_id}{hint}")
-    return found[-1]
+    return paths[-1]
 
 
-def other_loops(rounds: Mapping[str, Sequence[Iteration]], path: str, wanted: str) -> str:
-    """Return how to ask for another loop than the one at `path`, where nobody named one and there are several."""
+def other_loops(rounds: Loops, path: str, wanted: str) -> str:
+    """Return the options for other loops than the default one at `path`, or ""."""
     names = sorted({one.rsplit("/", 1)[-1] for one in rounds if one != path})
     return f"--loop {' or '.join(names[:5])}" if names and not wanted else ""
 
 
 def iteration_of(path: str, items: Sequence[Iteration], number: int, others: str = "") -> Iteration:
-    """Return an iteration of a loop by its number, from 1; `others` is how to ask for another loop.
+    """Return an iteration of a loop by its number, from 1; `others` are the options for other loops.
 
     Raises:
-        ConfigurationError: saying how many there are.
+        ConfigurationError: with the number of iterations.
     """
     if not 1 <= number <= len(items):
-        hint = f"; for another loop give {others}" if others else ""
+        hint = f"; for another loop, use {others}" if others else ""
         raise ConfigurationError(f"{path} has iterations 1 to {len(items)}, not {number}{hint}")
     return items[number - 1]
-
-
-Round = Annotated[
-    int | None, typer.Option("--iteration", metavar="N", help="All of one iteration.")
-]
-ScoreIndex = Annotated[
-    tuple[int, int] | None,
-    typer.Option("--diff", metavar="I J", help="How the output changed between two iterations."),
-]
-LoopName = Annotated[
-    str, typer.Option("--loop", metavar="NAME", help="Of this loop; the outermost by default.")
-]
-Timeline = Annotated[bool, typer.Option("--timeline", help="Every effect, in order.")]
-Lifecycle = Annotated[bool, typer.Option("--lifecycle", help="The states that it went through.")]
-Tracebacks = Annotated[
-    bool, typer.Option("--traceback", help="The tracebacks of your functions that failed.")
-]
-OutputOnly = Annotated[bool, typer.Option("--output", help="The output alone, whole and as it is.")]
 
 
 def show(
     name: RunName,
     journal: JournalUrl = DEFAULT,
-    iteration: Round = None,
-    diff: ScoreIndex = None,
+    iteration: Annotated[
+        int | None, typer.Option("--iteration", metavar="N", help="Show one iteration in full.")
+    ] = None,
+    diff: Annotated[
+        tuple[int, int] | None,
+        typer.Option("--diff", metavar="I J", help="Compare the outputs of two iterations."),
+    ] = None,
     loop: LoopName = "",
-    timeline: Timeline = False,
-    lifecycle: Lifecycle = False,
-    traceback: Tracebacks = False,
-    only_output: OutputOnly = False,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Show all effects in order.")
+    ] = False,
+    lifecycle: Annotated[
+        bool, typer.Option("--lifecycle", help="Show the states of the run in order.")
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show the tracebacks of failed functions.")
+    ] = False,
+    only_output: Annotated[
+        bool, typer.Option("--output", help="Print only the output, complete and unchanged.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show what a run is, why it ended, its scores and its iterations."""
-    asked = [iteration is not None, diff is not None, timeline, lifecycle, traceback, only_output]
-    if sum(asked) > 1:
+    """Show a run: its status, the reason for its end, its scores and its iterations."""
+    views = [iteration is not None, diff is not None, timeline, lifecycle, traceback, only_output]
+    if sum(views) > 1:
         raise ConfigurationError(
-            "give one of --iteration, --diff, --timeline, --lifecycle, --traceback and --output"
+            "give only one of --iteration, --diff, --timeline, --lifecycle, --traceback and --output"
         )
     info, entries = reading(journal, lambda store: on_record(store, name))
     with Output(as_json=as_json) as output:
@@ -137,52 +128,51 @@ def show(
 
 
 def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: Output) -> None:
-    rounds = rounds_of(entries)
+    rounds = iterations_of(entries)
     path = loop_of(info, rounds, loop) if rounds or loop else ""
     result = recorded(info, entries)
     status = "" if ended(entries) or info.status == result.status.value else info.status
     output.say(
         (texts.one_line(info.name), "bold"),
-        f"  run {info.run_id}, began {texts.when(info.created)}",
+        f"  run {info.run_id}, started {texts.when(info.created)}",
     )
     origin = info.source.get("file") or info.source.get("python")
     if origin:
         output.say((f"from {origin}", "dim"))
     output.say((ending_text(result, status), STYLES.get(info.status, "")), wrap=True)
-    tell_failure(result, output, again("show", info.run_id, url, "--traceback"))
-    given = texts.one_line(text_of(info.input))
-    if given:
-        output.say(("input: ", "dim"), texts.fit(given, output.width - 7, output.signs))
+    report_failure(result, output, again("show", info.run_id, url, "--traceback"))
+    if text := texts.one_line(text_of(info.input)):
+        output.say(("input: ", "dim"), texts.fit(text, output.width - 7, output.signs))
     if not loop:
         _steps(info, entries, output)
     if path:
         _scores(path, rounds[path], output)
         _rows(entries, path if loop else "", output)
-    tell_agents(info, entries, output)
+    _agents(info, entries, output)
     questions = open_questions(surviving(entries))
-    tell_output(result.output, output, questions)
-    output.say((f"kept in {shown_url(url)}", "dim"))
+    report_output(result.output, output, questions)
+    output.say((f"journal: {shown_url(url)}", "dim"))
     if path:
         last = str(len(rounds[path]))
         options = ["--loop", loop] if loop else []
         command = again("show", info.run_id, url, *options, "--iteration", last)
-        output.say(("look closer: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
+        output.say(("details: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
     if questions:
-        tell_questions(questions, output, result.detail)
+        report_questions(questions, output, result.detail)
         output.say(("answer: ", "dim"), again("approve", info.run_id, url))
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
-        how = "answered, to be resumed: " if answered else "go on: "
+        how = "answered; resume: " if answered else "resume: "
         output.say((how, "dim"), again("resume", info.run_id, url))
 
 
 def _steps(info: RunInfo, entries: list[Entry], output: Output) -> None:
-    """Write a line per step of the workflow, unless the rows of its one loop tell all."""
-    found = step_outcomes(info, entries)
-    if len(found) == 1 and rounds_of(entries):
+    """Write a line per step of the workflow, unless its only step is a loop with rows."""
+    outcomes = step_outcomes(info, entries)
+    if len(outcomes) == 1 and iterations_of(entries):
         return
     columns = ColumnWidths.within(output.width - 1)
-    for one in found:
+    for one in outcomes:
         output.say(*step_line(one, columns, output.signs))
 
 
@@ -209,19 +199,14 @@ def _rows(entries: list[Entry], only: str, output: Output) -> None:
 
 
 def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, output: Output) -> None:
-    rounds = rounds_of(entries)
+    rounds = iterations_of(entries)
     path = loop_of(info, rounds, loop)
     item = iteration_of(path, rounds[path], number, other_loops(rounds, path, loop))
-    inside = [e for e in surviving(entries) if e.path.startswith(f"{path}/{number}/")]
     if output.as_json:
         output.give({"run_id": info.run_id, "loop": path, **item.to_json()})
         return
-    named = item_at(f"{path}/{number}", items_of_lists(entries))
-    output.say(
-        *row_line(
-            IterationRow(path, item, named), ColumnWidths.within(output.width - 1), output.signs
-        )
-    )
+    row = IterationRow(path, item, item_at(f"{path}/{number}", items_of_lists(entries)))
+    output.say(*row_line(row, ColumnWidths.within(output.width - 1), output.signs))
     _part("input", text_of(item.input), output)
     _part("output", text_of(item.output), output)
     _part("error" if item.error else "feedback", item.feedback, output)
@@ -232,7 +217,7 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
         output.say(f"  {sign} {texts.one_line(f'{criterion.name}: {criterion.gap}').rstrip(': ')}")
     for improvement in item.evaluation.improvements if item.evaluation else ():
         output.say(f"  to do: {texts.one_line(improvement)}")
-    _effects(inside, output)
+    _effects([e for e in surviving(entries) if e.path.startswith(f"{path}/{number}/")], output)
 
 
 def _part(title: str, text: str, output: Output) -> None:
@@ -244,7 +229,7 @@ def _part(title: str, text: str, output: Output) -> None:
 def _diff(
     info: RunInfo, entries: list[Entry], loop: str, numbers: tuple[int, int], output: Output
 ) -> None:
-    rounds = rounds_of(entries)
+    rounds = iterations_of(entries)
     path = loop_of(info, rounds, loop)
     others = other_loops(rounds, path, loop)
     one, two = (iteration_of(path, rounds[path], number, others) for number in numbers)
@@ -261,11 +246,11 @@ def _diff(
     for line in lines:
         output.say((line, styles.get(line[:1], "")))
     if others:
-        output.say((f"these are of {path}; for another loop give {others}", "dim"))
+        output.say((f"loop: {path}; for another loop, use {others}", "dim"))
 
 
 def _lines(output: Json) -> list[str]:
-    """Return an output as lines to compare: an object or a list with a line for each of its parts."""
+    """Return an output as lines to compare; an object or a list has one line for each part."""
     if isinstance(output, dict | list):
         return json.dumps(output, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
     return text_of(output).splitlines()
@@ -273,21 +258,21 @@ def _lines(output: Json) -> list[str]:
 
 def _timeline(info: RunInfo, entries: list[Entry], output: Output) -> None:
     if output.as_json:
-        kept = [entry.to_json() for entry in surviving(entries)]
-        output.give({"run_id": info.run_id, "timeline": kept})
+        rows = [entry.to_json() for entry in surviving(entries)]
+        output.give({"run_id": info.run_id, "timeline": rows})
         return
     _effects(surviving(entries), output)
 
 
 def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
-    from ...agents.lifecycle import lifecycle_of
+    from ...agents.lifecycle import lifecycle_of  # half a second, for this option only
 
-    found = lifecycle_of(entries)
+    lifecycle = lifecycle_of(entries)
     if output.as_json:
-        moments = [moment.to_json() for moment in found.moments]
-        output.give({"run_id": info.run_id, "state": found.state.value, "moments": moments})
+        moments = [moment.to_json() for moment in lifecycle.moments]
+        output.give({"run_id": info.run_id, "state": lifecycle.state.value, "moments": moments})
         return
-    for moment in found.moments:
+    for moment in lifecycle.moments:
         output.say(
             (f"{moment.at:9.2f} s  ", "dim"), f"{moment.move.event:19} ",
             (f"{moment.move.after:13} ", "bold"),
@@ -296,22 +281,22 @@ def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 
 def _effects(entries: list[Entry], output: Output) -> None:
-    """Write a line per effect: when it began, how long it took, what it cost, where it is."""
+    """Write a line per effect: start, duration, cost, path, result."""
     doubts = RecordedRun(entries).doubts
     for entry in entries:
         doubt = entry.kind == "started" and doubts.get(entry.path) is entry
         if entry.kind not in ("finished", "cut") and not doubt:
             continue
-        told, style = _outcome(entry)
+        outcome, style = _outcome(entry)
         line: list[Part] = [
             (f"{entry.at:9.2f} s ", "dim"),
-            f"{texts.duration(entry.seconds) if not doubt else 'no end':>9} ",
+            f"{texts.duration(entry.seconds) if not doubt else 'open':>9} ",
             (f"{texts.cost(entry.usage or entry.reserved):>9}  ", "dim"),
             (path := texts.one_line(entry.path)),
         ]
         room = output.width - 35 - texts.width(path)
-        if told and room > 10:
-            line += ["  ", (texts.fit(texts.one_line(told), room, output.signs), style)]
+        if outcome and room > 10:
+            line += ["  ", (texts.fit(texts.one_line(outcome), room, output.signs), style)]
         output.say(*line)
 
 
@@ -321,8 +306,37 @@ def _outcome(entry: Entry) -> tuple[str, str]:
     if entry.kind == "cut":
         return "cut short", "yellow"
     if entry.kind == "started":
-        return "in flight when its process ended, or now", "yellow"
+        return "in flight, now or when its process ended", "yellow"
     value: Json = entry.value
     if isinstance(value, dict) and {"score", "passed"} <= value.keys():  # an evaluation
         return f"{texts.score(value['score'])} {value.get('feedback', '')}", "dim"
     return text_of(value), "dim"
+
+
+def _agents(info: RunInfo, entries: Sequence[Entry], output: Output) -> None:
+    """Write a line for each agent: its progress and the reason for its end."""
+    lines = [
+        (entry.path, _phased(entry.value))
+        for entry in surviving(entries)
+        if entry.kind == "reported" and entry.value.get("kind") == "phased"
+    ]
+    lines += [(str(one["path"]), _reasoning(one)) for one in executions_in(info, entries)]
+    for path, text in lines:
+        name = path.rpartition("/")[2]
+        output.say(("agent ", "dim"), name, f": {texts.one_line(text)}", wrap=True)
+
+
+def _phased(report: Json) -> str:
+    counts = ", ".join(f"{phase} {count}" for phase, count in report["phase_iterations"].items())
+    cap, total = report["max_iterations_effective"], report["phase_sum"]
+    end = f"ended in {report['phase']} by {report['ended_by']}"
+    return f"{counts}; {report['total_iterations']} of at most {cap} (the phases: {total}); {end}"
+
+
+def _reasoning(execution: Json) -> str:
+    text = f"{execution['status']}, {texts.plural(execution['interaction_count'], 'interaction')}"
+    if execution["last_interaction_at"] is not None:
+        text += f", the last at {texts.when(execution['last_interaction_at'])}"
+    if execution["limit_reached"]:
+        text += "; the limit was reached without a final answer"
+    return f"{text}; {execution['error']}" if execution["error"] else text

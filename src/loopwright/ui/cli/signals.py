@@ -1,11 +1,11 @@
-"""Ctrl-C, SIGTERM and SIGHUP while a run is under way.
+"""Ctrl-C, SIGTERM and SIGHUP during a run.
 
 Rules:
 
-1. The first one cancels the run's task: the engine writes what is done and gives the run back, so
-   that it can be resumed.
-2. The second one ends the process at once; what was acknowledged is in the journal.
-3. The handlers are plain ones, so that a step that holds the event loop cannot hold them off.
+1. The first signal cancels the run's task: the engine records the finished work and releases the run,
+   so that it can be resumed.
+2. The second signal ends the process at once; acknowledged entries are in the journal.
+3. The handlers are plain ones, so that a step that blocks the event loop cannot delay them.
 """
 
 from __future__ import annotations
@@ -18,61 +18,62 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
+from ...records import Result
 from .output import Output
-
-__all__ = ["INTERRUPTED", "Signals", "leave"]
 
 INTERRUPTED = 130  # the exit code of a run that a signal ended
 
 
 class Signals:
-    """Listens for signals as a context; `heard` is the name of the first one, or empty."""
+    """A context that receives signals; `received` is the name of the first one, or empty."""
 
     def __init__(self, output: Output) -> None:
-        self.heard = ""
+        self.received = ""
         self._output = output
-        self._before: dict[int, Any] = {}
+        self._previous: dict[int, Any] = {}
         self._cancel: Callable[[], object] | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for name in ("SIGINT", "SIGTERM", "SIGHUP"):
                 number = getattr(signal, name, None)
-                # Who started us with nohup wants no end on hang-up.
+                # nohup ignores SIGHUP, and the run must outlive the terminal.
                 if number is None or (
                     name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN
                 ):
                     continue
-                self._before[number] = signal.signal(number, self._on)
+                self._previous[number] = signal.signal(number, self._on)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
-    def watch(self, task: asyncio.Task[Any]) -> None:
-        """Cancel `task` on the first signal; one heard before cancels it now."""
+    def watch(self, task: asyncio.Task[Result]) -> None:
+        """Cancel `task` on the first signal, or now if one was received before."""
         loop = asyncio.get_running_loop()
 
         def cancel() -> None:
             if not task.done():
-                self._output.note("interrupted: writing what is done; again to leave at once")
+                self._output.note(
+                    "interrupted: saving finished work; interrupt again to exit at once"
+                )
                 task.cancel()
 
         self._cancel = lambda: loop.call_soon_threadsafe(cancel)
-        if self.heard:
+        if self.received:
             self._cancel()
 
     def _on(self, number: int, _: FrameType | None) -> None:
-        if self.heard:
+        if self.received:
             leave(self._output)
-        self.heard = signal.Signals(number).name
+        self.received = signal.Signals(number).name
         if self._cancel is not None:
             self._cancel()
         else:
-            raise KeyboardInterrupt  # nothing runs yet, so there is nothing to write
+            raise KeyboardInterrupt  # nothing runs yet, so there is nothing to record
 
 
 def leave(output: Output) -> NoReturn:

@@ -1,4 +1,4 @@
-"""`--otel` and `--log`: what else hears a run than the person at the terminal."""
+"""`--otel` and `--log`: traces, metrics and log lines of a run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
+from ...engine.run_state import Listener
 from ...errors import ConfigurationError
 from ...records.redaction import of_environment
 from ...telemetry import LogLines, Telemetry, over_http
@@ -17,12 +18,10 @@ from ..formatting import clean_json
 from .options import VARIABLE
 from .output import Output
 
-__all__ = ["Observing"]
-
 
 @dataclass
 class Observing:
-    """What a command line asks for: a collector, a file of log lines, and whether to show content."""
+    """The options for telemetry: a collector, a log file, and whether to include content."""
 
     otel: str | None = None
     log: str | None = None
@@ -30,27 +29,27 @@ class Observing:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether log lines go where a live view would be."""
+        """Whether log lines go to the terminal, where a live view would be."""
         return self.log == "-" and sys.stderr is not None and sys.stderr.isatty()
 
     @contextlib.contextmanager
-    def listeners(self, output: Output) -> Iterator[list[Any]]:
-        """Give the listeners of a run; at the end send what waits, and say what could not be sent.
+    def listeners(self, output: Output) -> Iterator[list[Listener]]:
+        """Return the listeners of a run; at the end, send the rest and report failures.
 
         Raises:
-            ConfigurationError: if a log file cannot be opened, or `--otel` cannot be followed.
+            ConfigurationError: if a log file cannot be opened, or telemetry is not installed for `--otel`.
         """
-        found: list[Any] = []
+        listeners: list[Listener] = []
         with contextlib.ExitStack() as stack:
             if self.log is not None:
-                found.append(self._lines(output, stack))
+                listeners.append(self._lines(output, stack))
             telemetry = self._telemetry(output)
             if telemetry is not None:
-                found.append(telemetry)
+                listeners.append(telemetry)
                 stack.callback(_close, telemetry, output)
-            yield found
+            yield listeners
 
-    def _lines(self, output: Output, stack: contextlib.ExitStack) -> Any:
+    def _lines(self, output: Output, stack: contextlib.ExitStack) -> LogLines:
         file: TextIO = sys.stderr
         if self.log != "-":
             try:
@@ -79,5 +78,5 @@ class Observing:
 
 
 def _close(telemetry: Telemetry, output: Output) -> None:
-    if trouble := telemetry.close():
-        output.note(f"note: {trouble}")
+    if problem := telemetry.close():
+        output.note(f"note: {problem}")

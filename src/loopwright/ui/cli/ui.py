@@ -1,7 +1,8 @@
-"""`ui`: the page of this folder's runs, on this machine alone."""
+"""`ui`: the web page of the runs, on this machine only."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 import sys
@@ -11,13 +12,13 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+import uvicorn
 
 from ...errors import ConfigurationError
 from ..journals import DEFAULT, opened
+from ..web.app import create_app
 from .options import JournalUrl
 from .output import Output
-
-__all__ = ["ui"]
 
 HOST = "127.0.0.1"
 
@@ -25,25 +26,23 @@ HOST = "127.0.0.1"
 def ui(
     journal: JournalUrl = DEFAULT,
     port: Annotated[
-        int, typer.Option("--port", "-p", min=0, max=65535, help="Where; 0 is any free port.")
+        int, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 chooses a free one.")
     ] = 0,
     no_open: Annotated[
-        bool, typer.Option("--no-open", help="Print the address, and open no browser.")
+        bool, typer.Option("--no-open", help="Print the address without opening a browser.")
     ] = False,
 ) -> int:
-    """Show the runs in a browser, live, and act on them; Ctrl-C ends the page and no run.
+    """Show the runs in a browser, live, and control them. Ctrl-C stops the page, not the runs.
 
-    It answers on this machine's loopback address only, to who has the printed address: its token is
-    new each time.
+    The page is available on this machine only, at the printed address. The address contains a new
+    token each time.
     """
-    import asyncio
-
     listener = _listen(port)
     bound = listener.getsockname()[1]
     token = secrets.token_urlsafe(32)
     with Output() as output:
         output.say(f"http://{HOST}:{bound}/?token={token}")
-        output.note("the page of this folder's runs; Ctrl-C ends it, and no run with it")
+        output.note("Ctrl-C stops the page; runs continue")
         output.flush()
     if not no_open and sys.stdout.isatty():
         webbrowser.open(f"http://{HOST}:{bound}/?token={token}")
@@ -56,27 +55,23 @@ def _listen(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen(128)  # whoever has the address may come before we are ready
+        listener.listen(128)  # a browser may connect before the server is ready
     except OSError as error:
         listener.close()
         why = error.strerror or type(error).__name__
         raise ConfigurationError(
-            f"--port: {port} cannot be used: {why}; give another, or 0"
+            f"--port: {port} cannot be used: {why}. Choose another port, or 0."
         ) from error
     return listener
 
 
 async def _serve(url: str, listener: socket.socket, port: int, token: str) -> None:
-    import uvicorn
-
-    from ..web.app import create_app
-
     async with opened(url, create=True) as store:
         app = create_app(store, url=url, folder=Path.cwd(), port=port, token=token)
 
         class Server(uvicorn.Server):
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                app.state.page.close()  # streams would be waited for
+                app.state.page.close()  # the server would wait for open streams
                 super().handle_exit(sig, frame)
 
         server = Server(

@@ -1,6 +1,5 @@
-"""The page: what happened, why it stopped, what it cost and what to do next, live in a browser.
+"""The page: the runs in a browser, live, with their reasons, costs and next actions.
 
-`safety` is the door, `records` and `feed` are what is read and when, `shapes` and `templates` how it
-is shown, `views` and `actions` the routes, `command` is `loopwright ui`. Only that command loads a
-web framework.
+`access` guards all requests, `queries` and `events` read the journal, `page_models`, `steps` and
+`templates` are the pages, and `routes_*` are the addresses. Only `loopwright ui` loads a web framework.
 """

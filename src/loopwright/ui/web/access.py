@@ -1,13 +1,13 @@
-"""The door of the page: who may ask for anything at all, and what a browser may do with answers.
+"""Access control of the page.
 
 Rules:
 
-1. The server listens on the loopback interface; every request names that host, whatever it asks for.
-2. Every request carries the session: the token of the printed address, or the cookie it is traded
-   for. The token then leaves the address, so that no history and no other page learns it.
-3. A request that a browser made for another site is refused by its Origin or Sec-Fetch-Site.
-4. What changes something is a POST of JSON with a header that no form can send.
-5. Answers load nothing from elsewhere, run no script of the page's text, and are shown in no frame.
+1. The server listens on the loopback interface, and every request must name that host.
+2. Every request needs the token of the printed address, or the cookie that replaces it. A redirect
+   removes the token from the address, so that it stays out of the history and of referrers.
+3. A request from another site is refused by its Origin or Sec-Fetch-Site.
+4. A change is a POST of JSON with a header that forms cannot send.
+5. Pages load nothing from other hosts, run no inline script, and are not shown in frames.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-__all__ = ["CHANGE_HEADER", "HEADERS", "AccessGuard", "is_loop", "is_run_id"]
 
 CHANGE_HEADER = "x-loopwright"
 MAX_BODY = 4 << 20  # bytes of a POST
@@ -43,17 +41,17 @@ _KEPT = b"private, max-age=31536000, immutable"
 
 
 def is_run_id(text: str) -> bool:
-    """Say whether a text can be the id of a run."""
+    """Return whether a text can be a run ID."""
     return _RUN_ID.fullmatch(text) is not None
 
 
 def is_loop(text: str) -> bool:
-    """Say whether a text can be the path of a loop."""
+    """Return whether a text can be the path of a loop."""
     return 0 < len(text) <= _LONGEST_PATH and text.isprintable()
 
 
 class AccessGuard:
-    """The middleware that every request goes through; `token` is the secret of this server."""
+    """The middleware for all requests; `token` is the secret of this server."""
 
     def __init__(self, app: ASGIApp, *, port: int, token: str) -> None:
         self._app = app
@@ -66,11 +64,11 @@ class AccessGuard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # there are no web sockets here
+        if scope["type"] != "http":  # the page has no web sockets
             await send({"type": "websocket.close", "code": 1008})
             return
         answer = self._answered(scope)
-        # What is of this program may be kept, its address names its contents; what is of a run may not.
+        # Static files may be cached, because their address contains a digest; runs may not.
         own = answer is None and scope["path"].startswith("/static/")
         secured = _secured(send, _KEPT if own else b"no-store")
         if answer is not None:
@@ -79,44 +77,46 @@ class AccessGuard:
             await self._app(scope, receive, secured)
 
     def _answered(self, scope: Scope) -> Response | None:
-        """Return the answer to a request that goes no further; None lets it in."""
+        """Return the response to a refused request, or None to accept it."""
         headers = _headers(scope)
         if headers.get("host", "") not in self._hosts:
-            return _refused(421, "this page answers on the loopback address that it printed, only")
+            return _refused(421, "use the loopback address that loopwright ui printed")
         origin = headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
-            return _refused(403, "another site asked for this")
+            return _refused(403, "this request came from another site")
         site = headers.get("sec-fetch-site", "none")
         entering = scope["method"] == "GET" and self._has_token(scope)
         if site not in ("none", "same-origin") and not (
             entering and headers.get("sec-fetch-mode") == "navigate"
         ):
-            return _refused(403, "another site asked for this")
+            return _refused(403, "this request came from another site")
         if entering:
             return self._enter(scope)
         if not self._known(headers):
-            return _refused(401, "open the address that loopwright ui printed: it has the token")
+            return _refused(
+                401, "open the address that loopwright ui printed; it contains the token"
+            )
         return _method(scope["method"], headers)
 
     def _has_token(self, scope: Scope) -> bool:
-        given = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token", "")
-        return hmac.compare_digest(given.encode(), self._token.encode())
+        token = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token", "")
+        return hmac.compare_digest(token.encode(), self._token.encode())
 
     def _known(self, headers: dict[str, str]) -> bool:
-        given = headers.get("authorization", "").removeprefix("Bearer ")
-        if hmac.compare_digest(given.encode(), self._token.encode()):
+        token = headers.get("authorization", "").removeprefix("Bearer ")
+        if hmac.compare_digest(token.encode(), self._token.encode()):
             return True
         try:
             jar = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
             return False
-        held = jar[self.cookie].value if self.cookie in jar else ""
-        return hmac.compare_digest(held.encode(), self.session.encode())
+        session = jar[self.cookie].value if self.cookie in jar else ""
+        return hmac.compare_digest(session.encode(), self.session.encode())
 
     def _enter(self, scope: Scope) -> Response:
-        """Trade the token of the address for the cookie, and take it out of the address."""
-        given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        query = urlencode([(key, value) for key, value in given if key != "token"])
+        """Set the cookie, and redirect to the address without the token."""
+        parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = urlencode([(key, value) for key, value in parameters if key != "token"])
         path = "/" + scope["path"].lstrip("/\\")  # never the beginning of another host
         answer = RedirectResponse(f"{path}?{query}" if query else path, 303)
         answer.set_cookie(self.cookie, self.session, path="/", httponly=True, samesite="strict")
@@ -124,7 +124,7 @@ class AccessGuard:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """Return headers by name; of one given twice nothing is believed."""
+    """Return headers by name; repeated headers are joined, so that they match no check."""
     found: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")
@@ -139,14 +139,14 @@ def _method(method: str, headers: dict[str, str]) -> Response | None:
     if method in ("GET", "HEAD"):
         return None
     if method != "POST":
-        return _refused(405, "ask by GET, change by POST")
+        return _refused(405, "use GET to read and POST to change")
     if CHANGE_HEADER not in headers:
         return _refused(403, f"a change needs the header {CHANGE_HEADER}")
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        return _refused(415, "a change is sent as application/json")
+        return _refused(415, "a change must be sent as application/json")
     length = headers.get("content-length", "")
     if not length.isdigit() or int(length) > MAX_BODY:
-        return _refused(413, f"a change says how long it is, at most {MAX_BODY} bytes")
+        return _refused(413, f"a change needs a content-length of at most {MAX_BODY} bytes")
     return None
 
 
@@ -154,8 +154,8 @@ def _refused(status: int, why: str) -> Response:
     return PlainTextResponse(f"{why}\n", status)
 
 
-def _secured(send: Send, kept_how: bytes) -> Send:
-    """Return a `send` that puts the page's headers on every answer."""
+def _secured(send: Send, caching: bytes) -> Send:
+    """Return a `send` that adds the page's headers to every response."""
     names = {name.encode() for name in HEADERS}
     ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
@@ -165,7 +165,7 @@ def _secured(send: Send, kept_how: bytes) -> Send:
             kept = [(name, value) for name, value in theirs if name not in names]
             if not any(name == b"cache-control" for name, _ in kept):
                 found = message["status"] < 400
-                kept.append((b"cache-control", kept_how if found else b"no-store"))
+                kept.append((b"cache-control", caching if found else b"no-store"))
             message = {**message, "headers": [*kept, *ours]}
         await send(message)
 

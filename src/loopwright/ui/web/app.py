@@ -23,16 +23,14 @@ from .access import AccessGuard
 from .page import Page
 from .render import STATIC, render, static_path
 
-__all__ = ["create_app"]
-
 Show = Callable[[Page, Request], Awaitable[Response]]
 
 
 def create_app(journal: Journal, *, url: str, folder: Path, port: int, token: str) -> Starlette:
-    """Return the page over a journal.
+    """Return the page for a journal.
 
-    `url` is the journal's, for the processes that the page starts in `folder`; `port` the one that
-    it will listen on; `token` the secret without which nothing is answered.
+    The page starts processes in `folder` with the journal's `url`; it listens on `port`, and every
+    request needs `token`.
     """
     page = Page(journal, url, folder, live.make_news)
 
@@ -91,13 +89,13 @@ def _showing(page: Page, show: Show) -> Callable[[Request], Awaitable[Response]]
 
 
 def _problem(_: Request, error: Exception) -> Response:
-    known: dict[type[Exception], int] = {RunNotFound: 404, ConfigurationError: 400}
-    status = known.get(type(error), 503)
-    title = {404: "Not here", 400: "Not understood"}.get(status, "The journal cannot be read")
+    statuses: dict[type[Exception], int] = {RunNotFound: 404, ConfigurationError: 400}
+    status = statuses.get(type(error), 503)
+    title = {404: "Not found", 400: "Bad request"}.get(status, "The journal cannot be read")
     return HTMLResponse(render("problem.html", title=title, sentence=str(error)), status)
 
 
 def _unknown(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    sentence = "There is no such page." if status == 404 else "It cannot be done like this."
-    return HTMLResponse(render("problem.html", title="Not here", sentence=sentence), status)
+    sentence = "This page does not exist." if status == 404 else "This request is not supported."
+    return HTMLResponse(render("problem.html", title="Not found", sentence=sentence), status)

@@ -1,4 +1,4 @@
-"""Figures as drawings: sparklines and curves as SVG, which needs no script and no style attribute."""
+"""Sparklines and curves as SVG, without scripts and style attributes."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ from html import escape
 
 from .. import formatting as texts
 
-__all__ = ["curve", "sparkline"]
-
-DOTTED = 60  # points of a curve that are drawn one by one, if there are no more
-LEFT, RIGHT, ABOVE, BELOW = 52, 8, 8, 18  # of a curve, around its plot
+DOTTED = 60  # a curve with more points has no dots
+LEFT, RIGHT, ABOVE, BELOW = 52, 8, 8, 18  # margins of a curve
 Point = tuple[float, float]
 
 
 def sparkline(scores: Sequence[float], *, width: int = 96, height: int = 22) -> str:
-    """Return scores from 0 to 1 as a small line with a dot at its end, told in words to who cannot see."""
+    """Return scores from 0 to 1 as a small line with a dot at its end, and a label for screen readers."""
     if not scores:
         return ""
-    said = "scores " + ", ".join(texts.score(score) for score in scores)
+    label = "scores " + ", ".join(texts.score(score) for score in scores)
     step = (width - 6) / max(1, len(scores) - 1)
     points = [(3 + i * step, height - 3 - score * (height - 6)) for i, score in enumerate(scores)]
     x, y = points[-1]
     line = f'<polyline points="{_joined(points)}"/>' if len(points) > 1 else ""
     return (
         f'<svg class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-label="{escape(said)}">{line}'
+        f'role="img" aria-label="{escape(label)}">{line}'
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/></svg>'
     )
 
@@ -40,8 +38,10 @@ def curve(
     width: int = 340,
     height: int = 130,
 ) -> str:
-    """Return figures by iteration as a curve from 0 to `top` (the highest by default), with a line
-    drawn in at `line_at`; `shown` is how a figure reads at the axis."""
+    """Return values by iteration as a curve from 0 to `top` (default: the highest value).
+
+    `line_at` is the value of a horizontal line; `shown` formats the values at the axis.
+    """
     if not points:
         return ""
     highest = top or max(value for _, value in points) or 1.0
@@ -71,7 +71,7 @@ def curve(
 def _axes(
     first: float, last: float, highest: float, shown: Callable[[float], str], right: int, low: int
 ) -> str:
-    """Return both axes with their ends, and half of the upright one, told in figures."""
+    """Return both axes with labels at their ends, and at half of the vertical one."""
     drawn = ""
     for part in (0.0, 0.5, 1.0):
         y = low - part * (low - ABOVE)

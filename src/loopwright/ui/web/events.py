@@ -1,14 +1,11 @@
-"""What is new in a run or a list, made once and told to every page that is open on it.
+"""Changes of runs and lists, for open pages.
 
-While pages listen to a topic, one task looks and makes the news of it. Each telling says from which
-number to which it leads, so that a page that came later, or was too slow, notices the gap.
+Rules:
 
-Telling open pages that something was committed, by whichever process.
-
-One look at the journal's commit counter serves every open page; while none is open, nobody looks.
-What waits is woken by a beat, so that no page is told more often than that.
-
-What a run is doing, folded from its entries as they come; its open pages share it.
+1. One task per topic (a run, or a page of the list) renders its changes for all open pages. An event
+   has the numbers before and after it, so that a late or slow page detects a gap.
+2. One read of the journal's commit counter serves all pages; without open pages nothing is read.
+3. The progress of a run is computed once, and its open pages share it.
 """
 
 from __future__ import annotations
@@ -16,45 +13,31 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import JournalError
 from ...journal import Entry, Journal, surviving
-from ...journal.sqlite.changes import Watch
 from ...journal.sqlite.journal import SqliteJournal
-from ...journal.sqlite.views import Wanted
+from ...journal.sqlite.views import Wanted, Watch
 from ...journal.views import RunView
 from ...records.codec import Json
 from ..progress import Progress
 
-__all__ = [
-    "BEAT",
-    "ChangeFeed",
-    "Channels",
-    "EventChannel",
-    "Folds",
-    "Listener",
-    "RunProgress",
-    "ServerEvent",
-    "Topic",
-]
+BEAT = 0.09  # seconds between reads of the commit counter
+SLOW_BEAT = 0.3  # seconds between reads of a journal without a counter, which reads entries
 
-
-BEAT = 0.09  # seconds between looks at the counter of a journal that has one
-SLOW_BEAT = 0.3  # seconds between looks at a journal that has none: each look asks it for entries
-
-Topic = str | Wanted  # a run by its id, or a page of the list
+Topic = str | Wanted  # a run by its ID, or a page of the list
 
 
 class _Waiter:
-    """Somebody who waits until a topic has another state than the one it knows."""
+    """Waits until the state of a topic differs from a known one."""
 
-    def __init__(self, topic: Topic, state: Hashable) -> None:
+    def __init__(self, topic: Topic, state: object) -> None:
         self.topic = topic
         self.state = state
-        self.fresh = True  # it may have moved before anybody waited
+        self.fresh = True  # the state may have changed before the wait
         self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
@@ -63,18 +46,18 @@ class _Waiter:
 
 
 class ChangeFeed:
-    """A journal's commits as states of runs and of lists, which their pages wait for."""
+    """The states of runs and lists, which change with the commits of a journal."""
 
     def __init__(self, journal: Journal) -> None:
         self._watch: Watch | None = journal.watch() if isinstance(journal, SqliteJournal) else None
-        self.turn = 0  # another one after each commit that was seen
+        self.turn = 0  # changes with each commit
         self._version = 0
         self._waiting: set[_Waiter] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def state(self, topic: Topic) -> Any:
-        """Return what is another value once something was committed of a run, by its id, or a row
-        of a page of the list came, went or ended; "" is any commit that was seen."""
+    def state(self, topic: Topic) -> object:
+        """Return a value that changes with a commit to a run, with the rows of a page of the list, or for
+        "" with any commit."""
         if self._watch is None or not topic:
             return self.turn
         try:
@@ -82,10 +65,10 @@ class ChangeFeed:
                 return self._watch.state(topic)
             return self._watch.list_state(topic)
         except (sqlite3.Error, OSError, JournalError):
-            return object()  # whoever reads now meets the error and tells it
+            return object()  # a new state: the next read reports the error
 
-    async def wait_for(self, topic: Topic, state: Any, seconds: float) -> bool:
-        """Wait until something has another state; False if it had none in that time."""
+    async def wait_for(self, topic: Topic, state: object, seconds: float) -> bool:
+        """Wait until a topic has another state; return False after `seconds`."""
         waiter = _Waiter(topic, state)
         self._waiting.add(waiter)
         if self._task is None or self._task.done():
@@ -113,7 +96,7 @@ class ChangeFeed:
         committed = version != self._version
         self._version = version
         self.turn += committed
-        states: dict[Topic, Any] = {}
+        states: dict[Topic, object] = {}
         for waiter in self._waiting:
             if not (committed or waiter.fresh):
                 continue
@@ -124,18 +107,18 @@ class ChangeFeed:
                 waiter.wake()
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop reading the journal."""
         if self._task is not None:
             self._task.cancel()
         if self._watch is not None:
             self._watch.close()
 
 
-_KEPT = 64  # tellings that wait for a page that takes them up slowly; older ones are a gap
+_KEPT = 64  # events that wait for a slow page; older ones become a gap
 
 
 class ServerEvent(NamedTuple):
-    """An event as it is sent: who knows all up to `before` knows all up to `last` by it."""
+    """An event in bytes; it contains the changes after entry `before` up to entry `last`."""
 
     before: int
     last: int
@@ -143,53 +126,53 @@ class ServerEvent(NamedTuple):
 
 
 class Listener:
-    """An open page: what it was told and has not taken up yet."""
+    """The event queue of an open page; `over` is set when no more events follow."""
 
     def __init__(self) -> None:
-        self._told: deque[ServerEvent] = deque(maxlen=_KEPT)
-        self._news = asyncio.Event()
+        self._events: deque[ServerEvent] = deque(maxlen=_KEPT)
+        self._ready = asyncio.Event()
         self.over = False
 
-    def hear(self, told: ServerEvent) -> None:
-        """Take up a telling."""
-        self._told.append(told)
-        self._news.set()
+    def put(self, event: ServerEvent) -> None:
+        """Append an event."""
+        self._events.append(event)
+        self._ready.set()
 
     def end(self) -> None:
-        """Take up that nothing more comes."""
+        """End the queue."""
         self.over = True
-        self._news.set()
+        self._ready.set()
 
     async def next(self, seconds: float) -> ServerEvent | None:
-        """Return the next telling; None if there was none in that time, or nothing more comes."""
-        if not self._told and not self.over:
-            self._news.clear()
+        """Return the next event; None after `seconds`, or at the end."""
+        if not self._events and not self.over:
+            self._ready.clear()
             try:
                 async with asyncio.timeout(seconds):
-                    await self._news.wait()
+                    await self._ready.wait()
             except TimeoutError:
                 return None
-        return self._told.popleft() if self._told else None
+        return self._events.popleft() if self._events else None
 
 
 class EventChannel:
-    """The pages that listen to one topic; `number` is that of the last telling of a list."""
+    """The open pages of one topic; `number` counts the events of a list."""
 
     def __init__(self) -> None:
         self.listeners: set[Listener] = set()
         self.number = 0
 
-    def tell(self, told: ServerEvent) -> None:
-        """Tell all pages something."""
+    def send(self, event: ServerEvent) -> None:
+        """Send an event to all pages."""
         for listener in self.listeners:
-            listener.hear(told)
+            listener.put(event)
 
 
 Making = Callable[[Topic, EventChannel], Awaitable[None]]
 
 
 class Channels:
-    """The topics that somebody listens to; `make` tells a channel what is new, until it is cancelled."""
+    """The topics with open pages; `make` sends changes to a channel until it is cancelled."""
 
     def __init__(self, make: Making) -> None:
         self._make = make
@@ -199,8 +182,8 @@ class Channels:
     def joined(self, topic: Topic) -> Iterator[tuple[EventChannel, Listener]]:
         """Listen to a topic."""
         if topic not in self._open:
-            made = EventChannel()
-            self._open[topic] = made, asyncio.create_task(self._made(topic, made))
+            new = EventChannel()
+            self._open[topic] = new, asyncio.create_task(self._run(topic, new))
         channel, task = self._open[topic]
         listener = Listener()
         channel.listeners.add(listener)
@@ -212,7 +195,7 @@ class Channels:
                 task.cancel()
                 self._close(topic, channel)
 
-    async def _made(self, topic: Topic, channel: EventChannel) -> None:
+    async def _run(self, topic: Topic, channel: EventChannel) -> None:
         try:
             await self._make(topic, channel)
         finally:
@@ -230,15 +213,14 @@ class Channels:
             task.cancel()
 
 
-KEPT = 64  # runs whose fold is kept
+MAX_RUNS = 64  # runs whose progress is cached
 _STILL = ("interrupted", "suspended")
 
 
 class RunProgress:
-    """How far a run is: what it is doing and spent, which models it asked, which limits were raised
-    (by path, "" for the run), and up to which entry that holds.
+    """The progress of a run up to entry `last`: usage, models, and raised limits by path ("" for the run).
 
-    `rewinds` counts how often something was set aside while it was looked at.
+    `rewinds` counts the rewinds since the page was opened.
     """
 
     def __init__(self) -> None:
@@ -247,18 +229,18 @@ class RunProgress:
         self.raised: dict[str, dict[str, Json]] = {}
         self.last = 0
         self.rewinds = 0
-        self._latest: list[Entry] = []  # what was taken up last
+        self._latest: list[Entry] = []  # the entries of the last update
 
     def since(self, seq: int, view: RunView) -> list[Entry]:
-        """Return the entries after a number, as far as they were taken up."""
+        """Return the applied entries after a number."""
         if seq >= self.last:
             return []
         if self._latest and self._latest[0].seq <= seq + 1:
             return [entry for entry in self._latest if entry.seq > seq]
         return view.since(seq)
 
-    def hear(self, view: RunView) -> None:
-        """Take up what came since."""
+    def update(self, view: RunView) -> None:
+        """Apply the new entries of a run."""
         entries = view.since(self.last)
         if not entries:
             return
@@ -268,16 +250,16 @@ class RunProgress:
         if any(entry.kind == "rewound" for entry in entries):
             self.rewinds += not fresh
             self.progress = Progress()
-            self.take(surviving(entries if fresh else view.since(0)))
+            self.apply(surviving(entries if fresh else view.since(0)))
         else:
-            self.take(entries)
+            self.apply(entries)
 
-    def take(self, entries: Iterable[Entry]) -> None:
-        """Take up entries that no rewind set aside."""
+    def apply(self, entries: Iterable[Entry]) -> None:
+        """Apply entries that no rewind discarded."""
         for entry in entries:
-            self.progress.hear(entry)
+            self.progress.apply(entry)
             if entry.kind in _STILL or (entry.kind == "ended" and not entry.path):
-                self.progress.flying.clear()
+                self.progress.in_flight.clear()
             elif entry.kind == "started" and isinstance(entry.value, dict):
                 model = entry.value.get("model")
                 if isinstance(model, str):
@@ -287,32 +269,32 @@ class RunProgress:
 
 
 _OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
-_FIRST = 40  # entries in which a run has asked its model
+_FIRST = 40  # entries, among which is the first model call of a run
 
 
 def _brief(view: RunView) -> RunProgress:
-    """Return the fold of a run that nobody went on with: its row has all but its models."""
+    """Return the progress of a run that ended in its first process: only the models are read."""
     fold = RunProgress()
-    fold.take(view.since(0, _FIRST))
+    fold.apply(view.since(0, _FIRST))
     fold.last = view.last
     return fold
 
 
 class Folds:
-    """The folds of the runs that were looked at last."""
+    """The progress of the runs that were opened last."""
 
     def __init__(self) -> None:
         self._folds: dict[str, RunProgress] = {}
 
     def of(self, view: RunView) -> RunProgress:
-        """Return the fold of a run, up to date; of one that ended as it began, what is worth telling."""
+        """Return the current progress of a run."""
         info = view.info
         run_id = info.run_id
         if info.epoch == 1 and info.status in _OVER and run_id not in self._folds:
             return _brief(view)
         fold = self._folds.pop(run_id, None) or RunProgress()
         self._folds[run_id] = fold
-        while len(self._folds) > KEPT:
+        while len(self._folds) > MAX_RUNS:
             del self._folds[next(iter(self._folds))]
-        fold.hear(view)
+        fold.update(view)
         return fold

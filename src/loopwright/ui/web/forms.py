@@ -1,9 +1,9 @@
-"""Questions to people as forms, and what a filled form answers."""
+"""Open questions as forms, and the answers in submitted forms."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...conditions import CEILING
@@ -12,12 +12,14 @@ from ...journal.questions import Question
 from ...records.codec import Json, text_of
 from ..inputs import input_value
 
-__all__ = ["QuestionForm", "answer_of", "asked_of"]
-
 _BUTTONS = {
     "tool": [("approve", "Approve"), ("refuse", "Refuse")],
-    "iteration": [("approve", "Go on"), ("accept", "Accept this output"), ("refuse", "End it")],
-    "limit": [("approve", "Go on"), ("refuse", "End it")],
+    "iteration": [
+        ("approve", "Continue"),
+        ("accept", "Accept this output"),
+        ("refuse", "End the loop"),
+    ],
+    "limit": [("approve", "Continue"), ("refuse", "End the loop")],
     "doubt": [("rerun", "Run it again"), ("fail", "Count it as failed")],
     "free": [("value", "Answer")],
 }
@@ -26,7 +28,7 @@ _HIDDEN = ("kind", "loop", "iteration", "more")
 
 @dataclass(frozen=True, slots=True)
 class QuestionForm:
-    """A question as a form: what is shown, what may be edited, and the buttons."""
+    """A question as a form: its facts, its fields and its buttons."""
 
     path: str
     kind: str
@@ -41,16 +43,12 @@ class QuestionForm:
 
     @property
     def of_output(self) -> bool:
-        """Whether it asks about an output."""
+        """Whether the question is about an output."""
         return self.kind in ("iteration", "limit")
 
 
-def asked_of(questions: Iterable[Question]) -> list[QuestionForm]:
-    """Return questions as forms."""
-    return [_asked(question) for question in questions]
-
-
-def _asked(question: Question) -> QuestionForm:
+def form_of(question: Question) -> QuestionForm:
+    """Return a question as a form."""
     request = question.request
     edited = {"iteration": ("output", "feedback"), "tool": ("arguments",)}.get(question.kind, ())
     shown = [
@@ -74,48 +72,50 @@ def _asked(question: Question) -> QuestionForm:
 
 
 def _most(request: Mapping[str, Json]) -> int:
-    """Return how many iterations more a loop can be given."""
+    """Return the maximum number of further iterations."""
     done = request.get("iteration")
     return CEILING - done if isinstance(done, int) else CEILING
 
 
-def answer_of(question: Question, given: Mapping[str, Json]) -> Json:
-    """Return what a filled form answers; fields that were left as they were say nothing.
+def answer_of(question: Question, fields: Mapping[str, Json]) -> Json:
+    """Return the answer in a submitted form; unchanged fields are ignored.
 
     Raises:
-        ConfigurationError: for a choice that the question does not have, or arguments that are no JSON.
+        ConfigurationError: for an unknown choice, or a number of iterations that is not an integer.
     """
-    choice = given.get("choice")
+    choice = fields.get("choice")
     if choice not in [value for value, _ in _BUTTONS[question.kind]]:
-        raise ConfigurationError(f"{question.path}: choose one of the buttons")
+        raise ConfigurationError(f"{question.path}: use one of the buttons")
     if question.kind == "doubt":
         return choice
     if question.kind == "free":
-        return input_value(text_of(given.get("value")))
+        return input_value(text_of(fields.get("value")))
     if choice == "refuse":
         return {"approve": False}
     answer: dict[str, Json] = {"approve": choice == "approve"}
     if choice == "accept":
         answer["accept"] = True
-    for name in ("feedback", "output"):
-        text = text_of(given.get(name))
-        was = text_of(question.request.get(name))
-        if question.kind == "iteration" and _lines(text) != _lines(was):
-            answer[name] = input_value(text) if name == "output" else text
-    if question.kind == "limit" and (more := text_of(given.get("more"))):
-        answer["more"] = _whole(question, more)
-    if question.kind == "tool" and (text := text_of(given.get("arguments"))):
+    return {**answer, **_edits(question, fields)}
+
+
+def _edits(question: Question, fields: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the changed fields of a form."""
+    edits: dict[str, Json] = {}
+    if question.kind == "iteration":
+        for name in ("feedback", "output"):
+            text = text_of(fields.get(name))
+            if _lines(text) != _lines(text_of(question.request.get(name))):
+                edits[name] = input_value(text) if name == "output" else text
+    if question.kind == "limit" and (more := text_of(fields.get("more"))):
+        if not (more.isascii() and more.isdigit() and len(more) < 6):
+            raise ConfigurationError(f"{question.path}: more: {more!r} is not an integer")
+        edits["more"] = int(more)
+    if question.kind == "tool" and (text := text_of(fields.get("arguments"))):
         arguments = input_value(text)
         if arguments != question.request.get("arguments"):
-            answer["arguments"] = arguments
-    return answer
+            edits["arguments"] = arguments
+    return edits
 
 
 def _lines(text: str) -> str:
-    return text.replace("\r\n", "\n").strip("\n")  # what a text field makes of a text
-
-
-def _whole(question: Question, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 6):
-        raise ConfigurationError(f"{question.path}: more: {text!r} is not a whole number")
-    return int(text)
+    return text.replace("\r\n", "\n").strip("\n")  # a text field changes the line ends

@@ -1,4 +1,4 @@
-"""What the routes of one server share."""
+"""The state that the routes of one server share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from .project import ProjectFolder
 from .queries import Records
 from .run_processes import RunProcesses
 
-__all__ = ["News", "Page"]
-
-# Sends what is new about a topic to those who follow it.
+# Sends the changes of a topic to its open pages.
 News = Callable[["Page", Topic, EventChannel], Awaitable[None]]
 
 
 class Page:
-    """What the routes of one server share; `closing` is set when it is about to end."""
+    """The state that the routes of one server share; `closing` is set at shutdown."""
 
     def __init__(self, journal: Journal, url: str, folder: Path, news: News) -> None:
         self.records = Records(journal)
@@ -31,7 +29,7 @@ class Page:
         self.channels = Channels(partial(news, self))
 
     def close(self) -> None:
-        """End all streams, and look no more."""
+        """End all streams, and stop watching the journal."""
         self.closing = True
         self.channels.stop()
         self.feed.stop()

@@ -1,4 +1,4 @@
-"""The workflows that can be started from the page: documents of the project folder, agreed to."""
+"""The workflows that the page can start: approved documents of the project folder."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from pathlib import Path
 from ...errors import DocumentError, LoopwrightError
 from ...records.codec import text_of
 from ..sources import Given, load_source
-from ..trust import does, is_agreed
+from ..trust import actions_text, is_agreed
 
-__all__ = ["KnownDocument", "ProjectFolder"]
-
-MOST = 60  # documents listed
-DEEPEST = 3  # folders below the project's
-_LARGEST = 1 << 20
+MAX_DOCUMENTS = 60
+MAX_DEPTH = 3  # folders below the project folder
+_MAX_SIZE = 1 << 20  # bytes
 _KINDS = (".yaml", ".yml")
 _BEGINS = re.compile(rb"^(schema|\$schema|orchestrator)\s*:", re.MULTILINE)
 _SKIPPED = ("node_modules", "__pycache__", "venv", "build", "dist")
@@ -26,7 +24,7 @@ _SKIPPED = ("node_modules", "__pycache__", "venv", "build", "dist")
 
 @dataclass(frozen=True, slots=True)
 class KnownDocument:
-    """A document: its file in the project, whether it may be started, and what it says of itself."""
+    """A document: its file, its name, whether it may be started, its actions and its default input."""
 
     file: str
     name: str
@@ -43,21 +41,20 @@ class ProjectFolder:
     folder: Path
 
     def documents(self) -> list[KnownDocument]:
-        """Return the documents in it, in the order of their names."""
+        """Return the documents in the folder, by name."""
         return [self._known(file) for file in self._files()]
 
     def find(self, file: str) -> KnownDocument | None:
-        """Return a document by its file as `documents` told it; None for any other file."""
-        found = next((path for path in self._files() if path == file), None)
-        return self._known(found) if found is not None else None
+        """Return a document by its file in `documents`, or None."""
+        return self._known(file) if file in self._files() else None
 
     def _files(self) -> list[str]:
-        return sorted(name for name, _ in zip(self._walk(), range(MOST), strict=False))
+        return sorted(name for name, _ in zip(self._walk(), range(MAX_DOCUMENTS), strict=False))
 
     def _walk(self) -> Iterator[str]:
         for root, folders, files in os.walk(self.folder):
             here = Path(root).relative_to(self.folder)
-            deep = len(here.parts) >= DEEPEST
+            deep = len(here.parts) >= MAX_DEPTH
             folders[:] = (
                 [] if deep else sorted(n for n in folders if n[0] != "." and n not in _SKIPPED)
             )
@@ -68,19 +65,22 @@ class ProjectFolder:
     def _known(self, file: str) -> KnownDocument:
         try:
             source = load_source(str(self.folder / file), Given(), execute=False)
-            deeds = source.deeds()
+            actions = source.deeds()
         except DocumentError as error:
             return KnownDocument(file, file, problem=str(error.problems[0]))
         except LoopwrightError as error:
             return KnownDocument(file, file, problem=str(error))
-        given = text_of(source.default_input)
         return KnownDocument(
-            file, source.name, is_agreed(deeds), does(deeds) if deeds else "", given
+            file,
+            source.name,
+            trusted=is_agreed(actions),
+            runs=actions_text(actions) if actions else "",
+            input=text_of(source.default_input),
         )
 
 
 def _is_document(path: Path) -> bool:
     with suppress(OSError):
-        if path.is_file() and path.stat().st_size <= _LARGEST:
+        if path.is_file() and path.stat().st_size <= _MAX_SIZE:
             return _BEGINS.search(path.read_bytes()) is not None
     return False

@@ -1,4 +1,4 @@
-"""What pages read: the list of runs, and one run; by the store's indexes where it has them."""
+"""The list of runs and the views of runs, from the indexes of the store if it has them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from ...journal.sqlite.journal import SqliteJournal
 from ...journal.sqlite.views import Pages, Wanted
 from ...journal.views import EntriesView, RunView
 from ...records import NOTHING, Iteration
-
-__all__ = ["Listed", "Listing", "Records", "Wanted", "in_order", "main_loop"]
 
 T = TypeVar("T")
 SPARK = 24  # iterations in the sparkline of a run
@@ -30,9 +28,10 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A page of the run list; `searched` is the key where a search for text stopped, 0 at the end.
+    """A page of the run list.
 
-    `total` counts all runs of the journal, whatever is asked for; None if nobody counted.
+    `searched` is the key at which a text search stopped, 0 at the end; `total` is the number of runs in
+    the journal, or None if it is unknown.
     """
 
     rows: list[Listed]
@@ -42,14 +41,14 @@ class Listing:
 
 
 class Records:
-    """The read side of a journal, for pages."""
+    """Reads a journal for pages."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         self._sparks: dict[tuple[str, float], tuple[float, ...]] = {}
 
     async def look(self, run_id: str, work: Callable[[RunView], T]) -> T:
-        """Do something with the view of a run. Raises RunNotFound."""
+        """Return the result of `work` on the view of a run. Raises RunNotFound."""
         if isinstance(self.journal, SqliteJournal):
             return await self.journal.look(lambda pages, now: work(pages.view(run_id, now)))
         info = await self.journal.find(run_id)
@@ -69,7 +68,7 @@ class Records:
         return Listing(rows, pages.names(), pages.newest(), searched)
 
     async def _plain(self, wanted: Wanted) -> Listing:
-        """Return a page from a journal without pages: a key is the place in the list, from the end."""
+        """Return a page from a journal without an index; a key is the position from the end."""
         place = wanted.before and -wanted.before
         offset = max(0, -wanted.after - 1 - wanted.limit) if wanted.after else place
         found = await self.journal.runs(
@@ -102,7 +101,7 @@ class Records:
 
 
 def in_order(view: RunView, loops: list[str]) -> list[str]:
-    """Return loops in the order in which their first iterations were recorded."""
+    """Return loops in the order of their first iterations."""
 
     def first(loop: str) -> int:
         marks = view.outline(loop, limit=1)
@@ -112,7 +111,7 @@ def in_order(view: RunView, loops: list[str]) -> list[str]:
 
 
 def _so_far(info: RunInfo, items: list[Iteration], total: int) -> RunInfo:
-    """Return a run that has not ended with the figures that its row will have at the end."""
+    """Return a run that has not ended with the current figures."""
     scores = [item.score for item in items if item.eligible and item.score is not None]
     usage = sum((item.usage for item in items), NOTHING)
     return replace(
@@ -122,7 +121,7 @@ def _so_far(info: RunInfo, items: list[Iteration], total: int) -> RunInfo:
 
 
 def main_loop(view: RunView) -> str:
-    """Return the path of the loop that stands for a run: the outermost that went on last."""
+    """Return the path of the main loop of a run: the outermost one with the latest iteration."""
     loops = view.loops()
     if len(loops) < 2:
         return loops[0] if loops else ""

@@ -1,4 +1,4 @@
-"""A run as one HTML file that needs no other: no script, no address of anything elsewhere."""
+"""A run as one self-contained HTML file, without scripts and links to other hosts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from .queries import in_order, main_loop
 from .render import STATIC, cut, readable, render
 from .steps import steps_of
 
-__all__ = ["report"]
-
-_LONGEST = 100_000  # characters of a value
+_MAX_VALUE = 100_000  # characters of a value
 
 
 def report(info: RunInfo, entries: Sequence[Entry]) -> str:
-    """Return a run as an HTML document: what it is, why it ended, its curves, its iterations."""
+    """Return a run as an HTML document: header, input, output, curves, iterations."""
     view, fold = EntriesView(info, entries), RunProgress()
-    fold.hear(view)
+    fold.update(view)
     style = (STATIC / "page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     sections = [section_of(view, loop, fold, whole=True) for loop in in_order(view, view.loops())]
@@ -40,19 +38,19 @@ def report(info: RunInfo, entries: Sequence[Entry]) -> str:
 
 
 def _detail(view: EntriesView, row: Row) -> list[tuple[str, str]]:
-    """Return what an opened iteration shows: titles and texts."""
+    """Return the titles and texts of an open iteration."""
     item = view.iteration(row.loop, row.number)
-    told = [("Input", _shown(item.input)), ("Output", _shown(item.output))]
+    parts = [("Input", _shown(item.input)), ("Output", _shown(item.output))]
     if item.error is not None:
-        told.append(("Error", item.error.message))
-        told.append(("Traceback", item.error.traceback))
+        parts.append(("Error", item.error.message))
+        parts.append(("Traceback", item.error.traceback))
     if item.evaluation is not None:
-        told.append(("Feedback", item.evaluation.feedback))
-    return [(title, text) for title, text in told if text]
+        parts.append(("Feedback", item.evaluation.feedback))
+    return [(title, text) for title, text in parts if text]
 
 
 def _shown(value: Json) -> str:
-    return cut(readable(value), _LONGEST)
+    return cut(readable(value), _MAX_VALUE)
 
 
 def _inside(view: EntriesView, row: Row) -> list[Section]:

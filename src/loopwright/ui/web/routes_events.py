@@ -1,7 +1,7 @@
-"""The streams: what happened since the last entry that a page has, sent as it is committed.
+"""The event streams of a run and of the list: changes after the last entry of a page.
 
-The number of an entry is the id of its event, so that a browser that lost the connection says by
-itself where it was. News are made once for all pages that are open on the same run or list.
+The number of an entry is the ID of its event, so that a browser resumes a lost connection by itself.
+An event is rendered once for all open pages of the same run or list.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from ...errors import LoopwrightError
+from ...journal.sqlite.views import Wanted
 from ...journal.views import RunView
 from ...records import Iteration
 from ...records.codec import Json
 from .events import BEAT, EventChannel, ServerEvent, Topic
 from .page import Page
 from .page_models import best_of, items_of, points_of, rows_of, run_of
-from .queries import Wanted, main_loop
+from .queries import main_loop
 from .render import macro
 from .routes_read import number_in, run_in, wanted_in
 from .steps import steps_of
 
-__all__ = ["make_news", "run_events", "runs_events"]
-
-QUIET = 15.0  # seconds without news after which a stream shows that it is there
-HEAD_GAP = 0.5  # seconds between two tellings of which effects are in flight
-LIST_GAP = 0.7  # seconds between two tellings of the figures of runs that go on
-LIST_SHARE = 100  # times as long as a look at a list took, its figures are left alone
-END_SHARE = 8  # and runs that come and end
+QUIET = 15.0  # seconds between the comments that keep a silent stream open
+HEAD_GAP = 0.5  # seconds between updates of the effects in progress
+LIST_GAP = 0.7  # seconds between updates of running runs in the list
+# A slow list is read less often: pauses are multiples of the time of the last read.
+LIST_SHARE = 100  # before an update of running runs
+END_SHARE = 8  # before an update of new and ended runs
 _RETRY = b"retry: 300\n\n"
 _HERE = b": here\n\n"
 Entered = tuple[int, bytes]
@@ -50,14 +50,14 @@ def _event(data: Json, number: int | None = None) -> bytes:
 
 
 async def run_events(page: Page, request: Request) -> Response:
-    """What happens in a run after an entry."""
+    """The changes of a run after an entry."""
     run_id = run_in(request)
-    told = request.headers.get("last-event-id", "")
-    after = int(told) if told.isascii() and told.isdigit() and len(told) < 12 else None
+    last_id = request.headers.get("last-event-id", "")
+    after = int(last_id) if last_id.isascii() and last_id.isdigit() and len(last_id) < 12 else None
     if after is None:
         after = number_in(request, "after")
     rewinds = number_in(request, "rewinds")
-    await page.records.look(run_id, page.folds.of)  # a run that is not there is a 404, no stream
+    await page.records.look(run_id, page.folds.of)  # an unknown run is a 404
 
     async def enter(_: EventChannel, seq: int) -> Entered:
         last, data = await _look(page, run_id, seq, rewinds, full=True)
@@ -67,7 +67,7 @@ async def run_events(page: Page, request: Request) -> Response:
 
 
 async def runs_events(page: Page, request: Request) -> Response:
-    """What changes in a page of the run list."""
+    """The changes of a page of the list."""
     wanted = wanted_in(request)
 
     async def enter(channel: EventChannel, _: int) -> Entered:
@@ -81,7 +81,7 @@ async def runs_events(page: Page, request: Request) -> Response:
 async def _listening(
     page: Page, topic: Topic, seq: int, enter: Callable[[EventChannel, int], Awaitable[Entered]]
 ) -> AsyncIterator[bytes]:
-    """Iterate over the events of a topic after `seq`; `enter` makes the one that fills a gap."""
+    """Iterate over the events of a topic after `seq`; `enter` renders the first, and after a gap the next."""
     yield _RETRY
     with page.channels.joined(topic) as (channel, listener):
         entered = False
@@ -94,40 +94,40 @@ async def _listening(
                     return
                 entered = True
                 yield event
-            told = await listener.next(QUIET)
-            if told is None:
+            news = await listener.next(QUIET)
+            if news is None:
                 if listener.over:
                     return
                 yield _HERE
-            elif told.before > seq:
+            elif news.before > seq:
                 entered = False
-            elif told.last >= seq:
-                seq = told.last
-                yield told.event
+            elif news.last >= seq:
+                seq = news.last
+                yield news.event
 
 
 async def make_news(page: Page, topic: Topic, channel: EventChannel) -> None:
-    """Tell a channel what is new in its run or list, until it is cancelled or that cannot be read."""
+    """Send a channel the changes of its run or list, until it is cancelled or reading fails."""
     try:
         if isinstance(topic, str):
             await _run_news(page, topic, channel)
         else:
             await _list_news(page, topic, channel)
     except LoopwrightError as error:
-        channel.tell(ServerEvent(-1, 1 << 62, _event({"problem": str(error)})))
+        channel.send(ServerEvent(-1, 1 << 62, _event({"problem": str(error)})))
 
 
 async def _run_news(page: Page, run_id: str, channel: EventChannel) -> None:
     state = page.feed.state(run_id)
     seq, rewinds = await page.records.look(run_id, lambda view: _place(page, view))
-    shown, told_at = "", 0.0
+    shown, sent_at = "", 0.0
     while True:
-        full = time.monotonic() - told_at >= HEAD_GAP
+        full = time.monotonic() - sent_at >= HEAD_GAP
         last, data = await _look(page, run_id, seq, rewinds, full=full)
         if data and (last > seq or data["head"] != shown):
-            channel.tell(ServerEvent(seq, last, _event(data, last)))
-            seq, shown, told_at = last, str(data["head"]), time.monotonic()
-        # What was passed over is told soon; a process that died commits nothing.
+            channel.send(ServerEvent(seq, last, _event(data, last)))
+            seq, shown, sent_at = last, str(data["head"]), time.monotonic()
+        # Skipped changes are sent soon, even if the process died and commits nothing more.
         await page.feed.wait_for(run_id, state, QUIET if data else HEAD_GAP)
         state = page.feed.state(run_id)
 
@@ -146,9 +146,9 @@ async def _look(
 def _news(
     page: Page, view: RunView, seq: int, rewinds: int, *, full: bool
 ) -> tuple[int, dict[str, Json]]:
-    """Return the number of the last entry, and what is new after `seq`.
+    """Return the number of the last entry, and the changes after `seq`.
 
-    Unless it is `full`, effects that began or ended are no news yet: those come many a second.
+    Without `full`, starts and ends of effects are skipped, because there can be many per second.
     """
     fold = page.folds.of(view)
     entries = fold.since(seq, view)
@@ -175,15 +175,15 @@ _SMALL = ("started", "finished", "cut")
 
 
 def _grown(view: RunView, loop: str, numbers: list[int]) -> dict[str, Json]:
-    """Return the new rows and points of a loop, and which iteration is its best."""
-    whole = view.outline(loop)
-    marks = [mark for mark in whole if mark[1].number in set(numbers)]
-    best = best_of(whole)
-    before = [mark for mark, item in whole if item.number < min(numbers)]
+    """Return the new rows and points of a loop, and the number of its best iteration."""
+    outline = view.outline(loop)
+    marks = [mark for mark in outline if mark[1].number in set(numbers)]
+    best = best_of(outline)
+    before = [mark for mark, item in outline if item.number < min(numbers)]
     retries = view.retries(loop, before[-1] if before else 0)
     items = items_of(view, loop, marks, min(numbers) - 1)
     rows = [[row.number, macro("line", row)] for row in rows_of(loop, marks, best, retries, items)]
-    return {"rows": rows, "points": points_of(marks), "best": best, "count": len(whole)}
+    return {"rows": rows, "points": points_of(marks), "best": best, "count": len(outline)}
 
 
 async def _list_news(page: Page, wanted: Wanted, channel: EventChannel) -> None:
@@ -197,10 +197,10 @@ async def _list_news(page: Page, wanted: Wanted, channel: EventChannel) -> None:
         if shown and (changed or list(rows) != list(shown)):
             channel.number += 1
             event = _event({"rows": _markup(changed), "order": list(rows), "total": total})
-            channel.tell(ServerEvent(channel.number - 1, channel.number, event))
+            channel.send(ServerEvent(channel.number - 1, channel.number, event))
         shown = rows
         took = time.monotonic() - began
-        # A run that came or ended is told soon; figures of those that go on, now and then.
+        # New and ended runs are sent soon, figures of running ones less often.
         await asyncio.sleep(max(0.0, END_SHARE * took - BEAT))
         rest = max(LIST_GAP, LIST_SHARE * took)
         if not await page.feed.wait_for(wanted, state, rest):
@@ -214,15 +214,17 @@ _NONE: Shown = (None, "")
 async def _rows(
     page: Page, wanted: Wanted, known: dict[str, Shown]
 ) -> tuple[dict[str, Shown], int | None]:
-    """Return the rows of a list as markup, by run, and how many runs are on record; what is known
-    already is not made again."""
-    found: dict[str, Shown] = {}
+    """Return the rows of a list as markup by run, and the number of recorded runs.
+
+    Unchanged rows of `known` are not rendered again.
+    """
+    rows: dict[str, Shown] = {}
     listing = await page.records.listing(wanted)
     for row in listing.rows:
         before = known.get(row.info.run_id, _NONE)
         same = before[0] == row
-        found[row.info.run_id] = before if same else (row, macro("run_line", row))
-    return found, listing.total
+        rows[row.info.run_id] = before if same else (row, macro("run_line", row))
+    return rows, listing.total
 
 
 def _markup(rows: dict[str, Shown]) -> Json:

@@ -1,4 +1,4 @@
-"""The routes that show: the list, a run, its iterations, two compared, the timeline, exports."""
+"""The routes that read: the list, a run, its iterations, comparisons, the timeline, exports."""
 
 from __future__ import annotations
 
@@ -14,60 +14,59 @@ from ...conditions import CEILING
 from ...errors import ConfigurationError, RunNotFound
 from ...journal import surviving
 from ...journal.questions import open_questions
+from ...journal.sqlite.views import Wanted
 from ...journal.views import RunView
 from ...records import Failure, Reason
 from ..diff import side_by_side
 from ..export import FORMS
 from .access import is_loop, is_run_id
 from .events import RunProgress
-from .forms import QuestionForm, asked_of
+from .forms import QuestionForm, form_of
 from .page import Page
-from .page_models import chunks_of, effects_of, inner_of, name_of, run_of, section_of
-from .queries import Listing, Wanted, in_order, main_loop
+from .page_models import chunks_of, inner_of, name_of, run_of, section_of
+from .queries import Listing, in_order, main_loop
 from .render import cut, readable, render
-from .steps import steps_of
-
-__all__ = ["STATUSES", "loop_in", "number_in", "run_in", "wanted_in"]
+from .steps import effects_of, steps_of
 
 STATUSES = (
     "running", "interrupted", "suspended", "satisfied", "exhausted", "failed", "impossible", "cancelled",
 )  # fmt: skip
 TIMELINE = 200  # entries of a part of the timeline
-_LONGEST = 200_000  # characters of an input or output on the page of a run
+_MAX_VALUE = 200_000  # characters of an input or output on the page of a run
 
 
 def run_in(request: Request) -> str:
-    """Return the run id of a path. Raises RunNotFound if it can be none."""
+    """Return the run ID of a path. Raises RunNotFound for an impossible one."""
     run_id = str(request.path_params["run_id"])
     if not is_run_id(run_id):
-        raise RunNotFound("there is no run of that id in this journal")
+        raise RunNotFound("there is no run with this ID in this journal")
     return run_id
 
 
 def loop_in(request: Request) -> str:
-    """Return the loop that a query names. Raises ConfigurationError if it can be none."""
+    """Return the loop of a query. Raises ConfigurationError for an impossible path."""
     loop = request.query_params.get("loop", "")
     if not is_loop(loop):
-        raise ConfigurationError("loop: give the path of a loop of this run")
+        raise ConfigurationError("loop: this is not the path of a loop")
     return loop
 
 
 def number_in(request: Request, name: str, *, most: int = 100_000_000, default: int = 0) -> int:
-    """Return a whole number of a query. Raises ConfigurationError if it is none."""
+    """Return an integer of a query. Raises ConfigurationError for any other value."""
     text = request.query_params.get(name, "")
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most):
-        raise ConfigurationError(f"{name}: it is not a whole number up to {most}")
+        raise ConfigurationError(f"{name}: this is not an integer from 0 to {most}")
     return int(text)
 
 
 def wanted_in(request: Request) -> Wanted:
-    """Return which runs a query asks for. Raises ConfigurationError."""
+    """Return the filter in a query. Raises ConfigurationError."""
     query = request.query_params
     status = query.get("status", "")
     if status and status not in STATUSES:
-        raise ConfigurationError(f"status: there is none like that; one of {', '.join(STATUSES)}")
+        raise ConfigurationError(f"status: unknown status; use one of {', '.join(STATUSES)}")
     return Wanted(
         name=query.get("name", "")[:400],
         status=status,
@@ -82,7 +81,7 @@ def _key(request: Request, name: str) -> int:
     text = request.query_params.get(name, "0")
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 16):
-        raise ConfigurationError(f"{name}: it is not a place in the list")
+        raise ConfigurationError(f"{name}: this is not a position in the list")
     return int(text)
 
 
@@ -134,11 +133,13 @@ async def run(page: Page, request: Request) -> Response:
         further = [s for s in sections if not s.over_list and s.count < CEILING]
         questions: list[QuestionForm] = []
         if view.info.status == "suspended":
-            questions = asked_of(open_questions(surviving(view.between(0, 0))))
+            questions = [
+                form_of(question) for question in open_questions(surviving(view.between(0, 0)))
+            ]
         return render(
             "run.html", run=shown, failure=_failure(view), sections=sections, steps=steps, questions=questions,
             raisable_loops=further, ceiling=CEILING, asked=any(q.of_output for q in questions),
-            input=cut(readable(view.info.input), _LONGEST), output=cut(_output(view, loop, questions), _LONGEST),
+            input=cut(readable(view.info.input), _MAX_VALUE), output=cut(_output(view, loop, questions), _MAX_VALUE),
             rewindable=bool(sections) and "bounds" in view.info.source,
             raisable=bool(view.info.source.get("file") or view.info.source.get("python")),
         )  # fmt: skip
@@ -153,9 +154,9 @@ def _failure(view: RunView) -> Failure | None:
 
 
 def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:
-    """Return the output of a run: the one it asks about, or the best so far of one that goes on."""
-    if asked := [question for question in questions if question.of_output]:
-        return asked[0].output
+    """Return the output of a run: the one to review, the final one, or the best so far."""
+    if reviews := [question for question in questions if question.of_output]:
+        return reviews[0].output
     end = view.ending()
     if end is not None:
         return readable(end.get("output"))
@@ -168,7 +169,7 @@ def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:
 
 
 async def rows(page: Page, request: Request) -> Response:
-    """Rows of a loop from a place on; all of an inner loop's table with `table`."""
+    """Rows of a loop from an offset onward; with `table`, the table of an inner loop."""
     run_id, loop = run_in(request), loop_in(request)
     offset, limit = number_in(request, "offset"), number_in(request, "limit", most=200, default=50)
 
@@ -182,7 +183,7 @@ async def rows(page: Page, request: Request) -> Response:
 
 
 async def inside(page: Page, request: Request) -> Response:
-    """The loops inside the iteration of a loop that is in progress."""
+    """The inner loops of the iteration in progress."""
     run_id, loop = run_in(request), loop_in(request)
 
     def work(view: RunView) -> str:
@@ -193,7 +194,7 @@ async def inside(page: Page, request: Request) -> Response:
 
 
 async def iteration(page: Page, request: Request) -> Response:
-    """All of one iteration."""
+    """One iteration in full."""
     run_id, loop, number = run_in(request), loop_in(request), number_in(request, "number")
 
     def work(view: RunView) -> str:
@@ -235,9 +236,8 @@ async def timeline(page: Page, request: Request) -> Response:
     def work(view: RunView) -> str:
         entries = view.between(after, TIMELINE)
         last = entries[-1].seq if len(entries) == TIMELINE else 0
-        kept = [
-            entry for entry in surviving(entries) if entry.kind in ("started", "finished", "cut")
-        ]
+        kinds = ("started", "finished", "cut")
+        kept = [entry for entry in surviving(entries) if entry.kind in kinds]
         more = f"/runs/{run_id}/timeline?after={last}"
         effects = effects_of(kept, view.info.active)
         return render("timeline.html", effects=effects, after=last, more=more)
@@ -252,10 +252,10 @@ _TYPES = {
 
 
 async def export(page: Page, request: Request) -> Response:
-    """A run as a file: a report, its iterations, everything, its journal."""
+    """A run as a file in one of the formats of an export."""
     run_id, form = run_in(request), request.path_params["form"]
     if form not in _TYPES:
-        raise ConfigurationError(f"form: a run is exported as {', '.join(_TYPES)}")
+        raise ConfigurationError(f"form: unknown format; use one of {', '.join(_TYPES)}")
     info = await page.records.journal.find(run_id)
     entries = await page.records.journal.entries(info.run_id)
     text = await asyncio.to_thread(FORMS[form], info, entries)

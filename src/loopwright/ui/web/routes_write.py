@@ -1,6 +1,6 @@
-"""The routes that change something: start, cancel, resume, go back, answer, raise a limit.
+"""The routes that change runs: start, cancel, resume, rewind, answer, raise a limit.
 
-They use the functions that the command line and Python use; what runs is a process of its own.
+They use the same functions as the command line. A run is a separate process.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ from .forms import answer_of
 from .page import Page
 from .routes_read import run_in
 
-__all__ = ["changing"]
-
 N = TypeVar("N", int, float)
 Change = Callable[[Page, Request, dict[str, Json]], Awaitable[dict[str, Json]]]
 
 
 def changing(page: Page, change: Change) -> Callable[[Request], Awaitable[Response]]:
-    """Return the route of a change: its JSON in, where to go next or what was wrong out."""
+    """Return the route of a change: JSON in; the next address, or an error, out."""
 
     async def act(request: Request) -> Response:
         try:
@@ -62,71 +60,71 @@ async def _body(request: Request) -> dict[str, Json]:
     async for part in request.stream():
         raw += part
         if len(raw) > MAX_BODY:
-            raise ConfigurationError(f"it is longer than {MAX_BODY} bytes")
+            raise ConfigurationError(f"the request is longer than {MAX_BODY} bytes")
     try:
-        given = codec.decode(bytes(raw).decode() or "{}")
+        fields = codec.decode(bytes(raw).decode() or "{}")
     except (ValueError, RecursionError, LoopwrightError):
-        raise ConfigurationError("it is not JSON") from None
-    if not isinstance(given, dict):
-        raise ConfigurationError("it is not a JSON object")
-    return given
+        raise ConfigurationError("the request is not JSON") from None
+    if not isinstance(fields, dict):
+        raise ConfigurationError("the request is not a JSON object")
+    return fields
 
 
 def _at(run_id: str) -> dict[str, Json]:
     return {"go": f"/runs/{run_id}"}
 
 
-async def start(page: Page, request: Request, given: dict[str, Json]) -> dict[str, Json]:
-    """Start a run of a workflow of the project folder that was agreed to."""
+async def start(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Start a run of an approved workflow of the project folder."""
     del request
-    known = await asyncio.to_thread(page.project.find, text_of(given.get("file")))
+    known = await asyncio.to_thread(page.project.find, text_of(fields.get("file")))
     if known is None or not known.trusted:
         raise ConfigurationError(
-            "file: it is no workflow of this folder that was agreed to; run it on the command line first"
+            "file: this is not an approved workflow of this folder. Run it on the command line first."
         )
     run_id = new_run_id()
     words = ["run", known.file, "--run-id", run_id]
-    if model := text_of(given.get("model")).strip():
+    if model := text_of(fields.get("model")).strip():
         words.append(f"--model={model}")
     limits: dict[str, float | None] = {
-        "--max-usd": _number(given, "usd", float), "--max-calls": _number(given, "calls", int),
-        "--max-total-tokens": _number(given, "tokens", int),
-        "--max-effects": _number(given, "effects", int),
+        "--max-usd": _number(fields, "usd", float), "--max-calls": _number(fields, "calls", int),
+        "--max-total-tokens": _number(fields, "tokens", int),
+        "--max-effects": _number(fields, "effects", int),
     }  # fmt: skip
     words += [f"{option}={most!r}" for option, most in limits.items() if most is not None]
-    text = text_of(given.get("input"))
+    text = text_of(fields.get("input"))
     if text and text != known.input:
         words += ["--input-file", "-"]
     await page.children.launch(run_id, words, text if "-" in words else None)
     return _at(run_id)
 
 
-async def cancel(page: Page, request: Request, given: dict[str, Json]) -> dict[str, Json]:
-    """Ask the process that runs a run to end it."""
-    del given
+async def cancel(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Cancel a run."""
+    del fields
     run_id = run_in(request)
     if not await page.records.journal.cancel(run_id):
-        raise RunLocked(f"{run_id}: nothing runs it now")
+        raise RunLocked(f"{run_id}: no process is running it")
     info = await page.records.journal.find(run_id)
-    return {"said": "It is cancelled." if info.status == "cancelled" else "It is asked to end."}
+    return {"said": "Cancelled." if info.status == "cancelled" else "Cancelling."}
 
 
-async def resume(page: Page, request: Request, given: dict[str, Json]) -> dict[str, Json]:
-    """Go on with a run."""
-    del given
+async def resume(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Resume a run."""
+    del fields
     run_id = run_in(request)
     await page.children.launch(run_id, ["resume", run_id])
     return _at(run_id)
 
 
-async def rewind(page: Page, request: Request, given: dict[str, Json]) -> dict[str, Json]:
-    """Go back to the beginning of an iteration, with another input if one is given, and go on."""
-    run_id, loop = run_in(request), text_of(given.get("loop"))
-    number = text_of(given.get("number"))
+async def rewind(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Rewind a run to the start of an iteration, optionally with a new input, and resume it."""
+    run_id, loop = run_in(request), text_of(fields.get("loop"))
+    number = text_of(fields.get("number"))
     if not is_loop(loop) or not (number.isascii() and number.isdigit() and len(number) < 6):
-        raise ConfigurationError("give the loop and the number of an iteration to go back to")
+        raise ConfigurationError("give a loop and the number of one of its iterations")
     path = f"{loop}/{int(number)}"
-    text = text_of(given.get("input"))
+    text = text_of(fields.get("input"))
     if text:
         of_environment(os.environ).refuse("input", text)
         await rewind_with_input(page.records.journal, run_id, path, input_value(text))
@@ -135,39 +133,39 @@ async def rewind(page: Page, request: Request, given: dict[str, Json]) -> dict[s
     return await resume(page, request, {})
 
 
-async def answered(page: Page, request: Request, given: dict[str, Json]) -> dict[str, Json]:
-    """Answer an open question, and go on if that is wanted."""
-    run_id, path = run_in(request), text_of(given.get("path"))
+async def answered(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Answer an open question, and optionally resume the run."""
+    run_id, path = run_in(request), text_of(fields.get("path"))
     questions = await pending(page.records.journal, run_id)
     question = next((q for q in questions if q.path == path), None)
     if question is None:
-        raise ConfigurationError("this question is answered already; load the page again")
-    said = answer_of(question, given)
-    of_environment(os.environ).refuse("answer", said)
-    await answer(page.records.journal, run_id, path, said)
-    if given.get("go") and len(questions) == 1:
+        raise ConfigurationError("this question has been answered. Reload the page.")
+    value = answer_of(question, fields)
+    of_environment(os.environ).refuse("answer", value)
+    await answer(page.records.journal, run_id, path, value)
+    if fields.get("go") and len(questions) == 1:
         return await resume(page, request, {})
     return _at(run_id)
 
 
-async def raised(page: Page, request: Request, given: dict[str, Json]) -> dict[str, Json]:
-    """Raise the limit that ended a run, and go on."""
+async def raised(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
+    """Raise the limit that ended a run, and resume it."""
     run_id = run_in(request)
-    most = _number(given, "iterations", int)
+    most = _number(fields, "iterations", int)
     limits: dict[str, Any] = {
-        name: _number(given, unit, float if unit == "usd" else int) for name, unit in UNITS.items()
+        name: _number(fields, unit, float if unit == "usd" else int) for name, unit in UNITS.items()
     }
     if most is None and all(value is None for value in limits.values()):
         raise ConfigurationError(
-            "give the iterations, model calls, tokens, dollars or effects that it may use in all"
+            "give a new total for iterations, model calls, tokens, dollars or effects"
         )
-    loop = text_of(given.get("loop")) if most is not None else ""
+    loop = text_of(fields.get("loop")) if most is not None else ""
     await raise_limit(page.records.journal, run_id, max_iterations=most, loop=loop, **limits)
     return await resume(page, request, {})
 
 
-def _number(given: dict[str, Json], name: str, kind: type[N]) -> N | None:
-    text = text_of(given.get(name)).strip()
+def _number(fields: dict[str, Json], name: str, kind: type[N]) -> N | None:
+    text = text_of(fields.get(name)).strip()
     if not text:
         return None
     try:

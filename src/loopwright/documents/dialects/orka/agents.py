@@ -5,47 +5,76 @@ The prompts of loop-node agents that bring their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ....errors import DocumentError, Problem, listed, nearest
 from ....evaluators.presets import context_of
-from ....records.codec import text_of
-from ...schema.partial import placeholder
-from ...schema.validate import validated
-from ...yaml.reader import Path, Source
-from .lints import remarks
+from ....records.codec import Json, text_of
+from ....templates import TemplateError
+from ....templates.variables import FIXED
+from ...schema.validate import placeholder, validated
+from ...steps.loop_node.template_functions import HELPERS
+from ...steps.loop_node.templates import node_template
+from ...yaml.reader import Location, Source
 from .models import Defaults, choose
-from .schema import IGNORED, KNOWN, MISSING, TYPES, AgentSpec, StructuredSpec
-from .structured_output import asks_for_data, schema_of
+from .schema import (
+    IGNORED,
+    KNOWN,
+    MISSING,
+    TYPES,
+    AgentSpec,
+    StructuredSpec,
+    schema_of,
+    wants_structured_output,
+)
 
 __all__ = [
     "Agents",
     "Definition",
     "Native",
-    "notes_on",
+    "note_unknown_keys",
     "placed",
     "plan_validator",
+    "remarks",
     "structured",
     "validator",
 ]
 
 
-# Where a plan is looked for, if nothing says where it is.
+_NAMES = frozenset(
+    {"previous_outputs", "loop_number", "score", "past_loops_metadata", "orchestrator"}
+)
+
+
+def remarks(text: str, agents: Collection[str]) -> Iterator[str]:
+    """Iterate over notes on a prompt; `agents` are the agents of the document."""
+    try:
+        template = node_template(text)
+    except TemplateError:
+        return  # it is refused when it is compiled
+    yield from template.notes
+    names = {*HELPERS, *FIXED, *_NAMES, *agents}
+    for name in sorted(template.required - names):
+        yield f"{name!r} is not defined, so it is empty{nearest(name, names)}"
+    for name in sorted(template.members("previous_outputs") - {*agents, "past_loops"}):
+        yield f"there is no agent {name!r}, so previous_outputs.{name} is empty{nearest(name, agents)}"
+
+
+# The agents that may write the plan, if evaluation_target is not set.
 _PLANNERS = (
     "graph_scout", "graphscout_planner", "graphscout_router", "path_proposer", "plan_proposer", "dynamic_router",
 )  # fmt: skip
 
 
 def validator(spec: AgentSpec) -> str:
-    """Return what a loop validator is asked: about the work, with the task and the round before."""
+    """Return the prompt of a loop validator: the work, the task and the iteration before."""
     target = repr(spec.evaluation_target or "")
-    said = (spec.custom_prompt or spec.prompt or "You judge the latest version of a work.").strip()
+    text = (spec.custom_prompt or spec.prompt or "You judge the latest version of a work.").strip()
     return (
-        f"{said}\n\nThe task:\n{{{{ get_input() }}}}\n\n"
+        f"{text}\n\nThe task:\n{{{{ get_input() }}}}\n\n"
         f"The work, in round {{{{ get_loop_number() }}}}:\n{{{{ to_validate({target}) }}}}\n"
         "{% if round_before("
         + target
@@ -57,63 +86,65 @@ def validator(spec: AgentSpec) -> str:
 
 
 def plan_validator(spec: AgentSpec, known: Iterable[str]) -> str:
-    """Return what a plan validator is asked: about the plan of an agent, or all that was said."""
+    """Return the prompt of a plan validator: the plan of an agent, or all outputs."""
     names = set(known)
     target = repr(spec.evaluation_target or next((p for p in _PLANNERS if p in names), ""))
-    said = (
+    text = (
         spec.custom_prompt or spec.prompt or "You judge a plan before it is carried out."
     ).strip()
-    return f"{said}\n\nThe task:\n{{{{ get_input() }}}}\n\nThe plan:\n{{{{ to_validate({target}) }}}}\n"
+    return f"{text}\n\nThe task:\n{{{{ get_input() }}}}\n\nThe plan:\n{{{{ to_validate({target}) }}}}\n"
 
 
 def structured(spec: AgentSpec) -> str:
-    """Return what is asked of an agent that checks an answer and puts it into a structure."""
-    said = spec.prompt or (
+    """Return the prompt of an agent that checks an answer and structures it."""
+    text = spec.prompt or (
         "Check the answer below against the task.\n\nThe task:\n{{ get_input() }}\n\nThe answer:\n{{ to_validate() }}"
     )
     structure = _structure(spec.store_structure) or "the facts of the answer as fields"
     return (
-        f"{said.rstrip()}\n\nAnswer with JSON only: an object with response (a sentence), valid (true or false), "
+        f"{text.rstrip()}\n\nAnswer with JSON only: an object with response (a sentence), valid (true or false), "
         f"reason (a sentence) and memory_object ({structure.strip()})."
     )
 
 
-def _structure(given: Any) -> str:
+def _structure(value: Json) -> str:
     """Return a structure in words: a text as it is, a list as the names of fields, an object as JSON."""
-    if isinstance(given, list) and all(isinstance(name, str) for name in given):
-        return f"an object with the fields {', '.join(given)}" if given else ""
-    return "" if given is None else text_of(given)
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return f"an object with the fields {', '.join(value)}" if value else ""
+    return "" if value is None else text_of(value)
 
 
-Report = Callable[[Path, str], None]
+Report = Callable[[Location, str], None]
 
 
 @dataclass(frozen=True)
 class Definition:
     """An agent as the document has it, and where."""
 
-    raw: Mapping[str, Any]
-    at: Path
+    raw: Mapping[str, Json]
+    at: Location
 
 
 @dataclass
 class Native:
     """A native step, and where its parts come from: `places` by path inside the step."""
 
-    step: dict[str, Any]
-    places: dict[Path, Path] = field(default_factory=dict)
+    step: dict[str, Json]
+    places: dict[Location, Location] = field(default_factory=dict)
 
 
-def placed(step: dict[str, Any], at: Path, inner: Mapping[Path, list[Native]]) -> Native:
+def placed(step: dict[str, Json], at: Location, inner: Mapping[Location, list[Native]]) -> Native:
     """Return a step with lists of steps in it, by their paths."""
-    places: dict[Path, Path] = {(): at}
+    places: dict[Location, Location] = {(): at}
     for path, natives in inner.items():
         for i, native in enumerate(natives):
             places |= {(*path, i, *below): where for below, where in native.places.items()}
     return Native(step, places)
 
 
-def notes_on(spec: Any, at: Path, note: Report, known: frozenset[str] = IGNORED) -> None:
+def note_unknown_keys(
+    spec: BaseModel, at: Location, note: Report, known: frozenset[str] = IGNORED
+) -> None:
     """Note the keys that have no effect, with the nearest one that has."""
     for name in spec.model_extra or ():
         if name not in known:
@@ -140,45 +171,43 @@ class Agents:
     around: tuple[str, ...] = ()
     structured: StructuredSpec | None = None
 
-    def step(self, name: str, at: Path, around: tuple[str, ...] = ()) -> Native:
-        """Return the agent of a name as a native step; an empty one if problems were found in it."""
-        made = self._step(name, at, around)
-        if made is None:
+    def step(self, name: str, at: Location, outer: tuple[str, ...] = ()) -> Native:
+        """Return an agent as a native step; a placeholder if it has problems."""
+        result = self._step(name, at, outer)
+        if result is None:
             return Native(placeholder(name), {(): at})
-        return made
+        return result
 
-    def _step(self, name: str, at: Path, around: tuple[str, ...]) -> Native | None:
-        found = self.known.get(name)
-        if found is None:
+    def _step(self, name: str, at: Location, outer: tuple[str, ...]) -> Native | None:
+        result = self.known.get(name)
+        if result is None:
             self.report(at, f"there is no agent {name!r}{nearest(name, self.known)}")
             return None
-        if name in around:
-            self.report(
-                at, f"agents lead to each other in a circle: {' -> '.join([*around, name])}"
-            )
+        if name in outer:
+            self.report(at, f"agents call each other in a cycle: {' -> '.join([*outer, name])}")
             return None
-        kind = found.raw.get("type")
+        kind = result.raw.get("type")
         if isinstance(kind, str) and kind in self.outside:
-            return self._outside(found, self.outside[kind])
+            return self._outside(result, self.outside[kind])
         if kind == "loop":
-            return self.loop(self, found)
-        spec = self._spec(found)
+            return self.loop(self, result)
+        spec = self._spec(result)
         if spec is None:
             return None
         make = getattr(self, f"_{TYPES[spec.type]}")
-        made: Native | None = make(spec, found.at, (*around, name))
-        return made
+        compiled: Native | None = make(spec, result.at, (*outer, name))
+        return compiled
 
-    def steps(self, names: list[str], at: Path, around: tuple[str, ...]) -> list[Native]:
+    def steps(self, names: list[str], at: Location, outer: tuple[str, ...]) -> list[Native]:
         """Return the agents of some names in order."""
-        return [self.step(name, (*at, i), around) for i, name in enumerate(names)]
+        return [self.step(name, (*at, i), outer) for i, name in enumerate(names)]
 
     def _spec(self, found: Definition) -> AgentSpec | None:
         kind = found.raw.get("type")
         if isinstance(kind, str) and kind not in TYPES:
             self._refuse(kind, found)
             return None
-        nested: dict[str, Any] = {}
+        nested: dict[str, Json] = {}
         for key in ("params", "config"):
             inner = found.raw.get(key)
             nested |= (
@@ -192,31 +221,31 @@ class Agents:
         if spec.type not in TYPES:  # no text as it is written, such as true
             self._refuse(spec.type, found)
             return None
-        notes_on(spec, found.at, self.note)
+        note_unknown_keys(spec, found.at, self.note)
         return spec
 
     def _refuse(self, kind: str, found: Definition) -> None:
         if kind in MISSING:
-            what = f"agents of type {kind} cannot run: {MISSING[kind]}"
+            what = f"agents of type {kind} are not supported: {MISSING[kind]}"
             self.report(
                 (*found.at, "type"),
-                f"{what}; a function can: --agent {kind}=package.module:function",
+                f"{what}; use a function instead: --agent {kind}=package.module:function",
             )
         else:
             hint = nearest(kind, (*TYPES, "loop")) or listed(kind, ("loop", *TYPES))
             self.report((*found.at, "type"), f"there is no agent of type {kind!r}{hint}")
 
     def _outside(self, found: Definition, reference: str) -> Native:
-        step: dict[str, Any] = {"name": found.raw.get("id"), "python": reference}
+        step: dict[str, Json] = {"name": found.raw.get("id"), "python": reference}
         prompt = found.raw.get("prompt")
         step["input"] = prompt if isinstance(prompt, str) and prompt else "{{ get_input() }}"
-        places: dict[Path, Path] = {(): found.at, ("python",): (*found.at, "type")}
+        places: dict[Location, Location] = {(): found.at, ("python",): (*found.at, "type")}
         return Native(step, places | {("input",): (*found.at, "prompt")})
 
-    # Agents that ask a model.
+    # Agents that use a model.
 
-    def _asked(self, spec: AgentSpec, at: Path, text: str, **more: Any) -> Native:
-        step: dict[str, Any] = {"name": spec.id, "prompt": text, **more}
+    def _model_step(self, spec: AgentSpec, at: Location, text: str, **more: Json) -> Native:
+        step: dict[str, Json] = {"name": spec.id, "prompt": text, **more}
         if spec.system_prompt:
             step["system"] = spec.system_prompt
         url = spec.model_url or spec.url or spec.llm_url or spec.base_url or ""
@@ -238,41 +267,41 @@ class Agents:
         if spec.timeout is not None:
             step |= {"timeout": spec.timeout, "call_timeout": spec.timeout}
         key = "model" if spec.model or not spec.llm_model else "llm_model"
-        places: dict[Path, Path] = {
+        places: dict[Location, Location] = {
             (): at,
-            ("prompt",): self._key(at, "prompt"),
-            ("model",): self._key(at, key),
-            ("system",): self._key(at, "system_prompt"),
+            ("prompt",): self._key_path(at, "prompt"),
+            ("model",): self._key_path(at, key),
+            ("system",): self._key_path(at, "system_prompt"),
         }
         return Native(step, places)
 
-    def _key(self, at: Path, name: str) -> Path:
+    def _key_path(self, at: Location, name: str) -> Location:
         """Return where a field of an agent is written: in it, or in its `params` or `config`."""
         for path in ((*at, name), (*at, "params", name), (*at, "config", name)):
             if self.source.text(path) is not None:
                 return path
         return (*at, name)
 
-    def _prompted(self, spec: AgentSpec, at: Path) -> str:
+    def _prompted(self, spec: AgentSpec, at: Location) -> str:
         if spec.prompt is None or not spec.prompt.strip():
-            self.note(at, "has no prompt, and asks the input as it is")
+            self.note(at, "has no prompt; the input is sent unchanged")
             return "{{ get_input() }}"
         for remark in remarks(spec.prompt, self.known):
-            self.note(self._key(at, "prompt"), remark)
+            self.note(self._key_path(at, "prompt"), remark)
         return spec.prompt
 
-    def _answer(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
-        given = self._data("answer", spec, at) or {"answer": "json"}
-        return self._asked(spec, at, self._prompted(spec, at), **given)
+    def _answer(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
+        value = self._data("answer", spec, at) or {"answer": "json"}
+        return self._model_step(spec, at, self._prompted(spec, at), **value)
 
-    def _binary(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
+    def _binary(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
         data = self._data("binary", spec, at)
-        return self._asked(spec, at, self._prompted(spec, at), answer="binary", **data)
+        return self._model_step(spec, at, self._prompted(spec, at), answer="binary", **data)
 
-    def _data(self, kind: str, spec: AgentSpec, at: Path) -> dict[str, Any]:
+    def _data(self, kind: str, spec: AgentSpec, at: Location) -> dict[str, Json]:
         """Return the schema of an agent's answer as a field of its step, nothing if it answers as text."""
         own = spec.structured_output
-        if not asks_for_data(own, self.structured):
+        if not wants_structured_output(own, self.structured):
             return {}
         try:
             return {"output": {"schema": schema_of(kind, own, self.structured)}}
@@ -281,21 +310,23 @@ class Agents:
             self.report((*at, "structured_output", "schema"), what)
             return {}
 
-    def _classification(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native | None:
+    def _classification(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native | None:
         options = spec.options or spec.categories
         if not options:
-            self.report(at, "needs options: the answers that there are")
+            self.report(at, "needs options, the list of answers")
             return None
-        given = {"options": options, **self._data("classification", spec, at)}
-        return self._asked(spec, at, self._prompted(spec, at), answer="classification", **given)
+        value = {"options": options, **self._data("classification", spec, at)}
+        return self._model_step(
+            spec, at, self._prompted(spec, at), answer="classification", **value
+        )
 
-    def _validator(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
-        return self._judged(spec, at, validator(spec), "loop_convergence")
+    def _validator(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
+        return self._criteria_step(spec, at, validator(spec), "loop_convergence")
 
-    def _planned(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
-        return self._judged(spec, at, plan_validator(spec, self.known), "graphscout")
+    def _planned(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
+        return self._criteria_step(spec, at, plan_validator(spec, self.known), "graphscout")
 
-    def _judged(self, spec: AgentSpec, at: Path, text: str, context: str) -> Native:
+    def _criteria_step(self, spec: AgentSpec, at: Location, text: str, context: str) -> Native:
         if spec.evaluation_target is not None and spec.evaluation_target not in self.known:
             hint = nearest(spec.evaluation_target, self.known)
             self.report(
@@ -303,33 +334,35 @@ class Agents:
             )
         weights = spec.custom_weights
         context = spec.scoring_context or context_of(weights, default=context)
-        preset: dict[str, Any] = {"level": spec.scoring_preset or "moderate", "context": context}
+        preset: dict[str, Json] = {"level": spec.scoring_preset or "moderate", "context": context}
         if weights:
             preset["weights"] = weights
         if spec.structured_output is not None:
-            what = "has no effect: a validator answers as JSON anyway, criterion by criterion"
+            what = "has no effect: a validator always answers in JSON, criterion by criterion"
             self.note((*at, "structured_output"), what)
-        made = self._asked(spec, at, text, answer="criteria", preset=preset)
-        made.step.setdefault("temperature", 0.1)
-        made.places["prompt",] = self._key(at, "custom_prompt" if spec.custom_prompt else "prompt")
-        made.places["preset", "weights"] = (*at, "custom_weights")
-        return made
+        result = self._model_step(spec, at, text, answer="criteria", preset=preset)
+        result.step.setdefault("temperature", 0.1)
+        result.places["prompt",] = self._key_path(
+            at, "custom_prompt" if spec.custom_prompt else "prompt"
+        )
+        result.places["preset", "weights"] = (*at, "custom_weights")
+        return result
 
-    def _structured(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
-        return self._asked(spec, at, structured(spec), answer="json")
+    def _structured(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
+        return self._model_step(spec, at, structured(spec), answer="json")
 
-    # Agents that ask nobody.
+    # Agents that use no model.
 
-    def _rule(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
+    def _rule(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
         rule = "says_yes(get_input())"
         if spec.type == "classification":
             rule = f"classified(get_input(), {spec.options or spec.categories or []!r})"
         return Native({"name": spec.id, "set": f"{{{{ {rule} }}}}"}, {(): at})
 
-    def _memory(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native:
+    def _memory(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
         text = spec.prompt if spec.prompt and spec.prompt.strip() else "{{ get_input() }}"
         writes = (spec.operation or "read") == "write" or spec.type == "memory-writer"
-        memory: dict[str, Any] = {"operation": "write" if writes else "read", "text": text}
+        memory: dict[str, Json] = {"operation": "write" if writes else "read", "text": text}
         if spec.namespace:
             memory["namespace"] = spec.namespace
         if not writes and spec.limit is not None:
@@ -338,19 +371,19 @@ class Agents:
             memory["metadata"] = spec.metadata
         return Native(
             {"name": spec.id, "memory": memory},
-            {(): at, ("memory", "text"): self._key(at, "prompt")},
+            {(): at, ("memory", "text"): self._key_path(at, "prompt")},
         )
 
-    # Agents that lead to others.
+    # Agents that call others.
 
-    def _fork(self, spec: AgentSpec, at: Path, around: tuple[str, ...]) -> Native | None:
+    def _fork(self, spec: AgentSpec, at: Location, outer: tuple[str, ...]) -> Native | None:
         if not spec.targets or not all(spec.targets):
-            self.report(at, "needs targets: agents, or lists of agents, that run at once")
+            self.report(at, "needs targets: agents, or lists of agents, to run concurrently")
             return None
         branches: list[Native] = []
         names: set[str] = set()
         for i, targets in enumerate(spec.targets):
-            inner = self.steps(targets, (*at, "targets", i), around)
+            inner = self.steps(targets, (*at, "targets", i), outer)
             if not inner:
                 return None
             branch = (
@@ -367,12 +400,12 @@ class Agents:
         step = {"name": spec.id, "parallel": [branch.step for branch in branches], "output": "all"}
         return placed(step, at, {("parallel",): branches})
 
-    def _join(self, spec: AgentSpec, at: Path, _: tuple[str, ...]) -> Native | None:
+    def _join(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native | None:
         group = spec.group or next((f for f in reversed(list(self.known)) if self._is_fork(f)), "")
         if spec.group is None:
             group = self._fork_before(spec.id) or group
         if not group:
-            self.report(at, "joins nothing: there is no fork before it")
+            self.report(at, "has no fork to join; put a fork before it")
             return None
         if not self._is_fork(group):
             forks = [name for name in self.known if self._is_fork(name)]
@@ -382,8 +415,8 @@ class Agents:
         return Native({"name": spec.id, "set": f"{{{{ {fork} }}}}"}, {(): at})
 
     def _is_fork(self, name: str) -> bool:
-        found = self.known.get(name)
-        return found is not None and found.raw.get("type") == "fork"
+        result = self.known.get(name)
+        return result is not None and result.raw.get("type") == "fork"
 
     def _fork_before(self, name: str) -> str:
         """Return the fork that precedes an agent most nearly in the order in which they run, or ""."""
@@ -391,11 +424,11 @@ class Agents:
         before = order[: order.index(name)] if name in order else ()
         return next((each for each in reversed(before) if self._is_fork(each)), "")
 
-    def _router(self, spec: AgentSpec, at: Path, around: tuple[str, ...]) -> Native | None:
+    def _router(self, spec: AgentSpec, at: Location, outer: tuple[str, ...]) -> Native | None:
         if not spec.decision_key or not spec.routing_map:
             self.report(
                 at,
-                "needs params: decision_key, an agent, and routing_map, from its answers to agents",
+                "needs params with decision_key (an agent) and routing_map (from its answers to agents)",
             )
             return None
         if spec.decision_key not in self.known:
@@ -408,7 +441,7 @@ class Agents:
         for i, (key, names) in enumerate(spec.routing_map.items(), 1):
             word = str(key).lower() if isinstance(key, bool) else str(key)
             where = (*at, "params", "routing_map", word)
-            inner = self.steps(list(names), where, around)
+            inner = self.steps(list(names), where, outer)
             if inner:
                 case = _group(f"case {i}", inner, where)
                 case.step = {
@@ -418,12 +451,12 @@ class Agents:
                 }
                 cases.append(case)
         if not cases:
-            self.report(at, "routing_map leads to no agent")
+            self.report(at, "routing_map contains no agent")
             return None
         step = {"name": spec.id, "steps": [case.step for case in cases], "output": "last"}
         return placed(step, at, {("steps",): cases})
 
-    def _failover(self, spec: AgentSpec, at: Path, around: tuple[str, ...]) -> Native | None:
+    def _failover(self, spec: AgentSpec, at: Location, outer: tuple[str, ...]) -> Native | None:
         tried: list[Native] = []
         for i, child in enumerate(spec.children or ()):
             where = (*at, "children", i)
@@ -433,15 +466,15 @@ class Agents:
             if not isinstance(child, str):
                 self.report(where, "a child is the id of an agent, or an agent with an id")
                 continue
-            tried.append(self.step(child, where, around))
+            tried.append(self.step(child, where, outer))
         if not tried:
             if not spec.children:
-                self.report(at, "needs children: agents that are tried in order")
+                self.report(at, "needs children: agents to try in order")
             return None
         step = {"name": spec.id, "fallback": [native.step for native in tried]}
         return placed(step, at, {("fallback",): tried})
 
 
-def _group(name: str, inner: list[Native], at: Path) -> Native:
+def _group(name: str, inner: list[Native], at: Location) -> Native:
     step = {"name": name, "steps": [native.step for native in inner], "output": "all"}
     return placed(step, at, {("steps",): inner})

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ....errors import listed, nearest
 from ....models.endpoints import PROVIDERS
+from ....records.codec import Json
 from ...project import Settings
 
 __all__ = ["Chosen", "Defaults", "choose"]
@@ -26,7 +26,7 @@ _ALIASES = {
 
 @dataclass(frozen=True)
 class Defaults:
-    """What a document names for all of its agents, and the first model that one of them names.
+    """The provider and model of a document for all its agents, and the first model that an agent names.
 
     `elsewhere` says that the caller names the model, `scripted` that no model is asked at all.
     """
@@ -38,13 +38,13 @@ class Defaults:
     scripted: bool = False
 
     @classmethod
-    def of(cls, value: Mapping[str, Any], settings: Settings) -> Defaults:
+    def of(cls, value: Mapping[str, Json], settings: Settings) -> Defaults:
         """Return the defaults of a document."""
         places = [value.get("orchestrator"), value.get("llm")]
-        given = [place for place in places if isinstance(place, Mapping)]
-        model = next((str(p["model"]) for p in given if p.get("model")), "")
-        provider = next((str(p["provider"]) for p in given if p.get("provider")), "")
-        named = next(_named(value), "")
+        values = [place for place in places if isinstance(place, Mapping)]
+        model = next((str(p["model"]) for p in values if p.get("model")), "")
+        provider = next((str(p["provider"]) for p in values if p.get("provider")), "")
+        named = next(_models_named(value), "")
         return cls(provider, model, named, bool(settings.model), bool(settings.replies))
 
 
@@ -60,7 +60,7 @@ class Chosen:
     problem: str = ""
 
 
-def _named(value: Any) -> Any:
+def _models_named(value: Json) -> Json:
     """Iterate over the models that agents of OpenAI name, in document order."""
     if isinstance(value, Mapping):
         kind, params = str(value.get("type", "")), value.get("params")
@@ -69,42 +69,42 @@ def _named(value: Any) -> Any:
         if kind.startswith("openai") and isinstance(model, str):
             yield model
         for item in value.values():
-            yield from _named(item)
+            yield from _models_named(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _named(item)
+            yield from _models_named(item)
 
 
-def provider_name(given: str) -> str:
-    """Return a provider by the name that is used here, "" if it is not known."""
-    word = given.strip().lower()
+def provider_name(value: str) -> str:
+    """Return the name of a provider in Loopwright, "" if there is no such provider."""
+    word = value.strip().lower()
     word = _ALIASES.get(word, word)
     return word if word in PROVIDERS else ""
 
 
-def unknown_provider(given: str) -> str:
-    """Return what is wrong with a provider's name."""
-    return f"{given!r} is no provider{nearest(given, PROVIDERS) or listed(given, PROVIDERS)}"
+def unknown_provider(value: str) -> str:
+    """Return the message for an unknown provider."""
+    return f"{value!r} is not a provider{nearest(value, PROVIDERS) or listed(value, PROVIDERS)}"
 
 
 def choose(kind: str, provider: str, model: str, url: str, defaults: Defaults) -> Chosen:
     """Return the model of an agent."""
     openai = kind.startswith("openai")
-    given = provider or ("" if model else defaults.provider)
+    value = provider or ("" if model else defaults.provider)
     if openai and not provider:
-        given = given if not model and defaults.model else "openai"
-    if not given:
-        given = "openai_compatible" if url else "ollama" if kind == "local_llm" else "openai"
-    name = provider_name(given)
+        value = value if not model and defaults.model else "openai"
+    if not value:
+        value = "openai_compatible" if url else "ollama" if kind == "local_llm" else "openai"
+    name = provider_name(value)
     if not name:
-        return Chosen(given, problem=unknown_provider(given))
+        return Chosen(value, problem=unknown_provider(value))
     if model or defaults.model:
         return Chosen(f"{name}:{model or defaults.model}")
     if (openai or name == "openai") and defaults.named:
         asked = f"openai:{defaults.named}"
-        return Chosen(asked, f"no model is named for these agents, which ask {asked}")
+        return Chosen(asked, f"these agents name no model and use {asked}")
     if defaults.elsewhere or defaults.scripted:
         return Chosen("" if defaults.elsewhere else REPLIES)
     return Chosen(
-        problem="names no model; give model: in the agent or in orchestrator, or --model provider:model"
+        problem="has no model; set model: in the agent or in orchestrator, or use --model provider:model"
     )

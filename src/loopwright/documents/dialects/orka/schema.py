@@ -9,11 +9,12 @@ The types of agents that loop-node documents may name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ....records.codec import Json
 from ...schema.fields import Identifier, Names, Part, Pause, Seconds
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "ScoringSpec",
     "StrategyFields",
     "StructuredSpec",
+    "schema_of",
+    "wants_structured_output",
 ]
 
 
@@ -40,14 +43,14 @@ class Open(Part):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
 
-def _targets(value: Any) -> Any:
+def _as_branches(value: Json) -> Json:
     """Return the targets of a fork as branches: lists of names."""
     if isinstance(value, list):
         return [[item] if isinstance(item, str) else item for item in value]
     return value
 
 
-Branches = Annotated[list[list[str]], BeforeValidator(_targets)]
+Branches = Annotated[list[list[str]], BeforeValidator(_as_branches)]
 
 
 class SchemaSpec(Open):
@@ -59,11 +62,11 @@ class SchemaSpec(Open):
 
 
 class StructuredSpec(Open):
-    """How an agent answers as data; which way its model understands is found out by asking it."""
+    """How an agent answers with data; the mode is chosen by the model, not by this setting."""
 
     enabled: bool | None = None
     mode: str = "auto"
-    json_schema: dict[str, Any] | None = Field(None, alias="schema")
+    json_schema: dict[str, Json] | None = Field(None, alias="schema")
     strict: bool = False
     coerce_types: bool = True
     require_code_block: bool = False
@@ -85,7 +88,7 @@ class LoopNodeDocument(Open):
     """A document: an orchestrator and its agents."""
 
     orchestrator: OrchestratorSpec
-    agents: list[dict[str, Any]] = Field(min_length=1)
+    agents: list[dict[str, Json]] = Field(min_length=1)
 
 
 class AgentSpec(Open):
@@ -115,22 +118,22 @@ class AgentSpec(Open):
     max_retries: int | None = Field(None, ge=0)
     retry_delay: Pause | None = None
     decision_key: str | None = None
-    routing_map: dict[Any, Names] | None = None
-    children: list[Any] | None = None
+    routing_map: dict[Json, Names] | None = None
+    children: list[Json] | None = None
     scoring_preset: Literal["strict", "moderate", "lenient"] | None = None
     scoring_context: Literal["loop_convergence", "quality", "graphscout", "validation"] | None = (
         None
     )
     evaluation_target: str | None = None
     custom_prompt: str | None = None
-    store_structure: Any = None
+    store_structure: Json = None
     structured_output: StructuredSpec | None = None
     custom_weights: dict[str, float] = Field({})
     namespace: str | None = None
     operation: Literal["read", "write"] | None = None
     limit: int | None = Field(None, ge=1, le=100)
-    metadata: dict[str, Any] | None = None
-    config: dict[str, Any] | None = None
+    metadata: dict[str, Json] | None = None
+    config: dict[str, Json] | None = None
 
 
 class StrategyFields(Open):
@@ -143,19 +146,19 @@ class StrategyFields(Open):
 
 
 class ExtractionSpec(Open):
-    """How a score is found."""
+    """How a score is read."""
 
     strategies: list[StrategyFields] | None = None
     agreement_fallback: bool = False
 
 
 class CognitiveSpec(Open):
-    """What is learnt from what agents write."""
+    """The lessons that are read from the outputs of agents."""
 
     enabled: bool | None = None
     max_length_per_category: int = Field(300, ge=1)
     extract_patterns: dict[str, Names] = Field({})
-    agent_priorities: Any = None
+    agent_priorities: Json = None
 
 
 class ScoringSpec(Open):
@@ -182,15 +185,15 @@ class LoopNodeSpec(Open):
     high_priority_agents: Names = Field([])
     scoring: ScoringSpec | None = None
     cognitive_extraction: CognitiveSpec | None = None
-    past_loops_metadata: dict[str, Any] | None = None
+    past_loops_metadata: dict[str, Json] | None = None
     persist_across_runs: bool = False
-    internal_workflow: dict[str, Any] = Field({})
+    internal_workflow: dict[str, Json] = Field({})
     timeout: Seconds = 300.0
     fallback_score: float | None = Field(None, ge=0, le=1)
     timeout_score: float | None = Field(None, ge=0, le=1)
     score_missing: Literal["count", "re_ask"] = "count"
     parity: bool = (
-        False  # the score that comes first, and the last round: as that dialect's program has it
+        False  # the first score and the last iteration count, as in the program of that dialect
     )
 
     @model_validator(mode="after")
@@ -199,8 +202,8 @@ class LoopNodeSpec(Open):
         if not low <= self.score_threshold <= high:
             raise PydanticCustomError(
                 "threshold",
-                "score_threshold: {given} is not between {low} and {high}; write it as a share such as 0.85, "
-                "or name the scale that scores have: score_scale: [0, 100]",
+                "score_threshold: {given} is not between {low} and {high}; write a share such as 0.85, "
+                "or set the scale of the scores: score_scale: [0, 100]",
                 {"given": f"{self.score_threshold:g}", "low": f"{low:g}", "high": f"{high:g}"},
             )
         return self
@@ -225,10 +228,73 @@ TYPES: Mapping[str, str] = {
 MISSING: Mapping[str, str] = {
     "duckduckgo": "no search engine is connected", "google-search": "no search engine is connected",
     "web_search": "no search engine is connected", "rag": "there is no vector store to search",
-    "brain": "its memory of skills is a backend of its own",
-    "graph-scout": "finding a path through agents at run time would leave nothing to check before",
-    "graph_scout": "finding a path through agents at run time would leave nothing to check before",
-    "path_executor": "it runs what graph-scout proposes, and there is none",
+    "brain": "its memory of skills needs a separate backend",
+    "graph-scout": "a path through agents that is chosen at run time cannot be checked before the run",
+    "graph_scout": "a path through agents that is chosen at run time cannot be checked before the run",
+    "path_executor": "it runs the plans of graph-scout, which is not supported",
     "invariant_validator": "it checks the execution engine of another program",
     "failing": "it only ever fails", "tool": "no tools are connected",
 }  # fmt: skip
+
+
+# What an agent answers whose document turns structured answers on and names no fields.
+_DEFAULTS: Mapping[str, SchemaSpec] = {
+    "answer": SchemaSpec(
+        required=["response"], optional={"confidence": "number", "internal_reasoning": "string"}
+    ),
+    "binary": SchemaSpec(
+        required=["result"],
+        optional={"confidence": "number", "reasoning": "string"},
+        types={"result": "boolean"},
+    ),
+    "classification": SchemaSpec(
+        required=["category", "confidence"],
+        optional={"reasoning": "string", "alternatives": "array"},
+        types={"confidence": "number"},
+    ),
+}
+_TYPES = {
+    "str": "string", "num": "number", "float": "number", "int": "integer", "bool": "boolean", "list": "array",
+    "dict": "object",
+}  # fmt: skip
+_KNOWN = frozenset({"string", "number", "integer", "boolean", "array", "object"})
+_OF_SCHEMAS = frozenset({"type", "properties", "$ref", "anyOf", "oneOf", "allOf"})
+
+
+def wants_structured_output(own: StructuredSpec | None, common: StructuredSpec | None) -> bool:
+    """Tell if an agent answers as data: where it or the document says so, or it names fields."""
+    text = [each.enabled for each in (own, common) if each is not None and each.enabled is not None]
+    return text[0] if text else own is not None and own.json_schema is not None
+
+
+def schema_of(
+    kind: str, own: StructuredSpec | None, common: StructuredSpec | None
+) -> dict[str, Json]:
+    """Return the JSON Schema of an agent's answer: a schema as it is, a list of fields as one.
+
+    Raises:
+        ValidationError: for fields that are no list of names with their types.
+    """
+    value = next((e.json_schema for e in (own, common) if e is not None and e.json_schema), None)
+    if value is not None and _OF_SCHEMAS & value.keys():
+        return value
+    fields = _DEFAULTS[kind] if value is None else SchemaSpec.model_validate(value)
+    optional = fields.optional if isinstance(fields.optional, dict) else {}
+    optional = optional or dict.fromkeys(fields.optional, "string")
+    types = {**optional, **fields.types}
+    strict = any(each.strict for each in (own, common) if each is not None)
+    return {
+        "type": "object",
+        "properties": {
+            name: {"type": _type(types.get(name, "string"))}
+            for name in (*fields.required, *optional)
+        },
+        "required": list(fields.required),
+        "additionalProperties": not strict,
+    }
+
+
+def _type(value: str) -> str:
+    word = value.strip().lower()
+    word = _TYPES.get(word, word)
+    return word if word in _KNOWN else "string"

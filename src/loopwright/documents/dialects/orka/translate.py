@@ -1,47 +1,50 @@
 """Documents of loop nodes, an `orchestrator` and its `agents`, as native ones.
 
-What comes out runs as the document says, and can be printed: the same calls in the same order with the same result.
-Where that dialect's documents and its program disagree, `dialects.md` section 7.2 decides. An agent that fails costs
-its loop a round and not the run; one outside of loops ends the run.
+The result makes the same calls in the same order as the document describes, and can be printed.
+The tests in tests/dialects/loop_nodes decide where its documents and its program disagree. An agent that fails
+ends the iteration of its loop, and not the run; an agent outside loops ends the run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from ....errors import DocumentError, Problem, nearest
+from ....errors import DocumentError, Problem, listed, nearest
+from ....evaluators.presets import context_of
+from ....records.codec import Json
 from ...project import Project
 from ...schema.document import Document
-from ...schema.partial import Gaps
-from ...schema.source_map import translated
-from ...schema.validate import validated
-from ...yaml.reader import Path, Source
-from . import TEMPLATES
-from .agents import Agents, Native
-from .loops import native_loop
+from ...schema.validate import Gaps, validated
+from ...steps.loop_node.scoring import BUILT_IN
+from ...steps.loop_node.template_view import CATEGORIES
+from ...yaml.reader import Location, Source
+from ...yaml.source import translated
+from ..detect import CalledDocument
+from .agents import Agents, Definition, Native, note_unknown_keys, placed
 from .models import Defaults
-from .order import definitions, in_queue
-from .schema import IGNORED, LoopNodeDocument
+from .order import definitions, queue_order
+from .schema import IGNORED, LoopNodeDocument, LoopNodeSpec, ScoringSpec, StructuredSpec
 
-__all__ = ["translate"]
+__all__ = ["native_loop", "translate"]
 
 
 def translate(source: Source, project: Project) -> tuple[Source, Document]:
-    """Return a loop-node document as a native one, and its source as asked by native paths.
+    """Return a loop-node document as a native one, and a source that takes native paths.
 
     Raises:
-        DocumentError: with every problem found.
+        DocumentError: with every problem of the document.
     """
     project.notes += source.notes
     value = source.value
     spec: LoopNodeDocument = validated(LoopNodeDocument, value, source)
     problems: list[Problem] = []
 
-    def report(path: Path, message: str) -> None:
+    def report(path: Location, message: str) -> None:
         problems.append(source.problem(path, message))
 
-    def note(path: Path, message: str) -> None:
+    def note(path: Location, message: str) -> None:
         project.notes.append(source.problem(path, message))
 
     for name in spec.model_extra or ():
@@ -50,39 +53,216 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     name = spec.orchestrator.id
     loop = partial(native_loop, owner=name)
     agents = Agents(
-        source, {}, Defaults.of(value, project.settings), project.settings.agents, report, note, loop, problems, {},
+        source,
+        known={},
+        defaults=Defaults.of(value, project.settings),
+        outside=project.settings.agents,
+        report=report,
+        note=note,
+        loop=loop,
+        problems=problems,
+        unnamed={},
         structured=spec.orchestrator.structured_output_defaults,
-    )  # fmt: skip
+    )
     agents.known = definitions(agents, value["agents"], ("agents",))
-    queue = in_queue(agents, value["orchestrator"], agents.known, ("orchestrator",))
+    queue = queue_order(agents, value["orchestrator"], agents.known, ("orchestrator",))
     agents.around = tuple(name for name, _ in queue)
     steps = [agents.step(name, place) for name, place in queue]
-    for said, ids in agents.unnamed.items() if project.settings.model is None else ():
+    for text, ids in agents.unnamed.items() if project.settings.model is None else ():
         which = ", ".join(dict.fromkeys(ids))
-        note(("agents",), f"{said}: {which}; name one with model: in the agent, or with --model")
+        note(("agents",), f"{text}: {which}; set model: in the agent, or use --model")
     if not queue and not problems:
         report(("orchestrator",), "names no agents")
     if problems and not steps:
         raise DocumentError(dict.fromkeys(problems))
     try:
-        whole, document = _document(source, spec, steps)
+        total, document = _document(source, spec, steps)
     except DocumentError as error:
         raise DocumentError(dict.fromkeys(problems or error.problems)) from None
     project.leave_out(source.file, list(dict.fromkeys(problems)), Gaps(head=True))
-    return whole, document
+    return total, document
 
 
 def _document(
     source: Source, spec: LoopNodeDocument, steps: list[Native]
 ) -> tuple[Source, Document]:
-    native: dict[str, Any] = {"schema": "loopwright/1", "name": spec.orchestrator.id}
+    native: dict[str, Json] = {"schema": "loopwright/1", "name": spec.orchestrator.id}
     described = source.value.get("description")
     if isinstance(described, str) and described:
         native["description"] = described
-    native |= {"templates": TEMPLATES, "steps": [step.step for step in steps]}
-    places: dict[Path, Path] = {("name",): ("orchestrator", "id")}
+    native |= {"templates": "loop_node", "steps": [step.step for step in steps]}
+    places: dict[Location, Location] = {("name",): ("orchestrator", "id")}
     for i, step in enumerate(steps):
         places |= {("steps", i, *inner): at for inner, at in step.places.items()}
-    whole = translated(source, places)
-    document: Document = validated(Document, native, whole)
-    return whole, document
+    total = translated(source, places)
+    document: Document = validated(Document, native, total)
+    return total, document
+
+
+# Ways to find a score, and the field that each needs.
+_NEEDS = {"pattern": "patterns", "direct_key": "key", "agent_key": "agents"}
+
+
+def native_loop(agents: Agents, found: Definition, owner: str) -> Native | None:
+    """Return a loop node as a native loop; None if it has problems. `owner` is the document's name."""
+    at = found.at
+    try:
+        spec: LoopNodeSpec = validated(LoopNodeSpec, found.raw, agents.source, at)
+    except DocumentError as error:
+        agents.problems += error.problems
+        return None
+    note_unknown_keys(spec, at, agents.note)
+    inner = _inner(agents, spec, at)
+    if not inner:
+        return None
+    loop: dict[str, Json] = {
+        "execute": {"steps": [native.step for native in inner], "output": "all"},
+        "node": _node(agents, spec, at, owner),
+        "max_iterations": spec.max_loops,
+        "guards": {"timeout": spec.timeout},
+        "on_failure": "continue",
+        **({"keep": "last"} if spec.parity else {}),
+    }
+    result = placed({"name": spec.id, "loop": loop}, at, {("loop", "execute", "steps"): inner})
+    result.places |= _places(spec, at)
+    return result
+
+
+def _inner(agents: Agents, spec: LoopNodeSpec, at: Location) -> list[Native]:
+    """Return the agents of the internal workflow, which may name those of the workflow around it."""
+    where = (*at, "internal_workflow")
+    workflow = spec.internal_workflow
+    own = definitions(agents, workflow.get("agents"), (*where, "agents"))
+    scope = replace(agents, known={**agents.known, **own})
+    queue = queue_order(scope, workflow.get("orchestrator"), own, (*where, "orchestrator"))
+    if not queue:
+        agents.report(
+            where if workflow else at,
+            "internal_workflow has no agents; list them in its orchestrator",
+        )
+        return []
+    scope.around = tuple(name for name, _ in queue)
+    common = (workflow.get("orchestrator") or {}).get("structured_output_defaults")
+    if common is not None:
+        scope.structured = StructuredSpec.model_validate(common)
+    return [scope.step(name, place, (spec.id,)) for name, place in queue]
+
+
+def _node(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[str, Json]:
+    low, high = spec.score_scale or (0.0, 1.0)
+    node: dict[str, Json] = {"threshold": (spec.score_threshold - low) / (high - low)}
+    if spec.score_scale:
+        node["scale"] = list(spec.score_scale)
+    if strategies := _strategies(agents, spec, at):
+        node["strategies"] = strategies
+    if spec.high_priority_agents:
+        node["first"] = spec.high_priority_agents
+    if spec.scoring is not None and spec.scoring.preset:
+        node["preset"] = _preset(spec.scoring)
+    scores = {"fallback_score": spec.fallback_score, "timeout_score": spec.timeout_score}
+    node |= {name: score for name, score in scores.items() if score is not None}
+    if spec.score_missing != "count":
+        node["score_missing"] = spec.score_missing
+    if spec.parity:
+        node["prefer"] = "first"
+    if (config := spec.score_extraction_config) is not None and config.agreement_fallback:
+        node["agreement"] = True
+    if lessons := _lessons(agents, spec, at, owner):
+        node["lessons"] = lessons
+    return node
+
+
+def _preset(scoring: ScoringSpec) -> dict[str, Json]:
+    context = scoring.context or context_of(scoring.custom_weights, default="loop_convergence")
+    weights = {"weights": scoring.custom_weights} if scoring.custom_weights else {}
+    return {"level": scoring.preset, "context": context, **weights}
+
+
+def _strategies(agents: Agents, spec: LoopNodeSpec, at: Location) -> list[dict[str, Json]]:
+    result: list[dict[str, Json]] = []
+    if spec.score_extraction_key:
+        result.append({"key": spec.score_extraction_key})
+    if spec.score_extraction_pattern:
+        return [*result, {"patterns": [spec.score_extraction_pattern]}]
+    config = spec.score_extraction_config
+    for i, strategy in enumerate((config.strategies or ()) if config else ()):
+        where = (*at, "score_extraction_config", "strategies", i)
+        note_unknown_keys(strategy, where, agents.note)
+        if strategy.type not in _NEEDS:
+            hint = nearest(strategy.type, _NEEDS) or listed(strategy.type, _NEEDS)
+            what = f"{strategy.type!r} is not a score strategy and has no effect{hint}"
+            agents.note((*where, "type"), what)
+        elif strategy.type == "pattern" and strategy.patterns:
+            result.append({"patterns": strategy.patterns})
+        elif strategy.type == "direct_key" and strategy.key:
+            result.append({"key": strategy.key})
+        elif strategy.type == "agent_key" and strategy.agents:
+            result.append({"agents": strategy.agents, "key": strategy.key or "response"})
+        else:
+            agents.report(
+                where, f"a strategy of type {strategy.type} needs {_NEEDS[strategy.type]}"
+            )
+    if config is not None and config.agreement_fallback:
+        what = "agreement is measured by the words that replies share, because no embedding model is connected"
+        agents.note((*at, "score_extraction_config", "agreement_fallback"), what)
+    scored = spec.scoring is not None and spec.scoring.preset
+    if not result and not scored:
+        agents.note(
+            at,
+            "has no score_extraction_pattern; scores are read after labels such as SCORE: and QUALITY:",
+        )
+    only_keys = result and not any("patterns" in strategy for strategy in result)
+    return [*result, {"patterns": list(BUILT_IN)}] if only_keys and config is None else result
+
+
+def _lessons(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[str, Json]:
+    lessons: dict[str, Json] = {}
+    cognitive = spec.cognitive_extraction
+    if cognitive is not None:
+        where = (*at, "cognitive_extraction")
+        note_unknown_keys(cognitive, where, agents.note)
+        if cognitive.agent_priorities is not None:
+            agents.note(
+                (*where, "agent_priorities"),
+                "has no effect: agents are read in the order in which they ran",
+            )
+        value = cognitive.extract_patterns
+        for category in value.keys() - set(CATEGORIES):
+            hint = nearest(category, CATEGORIES) or listed(category, CATEGORIES)
+            what = f"{category!r} is not a category of lessons and has no effect{hint}"
+            agents.note((*where, "extract_patterns", category), what)
+        names = {name: list(value[name]) for name in value if name in CATEGORIES and value[name]}
+        if cognitive.enabled is not False and names:
+            lessons["patterns"] = names
+            lessons["longest"] = cognitive.max_length_per_category
+    if spec.past_loops_metadata is not None:
+        lessons["entry"] = spec.past_loops_metadata
+    if spec.persist_across_runs:
+        lessons["persist"] = f"{owner}.{spec.id}"
+    return lessons
+
+
+def _places(spec: LoopNodeSpec, at: Location) -> Mapping[Location, Location]:
+    node = ("loop", "node")
+    places: dict[Location, Location] = {
+        ("loop",): at,
+        (*node, "threshold"): (*at, "score_threshold"),
+        (*node, "strategies"): (*at, "score_extraction_config", "strategies"),
+        (*node, "score_missing"): (*at, "score_missing"),
+        (*node, "preset"): (*at, "scoring"),
+        (*node, "preset", "weights"): (*at, "scoring", "custom_weights"),
+        (*node, "lessons", "patterns"): (*at, "cognitive_extraction", "extract_patterns"),
+        (*node, "lessons", "entry"): (*at, "past_loops_metadata"),
+        ("loop", "max_iterations"): (*at, "max_loops"),
+        ("loop", "guards", "timeout"): (*at, "timeout"),
+    }
+    if spec.score_extraction_pattern:
+        index = 1 if spec.score_extraction_key else 0
+        places[(*node, "strategies", index, "patterns", 0)] = (*at, "score_extraction_pattern")
+    return places
+
+
+def remarks(document: Document, source: Source, called: CalledDocument) -> Iterable[Problem]:
+    """Return no notes: the translation reports them all."""
+    del document, source, called
+    return ()

@@ -11,8 +11,7 @@ import re
 from typing import NamedTuple
 
 from ...yaml.scalars import shorten
-from .names import Place, Rewriter, UnknownPlaceholder, quoted
-from .placeholders import placeholders
+from .names import InvalidPlaceholder, Place, Rewriter, placeholders, quoted
 
 __all__ = ["condition"]
 
@@ -49,19 +48,19 @@ def condition(text: str, rewriter: Rewriter, place: Place) -> str:
         split = _split(inner, [])
         if split is None:
             return _holds(_Side(rewriter.expression(inner, place)))
-        left, sign, right = split
-        first = _named(left, rewriter, place, or_word=False)
+        remaining, sign, right = split
+        first = _named(remaining, rewriter, place, or_word=False)
         return _compared(first, sign, _named(right, rewriter, place, or_word=True))
     split = _split(bare, spans)
     if split is None:
         return _holds(_filled(bare, rewriter, place))
-    left, sign, right = split
-    return _compared(_filled(left, rewriter, place), sign, _filled(right, rewriter, place))
+    remaining, sign, right = split
+    return _compared(_filled(remaining, rewriter, place), sign, _filled(right, rewriter, place))
 
 
 def _split(text: str, spans: list[tuple[int, int]]) -> tuple[str, str, str] | None:
     """Split a text at its only comparison outside placeholders and quotes."""
-    closed = [*spans, *(found.span() for found in _QUOTATION.finditer(text))]
+    closed = [*spans, *(result.span() for result in _QUOTATION.finditer(text))]
     signs = [
         sign
         for sign in _SIGN.finditer(text)
@@ -70,8 +69,8 @@ def _split(text: str, spans: list[tuple[int, int]]) -> tuple[str, str, str] | No
     if not signs:
         return None
     if len(signs) > 1 or signs[0][0] not in ("==", "!="):
-        raise UnknownPlaceholder(
-            f"{shorten(text)!r} is more than this dialect compares; "
+        raise InvalidPlaceholder(
+            f"{shorten(text)!r} is not a single comparison; "
             'write {{NAME}} == "VALUE", or != for the opposite'
         )
     return text[: signs[0].start()].strip(), signs[0][0], text[signs[0].end() :].strip()
@@ -82,7 +81,7 @@ def _named(side: str, rewriter: Rewriter, place: Place, *, or_word: bool) -> _Si
     if _QUOTATION.fullmatch(side):
         return _Side(side[1:-1], written=True)
     if not _WORD.fullmatch(side):
-        raise UnknownPlaceholder(f"{shorten(side)!r} is neither a name nor a quoted text")
+        raise InvalidPlaceholder(f"{shorten(side)!r} is neither a name nor a quoted text")
     if side.isdigit():
         return _Side(side, written=True)
     if not or_word:
@@ -92,12 +91,12 @@ def _named(side: str, rewriter: Rewriter, place: Place, *, or_word: bool) -> _Si
 
 
 def _filled(side: str, rewriter: Rewriter, place: Place) -> _Side:
-    """Return a side with placeholders of its own, joined to one expression."""
-    found = placeholders(side)
-    if not found:
+    """Return a side with its own placeholders, joined to one expression."""
+    result = placeholders(side)
+    if not result:
         return _Side(side[1:-1] if _QUOTATION.fullmatch(side) else side, written=True)
     parts, done = [], 0
-    for name, start in found:
+    for name, start in result:
         parts += [quoted(side[done:start])] if start > done else []
         parts.append(rewriter.expression(name, place))
         done = side.index("}}", start) + 2
@@ -109,10 +108,10 @@ def _holds(side: _Side) -> str:
     return f'{side.plain} not in ["", "false", "0"]'
 
 
-def _compared(left: _Side, sign: str, right: _Side) -> str:
-    sides = [left, right]
+def _compared(remaining: _Side, sign: str, right: _Side) -> str:
+    sides = [remaining, right]
     if any(side.text.endswith(".exit_reason") for side in sides if not side.written):
-        # That project says "failure" when a round failed; here it is "error".
+        # That dialect writes "failure" for a failed iteration; here it is "error".
         sides = [
             _Side("error", written=True)
             if side.written and side.text.lower() == "failure"

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....conditions import CEILING
-from ...yaml.reader import Path
+from ....records.codec import Json
+from ...yaml.reader import Location
 from .names import Place
-from .order import TranslatedStep
 from .schema import LoopV2
-from .steps import Translator, asking
+from .steps import StepTranslator, TranslatedStep, call_settings
 
 __all__ = ["WORKERS", "native_loop"]
 
 WORKERS = 3  # at once, where parallel: true says no number
 
 
-def native_loop(translator: Translator, spec: LoopV2, element: TranslatedStep, at: Path) -> None:
+def native_loop(
+    translator: StepTranslator, spec: LoopV2, element: TranslatedStep, at: Location
+) -> None:
     """Fill in a native loop, or walk over a list."""
     element.places |= {("loop",): at, ("each",): at}
     for kind in ("loop", "each"):
         element.places[kind, "execute", "with"] = (*at, "with")
         element.places[kind, "execute", "workflow"] = (*at, "workflow")
-    _unfit(translator, spec, at)
+    _check_mode(translator, spec, at)
     if spec.mode == "iterate":
         element.native["each"] = _each(translator, spec, element, at)
     else:
@@ -38,46 +38,46 @@ def native_loop(translator: Translator, spec: LoopV2, element: TranslatedStep, a
 
 
 def _refine(
-    translator: Translator, spec: LoopV2, element: TranslatedStep, at: Path
-) -> dict[str, Any]:
+    translator: StepTranslator, spec: LoopV2, element: TranslatedStep, at: Location
+) -> dict[str, Json]:
     until = translator.text(
         element, (*at, "until"), spec.until or "", Place(element.name, "until", "refine")
     )
     judge = {"criterion": until, "style": "yes_no", **_judge(translator, spec, at)}
     element.places["loop", "evaluate", "judge"] = (*at, "until")
     element.places["loop", "evaluate", "judge", "model"] = (*at, "judge", "provider")
-    native: dict[str, Any] = {
+    native: dict[str, Json] = {
         "execute": _child(translator, spec, element, at),
         "evaluate": {"judge": judge},
         "until": "passed",
         "max_iterations": spec.max_iterations,
         "keep": "last",
-        **_failing(spec),
+        **_failure_settings(spec),
     }
     if spec.total_timeout is not None:
         native["guards"] = {"timeout": spec.total_timeout}
     return native
 
 
-def _judge(translator: Translator, spec: LoopV2, at: Path) -> dict[str, Any]:
+def _judge(translator: StepTranslator, spec: LoopV2, at: Location) -> dict[str, Json]:
     if spec.judge is None:
         return {}
     model = translator.model(spec.judge, [translator.execution], (*at, "judge"))
-    native = asking(spec.judge)
+    native = call_settings(spec.judge)
     return {"model": model, **native} if model is not None else native
 
 
 def _each(
-    translator: Translator, spec: LoopV2, element: TranslatedStep, at: Path
-) -> dict[str, Any]:
+    translator: StepTranslator, spec: LoopV2, element: TranslatedStep, at: Location
+) -> dict[str, Json]:
     place = Place(element.name, "items", "iterate")
     items = translator.value(element, (*at, "items"), spec.items, place)
     element.places["each", "items"] = (*at, "items")
-    native: dict[str, Any] = {
+    native: dict[str, Json] = {
         "items": items,
         "execute": _child(translator, spec, element, at),
         "keep": "last",
-        **_failing(spec),
+        **_failure_settings(spec),
     }
     if spec.max_iterations is not None:
         native["max_items"] = spec.max_iterations
@@ -94,20 +94,20 @@ def _each(
 
 
 def _child(
-    translator: Translator, spec: LoopV2, element: TranslatedStep, at: Path
-) -> dict[str, Any]:
+    translator: StepTranslator, spec: LoopV2, element: TranslatedStep, at: Location
+) -> dict[str, Json]:
     """Return the call of a loop's workflow.
 
     Without `with` its input is what the round before gave, or the item.
     """
     place = Place(element.name, "with", spec.mode)
-    given = translator.variables(element, (*at, "with"), spec.with_ or {}, place)
-    native: dict[str, Any] = {"workflow": spec.workflow}
+    value = translator.variables(element, (*at, "with"), spec.with_ or {}, place)
+    native: dict[str, Json] = {"workflow": spec.workflow}
     if spec.mode == "iterate":
         item = "{{ loop.current }}"
-        native["with"] = {**given, "item": item} if given else {"item": item, "input": item}
-    elif given:
-        native["with"] = given
+        native["with"] = {**value, "item": item} if value else {"item": item, "input": item}
+    elif value:
+        native["with"] = value
     else:
         native["input"] = "{{ loop.output }}"
     if spec.mode == "refine" and spec.timeout_per_item is not None:
@@ -115,48 +115,52 @@ def _child(
     return native
 
 
-def _unfit(translator: Translator, spec: LoopV2, at: Path) -> None:
-    """Report what a loop's mode needs, and note what it has no use for."""
+def _check_mode(translator: StepTranslator, spec: LoopV2, at: Location) -> None:
+    """Report the fields that a loop's mode lacks, and note those without effect."""
     if spec.mode == "refine":
-        _unfit_rounds(translator, spec, at)
+        _check_refine(translator, spec, at)
     else:
-        _unfit_items(translator, spec, at)
+        _check_iterate(translator, spec, at)
     if spec.max_workers is not None and not spec.parallel:
         translator.report((*at, "max_workers"), "max_workers needs parallel: true")
 
 
-def _unfit_rounds(translator: Translator, spec: LoopV2, at: Path) -> None:
+def _check_refine(translator: StepTranslator, spec: LoopV2, at: Location) -> None:
     until = spec.until or ""
     if not until.strip():
-        translator.report(at, "needs 'until': the sentence that a model judges after each round")
+        translator.report(
+            at, "needs 'until': the sentence that a model judges after each iteration"
+        )
     if spec.items is not None:
         translator.report((*at, "items"), "items belong to mode: iterate")
     if spec.max_iterations is not None and spec.max_iterations > CEILING:
         what = f"{spec.max_iterations} is above the ceiling of {CEILING}"
         translator.report((*at, "max_iterations"), what)
     if spec.parallel:
-        what = "rounds need what the round before gave, so they run one after the other"
+        what = (
+            "each iteration needs the output of the previous one, so they run one after the other"
+        )
         translator.note((*at, "parallel"), what)
     if spec.min_success_rate is not None:
-        translator.note((*at, "min_success_rate"), "this counts in mode: iterate only")
+        translator.note((*at, "min_success_rate"), "this applies to mode: iterate only")
     if "{{" in until:
-        what = "a condition that quotes the output shows the judge the answer"
+        what = "a condition that quotes the output reveals the answer to the judge"
         translator.note((*at, "until"), what)
 
 
-def _unfit_items(translator: Translator, spec: LoopV2, at: Path) -> None:
+def _check_iterate(translator: StepTranslator, spec: LoopV2, at: Location) -> None:
     if spec.items in (None, ""):
-        translator.report(at, "needs 'items': a list, or the text of one, to go over")
+        translator.report(at, "needs 'items': a list, or text that contains one")
     if spec.until is not None:
-        what = "a loop over items ends with the last one; this is not asked"
+        what = "a loop over items ends with the last item; until has no effect"
         translator.note((*at, "until"), what)
 
 
-def _failing(spec: LoopV2) -> dict[str, Any]:
-    """Return what a loop does about failures; the default is to halt."""
+def _failure_settings(spec: LoopV2) -> dict[str, Json]:
+    """Return the failure handling of a loop; the default is to halt."""
     if spec.on_failure in (None, "halt", "fail"):
         return {}
-    native: dict[str, Any] = {"on_failure": spec.on_failure}
+    native: dict[str, Json] = {"on_failure": spec.on_failure}
     if spec.on_failure == "retry":
         if spec.max_retries is not None:
             native["max_retries"] = spec.max_retries

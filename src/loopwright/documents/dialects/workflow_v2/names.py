@@ -16,9 +16,28 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ....errors import listed, nearest
-from .placeholders import placeholders
 
-__all__ = ["NameTable", "Place", "Rewriter", "UnknownPlaceholder", "quoted"]
+__all__ = [
+    "InvalidPlaceholder",
+    "NameTable",
+    "Place",
+    "Rewriter",
+    "placeholders",
+    "quoted",
+]
+
+
+def placeholders(text: str) -> list[tuple[str, int]]:
+    """Return the name of each placeholder and the offset of its braces, in order; linear in the text."""
+    result, at = [], 0
+    while (start := text.find("{{", at)) >= 0 and (close := text.find("}", start + 2)) >= 0:
+        # No placeholder can begin before a lone brace: it would have to reach across it.
+        at = close + 1
+        if close > start + 2 and text.startswith("}}", close):
+            result.append((text[start + 2 : close].strip(), start))
+            at = close + 2
+    return result
+
 
 JOINED = '.outputs | join("\\n---\\n")'
 FIELDS = ("iterations", "exit_reason", "output", "history", "succeeded", "failed", "iteration")
@@ -27,8 +46,8 @@ OF_LISTS = {
     "current": "loop.current", "item": "loop.current",
     "stats.succeeded": "loop.stats.succeeded", "stats.failed": "loop.stats.failed",
 }  # fmt: skip
-MOST_CHARS = 200  # of a name
-MOST_NAMES = 500  # among which a nearest one is looked for
+MAX_NAME_CHARS = 200  # of a name
+MAX_NAMES = 500  # that are compared to find the nearest
 _OWN = frozenset(
     {"input", "value", "steps", "loops", "loop", "env", "given", "workflow", "strategy"}
 )
@@ -40,12 +59,12 @@ _WORDS = frozenset(
 )  # fmt: skip
 _SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^\W\d][\w .:/-]*")
-# Also a brace before what is written as an expression itself: together they would begin another.
+# Also a brace before an expression: together they would begin another one.
 _ESCAPED = re.compile(r"\{[{%#]+|\{(?=\r)|\r\n?")
 _ESCAPED_BEFORE = re.compile(r"\{[{%#]+|\{(?=\r)|\{\Z|\r\n?")
 
 
-class UnknownPlaceholder(Exception):
+class InvalidPlaceholder(Exception):
     """A placeholder cannot mean anything; the text says why and what could be meant."""
 
 
@@ -112,7 +131,7 @@ class Rewriter:
         if "{" not in text:
             return text
         if "{%" in text or "{#" in text:
-            self.note("{% and {# are sent to the model as they are; this dialect has {{NAME}} only")
+            self.note("{% and {# are sent to the model unchanged; this dialect has only {{NAME}}")
         parts, done = [], 0
         for name, start in placeholders(text):
             parts.append(_literal(text[done:start], _ESCAPED_BEFORE))
@@ -121,28 +140,28 @@ class Rewriter:
         return "".join([*parts, _literal(text[done:], _ESCAPED)])
 
     def expression(self, name: str, place: Place) -> str:
-        """Return what a placeholder names as an expression.
+        """Return a placeholder as an expression.
 
         Raises:
             UnknownPlaceholder: if it cannot name anything.
         """
-        if len(name) > MOST_CHARS:
-            raise UnknownPlaceholder(_no_name(name))
+        if len(name) > MAX_NAME_CHARS:
+            raise InvalidPlaceholder(_not_a_name(name))
         written = "{{" + name + "}}"
         try:
-            found = self.own(name, place)
-            if found is None and name.startswith("step."):
-                found = self.own(name.removeprefix("step."), place)
-            if found is not None:
-                return found
+            result = self.own(name, place)
+            if result is None and name.startswith("step."):
+                result = self.own(name.removeprefix("step."), place)
+            if result is not None:
+                return result
             self._refuse(name)
-        except UnknownPlaceholder:
+        except InvalidPlaceholder:
             if not self.names.lenient:
                 raise
-            self.note(f"nothing supplies {written}, which stays as it is")
+            self.note(f"{written} is not defined and stays unchanged")
             return quoted(written)
-        given = variable("given", name)
-        return f"{given} | default({quoted(written)})" if self.names.lenient else given
+        value = variable("given", name)
+        return f"{value} | default({quoted(written)})" if self.names.lenient else value
 
     def own(self, name: str, place: Place) -> str | None:
         """Return the expression of what the document itself has under a name, or None."""
@@ -152,7 +171,7 @@ class Rewriter:
         if name in names.steps or name in names.loops:
             return self._output(name, place)
         if name in names.accumulated:
-            return self._of_loop(names.accumulated[name], "history", place)
+            return self._loop_field(names.accumulated[name], "history", place)
         if name.startswith("env.") and name[4:] in names.env:
             return member("env", name[4:])
         if name.startswith("loop."):
@@ -165,26 +184,26 @@ class Rewriter:
 
     def _output(self, name: str, place: Place) -> str:
         if name == place.owner:
-            instead = "; what it gave last is {{loop.last.output}}" if place.mode else ""
-            raise UnknownPlaceholder(f"{name!r} cannot use what it will give itself{instead}")
+            instead = "; its last output is {{loop.last.output}}" if place.mode else ""
+            raise InvalidPlaceholder(f"{name!r} cannot use its own output{instead}")
         self.needs[name] = None
         return variable("steps", name)
 
     def _dotted(self, name: str, place: Place) -> str | None:
         """Return `<loop>.iterations`, `<loop>.<step of its child>`, `<step>.result`."""
-        for end in range(min(len(name), MOST_CHARS) - 1, 0, -1):
+        for end in range(min(len(name), MAX_NAME_CHARS) - 1, 0, -1):
             base, rest = name[:end], name[end + 1 :]
             if name[end] != "." or not rest:
                 continue
             if base in self.names.loops:
-                return self._of_loop(base, rest, place)
+                return self._loop_field(base, rest, place)
             if base in self.names.steps:
                 if rest in ("output", "result"):
                     return self._output(base, place)
-                raise UnknownPlaceholder(f"{name!r}: a step has one output, {{{{{base}}}}}")
+                raise InvalidPlaceholder(f"{name!r}: a step has one output, {{{{{base}}}}}")
         return None
 
-    def _of_loop(self, loop: str, part: str, place: Place) -> str:
+    def _loop_field(self, loop: str, part: str, place: Place) -> str:
         self._output(loop, place)  # it comes first, and is not this one
         of = member("loops", loop)
         if part == "history":
@@ -192,7 +211,7 @@ class Rewriter:
         if part in FIELDS:
             return f"{of}.{part}"
         if self.names.loops[loop] == "iterate":
-            raise UnknownPlaceholder(_no_field(f"the loop {loop!r}", part, FIELDS))
+            raise InvalidPlaceholder(_no_such_field(f"the loop {loop!r}", part, FIELDS))
         self.exposed[loop, part] = None
         return f'{member(f"{of}.steps", part)} | default("")'
 
@@ -213,39 +232,39 @@ class Rewriter:
         if part.startswith("last.") and place.mode != "iterate" and "." not in part[5:]:
             self.exposed[place.owner if inside else "", part[5:]] = None
             return f'{member("loop.steps", part[5:])} | default("")'
-        known = ["iteration", "output", "last.output", "history", "succeeded", "failed"]
-        known += OF_LISTS if place.mode == "iterate" else []
-        raise UnknownPlaceholder(_no_field("loop", part, known))
+        names = ["iteration", "output", "last.output", "history", "succeeded", "failed"]
+        names += OF_LISTS if place.mode == "iterate" else []
+        raise InvalidPlaceholder(_no_such_field("loop", part, names))
 
     def _refuse(self, name: str) -> None:
         """Refuse what cannot be a variable of the caller's either."""
         base, _, rest = name.partition(".")
         if not _PLAIN.fullmatch(name):
-            raise UnknownPlaceholder(_no_name(name))
+            raise InvalidPlaceholder(_not_a_name(name))
         if base == "env" and rest:
-            raise UnknownPlaceholder(_no_field("env", rest, sorted(self.names.env)))
+            raise InvalidPlaceholder(_no_such_field("env", rest, sorted(self.names.env)))
         if rest and base in ("input", "loop", "step", "workflow", "execution"):
-            whole = " {{input}} is the whole input;" if base == "input" else ""
-            known = sorted({*self.names.steps, *self.names.loops, "input"})
-            raise UnknownPlaceholder(
-                f"nothing supplies {name!r};{whole}{listed(name, known).removeprefix(';')}"
+            total = " {{input}} is the entire input;" if base == "input" else ""
+            names = sorted({*self.names.steps, *self.names.loops, "input"})
+            raise InvalidPlaceholder(
+                f"{name!r} is not defined;{total}{listed(name, names).removeprefix(';')}"
             )
 
 
-def _no_name(name: str) -> str:
-    shown = name if len(name) <= 60 else name[:57] + "..."
+def _not_a_name(name: str) -> str:
+    display = name if len(name) <= 60 else name[:57] + "..."
     return (
-        f"{shown!r} is not a name; placeholders of this dialect are plain names, "
+        f"{display!r} is not a name; placeholders of this dialect are plain names, "
         "without filters or calls"
     )
 
 
-def _no_field(of: str, part: str, known: Iterable[str]) -> str:
-    some = list(islice(known, MOST_NAMES))
-    told = listed(part, some, lead="it has") or "; it has none"
-    return f"{of} has no {part!r}{nearest(part, some) or told}"
+def _no_such_field(of: str, part: str, known: Iterable[str]) -> str:
+    some = list(islice(known, MAX_NAMES))
+    message = listed(part, some, lead="it has") or "; it has none"
+    return f"{of} has no {part!r}{nearest(part, some) or message}"
 
 
 def _literal(text: str, pattern: re.Pattern[str]) -> str:
     """Return text that a native template gives as it is."""
-    return pattern.sub(lambda found: f"{{{{ {quoted(found[0])} }}}}", text)
+    return pattern.sub(lambda result: f"{{{{ {quoted(result[0])} }}}}", text)

@@ -7,19 +7,20 @@ Beyond that project's own fields: `output` of a document, and `needs`, `judge`, 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from ....records.codec import Json
 from ...schema.fields import Accepted, Identifier, Names, Part, Pause, Seconds
 
 __all__ = [
     "KINDS",
-    "Asked",
     "ConsensusV2",
     "ExecutionSettings",
     "LoopV2",
+    "ModelCallV2",
     "StepV2",
     "WorkflowV2",
     "hint",
@@ -37,7 +38,7 @@ class TargetV2(Part):
     model: str
 
 
-class Asked(Part):
+class ModelCallV2(Part):
     """How a model is asked: what documents, steps, voters and judges have in common."""
 
     provider: str | None = None
@@ -47,8 +48,8 @@ class Asked(Part):
     timeout: Seconds | None = None
 
 
-class Inherited(Asked):
-    """What a step may override."""
+class InheritedV2(ModelCallV2):
+    """Settings that a step can override."""
 
     providers: list[TargetV2] | None = Field(None, min_length=1)
     servers: list[str] = Field([])
@@ -58,7 +59,7 @@ class Inherited(Asked):
     no_color: bool | None = None
 
 
-class ExecutionSettings(Inherited):
+class ExecutionSettings(InheritedV2):
     """What all steps inherit."""
 
     parallel: bool = False
@@ -70,14 +71,14 @@ class TemplateV2(Part):
     """A call of another workflow."""
 
     name: str
-    with_: dict[str, Any] | None = Field(None, alias="with")
+    with_: dict[str, Json] | None = Field(None, alias="with")
 
 
 class ConsensusV2(Part):
     """One prompt to several models, which must agree."""
 
     prompt: str
-    executions: list[Asked] = Field(min_length=2)
+    executions: list[ModelCallV2] = Field(min_length=2)
     require: Literal["unanimous", "2/3", "majority"]
     allow_partial: bool | None = None
     timeout: Seconds | None = None
@@ -89,8 +90,8 @@ class LoopV2(Part):
     name: Identifier | None = None
     workflow: str
     mode: Literal["refine", "iterate"] = "refine"
-    items: Any = None
-    with_: dict[str, Any] | None = Field(None, alias="with")
+    items: Json = None
+    with_: dict[str, Json] | None = Field(None, alias="with")
     max_iterations: int | None = Field(None, ge=1, validate_default=True)
     until: str | None = None
     on_failure: OnFailure | None = None
@@ -103,7 +104,7 @@ class LoopV2(Part):
     parallel: bool = False
     max_workers: int | None = Field(None, ge=1, le=100)
     needs: Names = Field([])
-    judge: Asked | None = None
+    judge: ModelCallV2 | None = None
     required: bool = False
     accept: Accepted = Field([])
 
@@ -113,12 +114,12 @@ class LoopV2(Part):
         """A loop over a list ends with the list; one that goes on until a condition holds needs a limit."""
         if value is None and info.data.get("mode") == "refine":
             raise PydanticCustomError(
-                "loop", "needs 'max_iterations': how many rounds there may be", {}
+                "loop", "needs 'max_iterations': the maximum number of iterations", {}
             )
         return value
 
 
-class StepV2(Inherited):
+class StepV2(InheritedV2):
     """A step: exactly one of run, template, loop, consensus, embeddings, rag; a loop may have a run beside it."""
 
     name: Identifier
@@ -126,11 +127,11 @@ class StepV2(Inherited):
     template: TemplateV2 | None = None
     loop: LoopV2 | None = None
     consensus: ConsensusV2 | None = None
-    embeddings: dict[str, Any] | None = None
-    rag: dict[str, Any] | None = None
+    embeddings: dict[str, Json] | None = None
+    rag: dict[str, Json] | None = None
     needs: Names = Field([])
     if_: str | None = Field(None, alias="if")
-    input: Any = None
+    input: Json = None
     execution_order: int | None = None
     on_failure: OnFailure | None = None
     max_retries: int | None = Field(None, ge=0, le=100)
@@ -138,17 +139,17 @@ class StepV2(Inherited):
     @property
     def kind(self) -> str:
         """Which of the kinds it is."""
-        given = [name for name in KINDS if getattr(self, name) is not None]
-        return "loop" if set(given) == {"run", "loop"} else given[0]
+        value = [name for name in KINDS if getattr(self, name) is not None]
+        return "loop" if set(value) == {"run", "loop"} else value[0]
 
     @model_validator(mode="after")
     def _one_kind(self) -> StepV2:
-        given = [name for name in KINDS if getattr(self, name) is not None]
-        if len(given) != 1 and set(given) != {"run", "loop"}:
-            found = f"has {' and '.join(given)}" if given else "has none"
+        value = [name for name in KINDS if getattr(self, name) is not None]
+        if len(value) != 1 and set(value) != {"run", "loop"}:
+            result = f"has {' and '.join(value)}" if value else "has none"
             raise PydanticCustomError(
-                "action", "needs exactly one of {kinds}, and {found}",
-                {"kinds": ", ".join(KINDS), "found": found},
+                "action", "needs exactly one of {kinds}, but {found}",
+                {"kinds": ", ".join(KINDS), "found": result},
             )  # fmt: skip
         return self
 
@@ -168,14 +169,14 @@ class WorkflowV2(Part):
 
 
 _EVERYWHERE = {
-    "pass_env": "each name of env is there in every step, as {{env.NAME}}",
-    "output_var": "what a step gives is there under its name, as {{NAME}}",
-    "outputs": "what a step gives is there under its name, as {{NAME}}",
-    "inputs": "a workflow has one input, {{input}}; its caller gives more by `with`",
+    "pass_env": "every name of env is available in every step as {{env.NAME}}",
+    "output_var": "the output of a step is available as {{NAME}}",
+    "outputs": "the output of a step is available as {{NAME}}",
+    "inputs": "a workflow has one input, {{input}}; its caller passes more values through `with`",
 }
 _OF_STEPS = {
-    "execution": "a step has provider, model, temperature and the like itself",
-    "output": "what a step gives is there under its name, as {{NAME}}",
+    "execution": "set provider, model, temperature and so on directly on the step",
+    "output": "the output of a step is available as {{NAME}}",
     "for_each": "write loop: {mode: iterate, items: …, workflow: …, max_iterations: …}",
     "item_name": "an item is {{item}} in the workflow of a loop, {{loop.current}} in its `with`",
     "on_error": "write on_failure: halt, continue or retry",

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from ....errors import nearest
+from ....records.codec import Json
 from .schema import ExecutionSettings, StepV2
 
 __all__ = ["FILES", "Servers", "rounds_of"]
 
 FILES = ("server_config.json", "mcp.json", ".mcp.json", "config.yaml")
-ROUNDS = 10  # of tools in one step, where nothing is said
+ROUNDS = 10  # replies with tool calls in one step, by default
 _LARGEST = 1 << 20  # bytes
 Report = Callable[[tuple[str | int, ...], str], None]
 
@@ -31,25 +31,25 @@ class Servers:
     """
 
     def __init__(self, folders: list[Path], report: Report) -> None:
-        self.native: dict[str, dict[str, Any]] = {}
+        self.native: dict[str, dict[str, Json]] = {}
         self._report = report
         self._folders = folders
-        self._known: dict[str, Any] | None = None
+        self._known: dict[str, Json] | None = None
         self._file = ""
 
     def tools(self, names: list[str], at: tuple[str | int, ...]) -> list[str]:
-        """Return those of the named servers that are known; the others are problems."""
-        found = []
+        """Return the servers that are defined; the others are problems."""
+        result = []
         for i, name in enumerate(dict.fromkeys(names)):
             problem = self._find(name)
             if problem:
                 self._report((*at, i), problem)
             else:
-                found.append(name)
-        return found
+                result.append(name)
+        return result
 
     def _find(self, name: str) -> str:
-        """Take a server up by its name; return what is wrong, or ""."""
+        """Add a server by its name; return the problem, or ""."""
         if name in self.native:
             return ""
         if self._known is None:
@@ -57,11 +57,11 @@ class Servers:
         if name not in self._known:
             if not self._file:
                 return (
-                    f"nothing says how the server {name!r} is started; write {FILES[0]} beside "
+                    f"no file defines the server {name!r}; add {FILES[0]} beside "
                     f'the document: {{"mcpServers": {{"{name}": {{"command": …, "args": […]}}}}}}'
                 )
-            listed = ", ".join(list(self._known)[:12]) or "none"
-            hint = nearest(name, self._known) or f"; it has: {listed}"
+            entries = ", ".join(list(self._known)[:12]) or "none"
+            hint = nearest(name, self._known) or f"; it has: {entries}"
             return f"{self._file} has no server {name!r}{hint}"
         try:
             self.native[name] = _native(self._known[name])
@@ -69,18 +69,18 @@ class Servers:
             return f"{self._file}: {name}: {error}"
         return ""
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, Json]:
         for folder in self._folders:
             for file in (folder / name for name in FILES):
                 if file.is_file() and file.stat().st_size <= _LARGEST:
-                    found = _servers_in(file)
-                    if found is not None:
+                    result = _servers_in(file)
+                    if result is not None:
                         self._file = file.name
-                        return found
+                        return result
         return {}
 
 
-def _servers_in(file: Path) -> dict[str, Any] | None:
+def _servers_in(file: Path) -> dict[str, Json] | None:
     try:
         value = yaml.safe_load(file.read_bytes())  # which reads JSON too
     except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
@@ -93,31 +93,31 @@ def _servers_in(file: Path) -> dict[str, Any] | None:
     return None
 
 
-def _native(given: Any) -> dict[str, Any]:
+def _native(value: Json) -> dict[str, Json]:
     """Return a server as native documents write it.
 
     Raises:
         ValueError: saying what is wrong.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(value, Mapping):
         raise ValueError("expected a mapping with command or url")
-    url = given.get("url")
+    url = value.get("url")
     if isinstance(url, str):
-        headers = _texts(given, "headers")
+        headers = _texts(value, "headers")
         return {"url": url, **({"headers": headers} if headers else {})}
-    command, args = given.get("command"), given.get("args") or []
+    command, args = value.get("command"), value.get("args") or []
     words = command if isinstance(command, list) else [command]
     if not all(isinstance(word, str) and word for word in words) or not isinstance(args, list):
         raise ValueError('expected "command", a program, and "args", a list; or "url"')
-    env = _texts(given, "env")
+    env = _texts(value, "env")
     return {"command": [*words, *map(str, args)], **({"env": env} if env else {})}
 
 
-def _texts(given: Mapping[str, Any], key: str) -> dict[str, str]:
-    found = given.get(key) or {}
-    if not isinstance(found, Mapping):
+def _texts(values: Mapping[str, Json], key: str) -> dict[str, str]:
+    result = values.get(key) or {}
+    if not isinstance(result, Mapping):
         raise ValueError(f"{key}: expected a mapping of texts")
-    return {str(name): str(value) for name, value in found.items()}
+    return {str(name): str(value) for name, value in result.items()}
 
 
 def rounds_of(step: StepV2, execution: ExecutionSettings) -> int:

@@ -2,37 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from ....errors import nearest
-from ...yaml.reader import Path, Source
+from ....records.codec import Json
+from ...yaml.reader import Location, Source
 from .conditions import condition
-from .names import MOST_NAMES, NameTable, Place, Rewriter, UnknownPlaceholder
-from .order import TranslatedStep
-from .schema import Asked, ConsensusV2, ExecutionSettings, LoopV2, StepV2
+from .names import MAX_NAMES, InvalidPlaceholder, NameTable, Place, Rewriter
+from .schema import ConsensusV2, ExecutionSettings, InheritedV2, LoopV2, ModelCallV2, StepV2
 from .servers import Servers, rounds_of
 
-__all__ = ["CALL_TIMEOUT", "Translator"]
+__all__ = [
+    "CALL_TIMEOUT",
+    "DependencyCycle",
+    "StepTranslator",
+    "TranslatedStep",
+    "in_order",
+    "written_order",
+]
 
-CALL_TIMEOUT = 60.0  # seconds of one model call, where nothing else is said
+
+class DependencyCycle(Exception):
+    """Steps that need each other; `names` is the cycle, with its first name again at the end."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__("steps need each other: " + " -> ".join(names))
+        self.names = tuple(names)
+
+
+@dataclass
+class TranslatedStep:
+    """A step or loop on its way to the native document.
+
+    `at` is where it is written, `native` what it becomes, `places` where the parts of that come
+    from (native paths inside it to paths in the text), `needs` what comes first, in the order of
+    mention, `exposed` steps of loops' children, `uses_last` whether it names the loop that ended
+    last.
+    """
+
+    name: str
+    at: Location
+    loops: bool = False
+    native: dict[str, Json] = field(default_factory=dict)
+    places: dict[Location, Location] = field(default_factory=dict)
+    needs: dict[str, None] = field(default_factory=dict)
+    exposed: dict[tuple[str, str], Location] = field(default_factory=dict)
+    uses_last: bool = False
+
+
+def written_order(source: Source) -> Iterator[Location]:
+    """Iterate over the places of steps and loops, block by block in written order."""
+    for stage in source.stages:
+        for index in range(stage.start, stage.end):
+            yield (stage.key, index)
+
+
+def in_order(elements: Sequence[TranslatedStep]) -> list[TranslatedStep]:
+    """Return elements in the order in which they run.
+
+    Raises:
+        DependencyCycle: if some need each other.
+    """
+    names = {element.name for element in elements}
+    missing = [sum(name in names for name in element.needs) for element in elements]
+    waiting: dict[str, list[int]] = {name: [] for name in names}
+    for i, element in enumerate(elements):
+        for name in element.needs:
+            waiting.get(name, []).append(i)
+    ready = [i for i, count in enumerate(missing) if not count]  # ascending, and so a heap
+    order: list[int] = []
+    while ready:
+        chosen = heapq.heappop(ready)
+        order.append(chosen)
+        for i in waiting[elements[chosen].name]:
+            missing[i] -= 1
+            if not missing[i]:
+                heapq.heappush(ready, i)
+    if len(order) < len(elements):
+        raise DependencyCycle(_cycle([element for i, element in enumerate(elements) if missing[i]]))
+    return [elements[i] for i in order]
+
+
+def _cycle(remaining: Sequence[TranslatedStep]) -> list[str]:
+    needs = {element.name: element.needs for element in remaining}
+    path = [remaining[0].name]
+    while True:
+        following = next(name for name in needs[path[-1]] if name in needs)
+        if following in path:
+            return [*path[path.index(following) :], following]
+        path.append(following)
+
+
+CALL_TIMEOUT = 60.0  # seconds of one model call, by default
 MISSING = {
     "embeddings": "embedding models are not connected",
     "rag": "there is no vector store to search",
 }
 NO_EFFECT = {
-    "input": "what a step is asked is its run:, with {{input}} and other names in it",
+    "input": "the prompt of a step is its run:, which can contain {{input}} and other names",
     "execution_order": "steps run in document order, moved later by needs",
-    "max_iterations": "it bounds the use of tools, and there are none",
+    "max_iterations": "it limits tool calls, and the step has no tools",
 }
-Report = Callable[[Path, str], None]
+Report = Callable[[Location, str], None]
 
 
 @dataclass
-class Translator:
-    """Translates one document's steps and loops; what is wrong is reported at its place."""
+class StepTranslator:
+    """Translates the steps and loops of a document; problems are reported at their places."""
 
     source: Source
     names: NameTable
@@ -41,14 +120,14 @@ class Translator:
     note: Report
     servers: Servers
     inherited: list[str]
-    native_loop: Callable[[Translator, LoopV2, TranslatedStep, Path], None]
+    native_loop: Callable[[StepTranslator, LoopV2, TranslatedStep, Location], None]
 
-    def step(self, spec: StepV2, at: Path) -> TranslatedStep:
+    def step(self, spec: StepV2, at: Location) -> TranslatedStep:
         """Return a step as a native one."""
         element = self._element(spec.name, at, loops=spec.loop is not None)
         kind = spec.kind
         if kind in MISSING:
-            self.report((*at, kind), f"{kind} steps cannot run: {MISSING[kind]}")
+            self.report((*at, kind), f"{kind} steps are not supported: {MISSING[kind]}")
             return element
         if kind == "loop":
             assert spec.loop is not None
@@ -59,28 +138,28 @@ class Translator:
             getattr(self, f"_{kind}")(spec, element, at)
         self._needs(element, spec.needs, at)
         if spec.if_ is not None:
-            native = self._said(element, (*at, "if"), spec.if_, Place(spec.name), condition)
+            native = self._rewritten(element, (*at, "if"), spec.if_, Place(spec.name), condition)
             element.native["if"] = native
             element.native.setdefault("otherwise", "")
         self._unused(spec, kind, at, element.native)
         return element
 
-    def loop(self, spec: LoopV2, at: Path) -> TranslatedStep:
+    def loop(self, spec: LoopV2, at: Location) -> TranslatedStep:
         """Return a loop of `loops:` as a native step."""
         element = self._element(str(spec.name), at, loops=True)
         self.native_loop(self, spec, element, at)
         self._needs(element, spec.needs, at)
         return element
 
-    def _element(self, name: str, at: Path, *, loops: bool) -> TranslatedStep:
+    def _element(self, name: str, at: Location, *, loops: bool) -> TranslatedStep:
         return TranslatedStep(name, at, loops, {"name": name}, {(): at})
 
-    def _needs(self, element: TranslatedStep, needs: list[str], at: Path) -> None:
+    def _needs(self, element: TranslatedStep, needs: list[str], at: Location) -> None:
         for i, name in enumerate(needs):
             if name == element.name:
                 self.report((*at, "needs", i), f"{name!r} cannot need itself")
             elif name not in self.names.steps and name not in self.names.loops:
-                others = islice((*self.names.steps, *self.names.loops), MOST_NAMES)
+                others = islice((*self.names.steps, *self.names.loops), MAX_NAMES)
                 hint = nearest(name, sorted(set(others) - {element.name}))
                 self.report((*at, "needs", i), f"there is no step or loop {name!r}{hint}")
         written = (name for name in needs if name != element.name)
@@ -88,19 +167,19 @@ class Translator:
 
     # Texts.
 
-    def _said(
+    def _rewritten(
         self,
         element: TranslatedStep,
-        at: Path,
+        at: Location,
         text: str,
         place: Place,
         rewrite: Callable[[str, Rewriter, Place], str],
     ) -> str:
-        """Return a text rewritten, and add what it needs to its step; report what is wrong."""
+        """Return a text as a native template, and add its needs to its step; problems are reported."""
         rewriter = Rewriter(self.names, lambda sentence: self.note(at, sentence))
         try:
             native = rewrite(text, rewriter, place)
-        except UnknownPlaceholder as problem:
+        except InvalidPlaceholder as problem:
             self.report(at, str(problem))
             return ""
         element.needs |= rewriter.needs
@@ -108,17 +187,17 @@ class Translator:
         element.uses_last = element.uses_last or rewriter.uses_last
         return native
 
-    def text(self, element: TranslatedStep, at: Path, text: str, place: Place) -> str:
+    def text(self, element: TranslatedStep, at: Location, text: str, place: Place) -> str:
         """Return a text as a native template."""
-        return self._said(element, at, text, place, lambda t, rewriter, p: rewriter.text(t, p))
+        return self._rewritten(element, at, text, place, lambda t, rewriter, p: rewriter.text(t, p))
 
     def variables(
-        self, element: TranslatedStep, at: Path, given: Mapping[str, Any], place: Place
-    ) -> dict[str, Any]:
+        self, element: TranslatedStep, at: Location, value: Mapping[str, Json], place: Place
+    ) -> dict[str, Json]:
         """Return variables for a child; a scalar is the text that was written."""
-        return {key: self.value(element, (*at, key), item, place) for key, item in given.items()}
+        return {key: self.value(element, (*at, key), item, place) for key, item in value.items()}
 
-    def value(self, element: TranslatedStep, at: Path, value: Any, place: Place) -> Any:
+    def value(self, element: TranslatedStep, at: Location, value: Json, place: Place) -> Json:
         if isinstance(value, dict):
             return self.variables(element, at, value, place)
         if isinstance(value, list):
@@ -128,7 +207,7 @@ class Translator:
 
     # Kinds of steps.
 
-    def _run(self, spec: StepV2, element: TranslatedStep, at: Path) -> None:
+    def _run(self, spec: StepV2, element: TranslatedStep, at: Location) -> None:
         native = element.native
         native["prompt"] = self.text(element, (*at, "run"), spec.run or "", Place(spec.name))
         element.places |= {
@@ -136,7 +215,7 @@ class Translator:
             ("model",): (*at, "provider"),
             ("models",): (*at, "providers"),
         }
-        native |= self._asked(spec, at)
+        native |= self._model_fields(spec, at)
         tools = self.inherited
         if "servers" in spec.model_fields_set:
             tools = self.servers.tools(spec.servers, (*at, "servers"))
@@ -145,18 +224,18 @@ class Translator:
             native |= {"tools": tools, "max_tool_rounds": rounds_of(spec, self.execution)}
         self._failure(spec, native)
 
-    def _failure(self, spec: StepV2, native: dict[str, Any]) -> None:
+    def _failure(self, spec: StepV2, native: dict[str, Json]) -> None:
         inherited = "continue" if self.execution.on_error == "continue" else "halt"
-        wanted = "halt" if spec.on_failure == "fail" else spec.on_failure or inherited
-        if wanted == "halt":
+        expected = "halt" if spec.on_failure == "fail" else spec.on_failure or inherited
+        if expected == "halt":
             return
-        native["on_failure"] = wanted
-        if wanted == "continue":
+        native["on_failure"] = expected
+        if expected == "continue":
             native["otherwise"] = ""
         elif spec.max_retries is not None:
             native["max_retries"] = spec.max_retries
 
-    def _template(self, spec: StepV2, element: TranslatedStep, at: Path) -> None:
+    def _template(self, spec: StepV2, element: TranslatedStep, at: Location) -> None:
         assert spec.template is not None
         native = element.native
         native["workflow"] = spec.template.name
@@ -173,46 +252,46 @@ class Translator:
             native["timeout"] = spec.timeout
         self._failure(spec, native)
 
-    def _consensus(self, spec: StepV2, element: TranslatedStep, at: Path) -> None:
+    def _consensus(self, spec: StepV2, element: TranslatedStep, at: Location) -> None:
         assert spec.consensus is not None
-        found: ConsensusV2 = spec.consensus
+        result: ConsensusV2 = spec.consensus
         inside = (*at, "consensus")
-        prompt = self.text(element, (*inside, "prompt"), found.prompt, Place(spec.name))
+        prompt = self.text(element, (*inside, "prompt"), result.prompt, Place(spec.name))
         voters = []
-        for i, voter in enumerate(found.executions):
+        for i, voter in enumerate(result.executions):
             place = (*inside, "executions", i)
             voters.append(self._voter(spec, voter, place))
             element.places["consensus", "voters", i] = place
             element.places["consensus", "voters", i, "model"] = (*place, "provider")
         element.places[("consensus",)] = inside
-        consensus: dict[str, Any] = {"prompt": prompt, "voters": voters, "require": found.require}
-        if found.allow_partial is False:
+        consensus: dict[str, Json] = {"prompt": prompt, "voters": voters, "require": result.require}
+        if result.allow_partial is False:
             consensus["allow_failures"] = False
         element.native["consensus"] = consensus
-        if found.timeout is not None:
-            element.native["timeout"] = found.timeout
+        if result.timeout is not None:
+            element.native["timeout"] = result.timeout
         if spec.on_failure not in (None, "halt", "fail"):
             self.note(
                 (*at, "on_failure"),
-                "a consensus that is not reached ends the workflow all the same",
+                "a consensus that is not reached always ends the workflow",
             )
 
-    def _voter(self, spec: StepV2, voter: Asked, at: Path) -> dict[str, Any]:
+    def _voter(self, spec: StepV2, voter: ModelCallV2, at: Location) -> dict[str, Json]:
         """Return a voter: its own fields, then the step's; a model goes with its provider."""
-        native = {**asking(spec), **asking(voter)}
+        native = {**call_settings(spec), **call_settings(voter)}
         model = self.model(voter, [spec, self.execution], at)
         return {"model": model, **native} if model is not None else native
 
     # Models.
 
-    def _asked(self, spec: StepV2, at: Path) -> dict[str, Any]:
-        native = asking(spec)
+    def _model_fields(self, spec: StepV2, at: Location) -> dict[str, Json]:
+        native = call_settings(spec)
         if spec.providers:
             return {"models": [f"{t.provider}:{t.model}" for t in spec.providers], **native}
         model = self.model(spec, [self.execution], at)
         return {"model": model, **native} if model is not None else native
 
-    def model(self, spec: Asked, above: list[Any], at: Path) -> str | None:
+    def model(self, spec: ModelCallV2, above: list[InheritedV2], at: Location) -> str | None:
         """Return `provider:model` where a spec names either; the other half is inherited."""
         if spec.provider is None and spec.model is None:
             return None
@@ -224,27 +303,27 @@ class Translator:
                 model = target.model
             if provider and model:
                 return f"{provider}:{model}"
-        missing, given = ("model", "provider") if spec.model is None else ("provider", "model")
-        self.report((*at, given), f"{given} is given without {missing}; name both")
+        missing, value = ("model", "provider") if spec.model is None else ("provider", "model")
+        self.report((*at, value), f"{value} is set without {missing}; set both")
         return None
 
-    def _unused(self, spec: StepV2, kind: str, at: Path, native: Mapping[str, Any]) -> None:
+    def _unused(self, spec: StepV2, kind: str, at: Location, native: Mapping[str, Json]) -> None:
         """Note fields that have no effect here."""
-        given = spec.model_fields_set
+        value = spec.model_fields_set
         for name, why in NO_EFFECT.items():
-            if name in given and not (name == "max_iterations" and "tools" in native):
+            if name in value and not (name == "max_iterations" and "tools" in native):
                 self.note((*at, name), f"{name} has no effect: {why}")
         if kind == "loop" and spec.run is not None:
             self.note((*at, "run"), "run has no effect beside loop, which calls a workflow")
         if kind in ("template", "loop"):
             for name in ("provider", "model", "providers", "temperature", "max_tokens"):
-                if name in given:
+                if name in value:
                     self.note(
-                        (*at, name), f"{name} has no effect here; the called workflow has its own"
+                        (*at, name), f"{name} has no effect here; the called workflow sets it"
                     )
 
 
-def asking(spec: Asked) -> dict[str, Any]:
+def call_settings(spec: ModelCallV2) -> dict[str, Json]:
     """Return how a model is asked, but for which."""
     native = {
         "temperature": spec.temperature,

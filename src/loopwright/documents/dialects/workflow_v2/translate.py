@@ -1,40 +1,48 @@
 """`workflow/v2.0` documents as native ones.
 
-What comes out runs as the document says, and can be printed: the same calls in the same order with
-the same result. Where that dialect's own documents disagree, `dialects.md` section 7.1 decides.
+The result makes the same calls in the same order as the document describes, and can be printed.
+The tests in tests/dialects/workflow_v2 decide where its own documents disagree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path as Folder
-from typing import Any
+from pathlib import Path
 
 from ....errors import DocumentError, Problem, nearest
+from ....records.codec import Json
 from ...project import Project
-from ...schema.document import Document
-from ...schema.partial import Gaps, Kind, placeholder, readable
-from ...schema.source_map import translated
-from ...schema.validate import validated
+from ...schema.document import Action, Document
+from ...schema.fields import StrictModel
+from ...schema.validate import Gaps, Kind, placeholder, readable, validated
 from ...yaml.limits import MAX_PROBLEMS
-from ...yaml.reader import Path, Source
-from . import SCHEMA
+from ...yaml.reader import Location, Source
+from ...yaml.source import translated
+from ..detect import V2_SCHEMA as SCHEMA
+from ..detect import CalledDocument
 from .loops import WORKERS, native_loop
 from .names import NameTable
-from .order import DependencyCycle, TranslatedStep, in_order, written_order
 from .schema import ExecutionSettings, LoopV2, StepV2, WorkflowV2, hint
 from .servers import Servers
-from .steps import CALL_TIMEOUT, Translator, asking
+from .steps import (
+    CALL_TIMEOUT,
+    DependencyCycle,
+    StepTranslator,
+    TranslatedStep,
+    call_settings,
+    in_order,
+    written_order,
+)
 
-__all__ = ["translate"]
+__all__ = ["remarks", "translate"]
 
 
 def translate(source: Source, project: Project) -> tuple[Source, Document]:
-    """Return a `workflow/v2.0` document as a native one, and its source as asked by native paths.
+    """Return a `workflow/v2.0` document as a native one, and a source that takes native paths.
 
     Raises:
-        DocumentError: with every problem found.
+        DocumentError: with every problem of the document.
     """
     project.notes += source.notes
     lenient = project.settings.lenient
@@ -42,65 +50,74 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     if lenient:
         value = {"$schema": SCHEMA, "name": "fragment", **value}
     if value.get("$schema") != SCHEMA:
-        message = f"{value.get('$schema')!r} is not known; this reads {SCHEMA}"
+        message = f"{value.get('$schema')!r} is not supported; use {SCHEMA}"
         raise DocumentError([source.problem(("$schema",), message)])
     spec, problems, gaps = readable(_KIND, value, source)
     if spec is None:
         raise DocumentError(problems)
-    folders = list(dict.fromkeys([Folder(source.file).resolve().parent, project.root]))
+    folders = list(dict.fromkeys([Path(source.file).resolve().parent, project.root]))
     translation = _Translation(
-        spec, source, lenient, project.execute, folders, project.notes, problems, gaps
+        spec,
+        source,
+        lenient=lenient,
+        runs=project.execute,
+        folders=folders,
+        notes=project.notes,
+        problems=problems,
+        gaps=gaps,
     )
-    whole, document = translation.run()
+    native_source, document = translation.run()
     project.leave_out(source.file, translation.problems, translation.gaps)
-    return whole, document
+    return native_source, document
 
 
-def _stand_in(key: str, name: str, raw: Any) -> dict[str, Any]:
+def _stand_in(key: str, name: str, raw: Json) -> dict[str, Json]:
     """Return what stands for a step or loop that is left out: the same names can be used of it."""
-    given = raw if isinstance(raw, Mapping) else {}
-    loop = given if key == "loops" else given.get("loop")
+    value = raw if isinstance(raw, Mapping) else {}
+    loop = value if key == "loops" else value.get("loop")
     if not isinstance(loop, Mapping):
         return {"name": name, "run": "-"}
-    made: dict[str, Any] = {"name": name, "workflow": "-", "max_iterations": 1}
+    result: dict[str, Json] = {"name": name, "workflow": "-", "max_iterations": 1}
     if loop.get("mode") in ("refine", "iterate"):
-        made["mode"] = loop["mode"]
+        result["mode"] = loop["mode"]
     if isinstance(loop.get("accumulate"), str):
-        made["accumulate"] = loop["accumulate"]
-    return made if key == "loops" else {"name": name, "loop": made}
+        result["accumulate"] = loop["accumulate"]
+    return result if key == "loops" else {"name": name, "loop": result}
 
 
 _KIND = Kind(
-    WorkflowV2,
-    frozenset({"steps", "loops"}),
-    {"$schema": SCHEMA, "name": "document"},
-    _stand_in,
-    "$schema",
-    hint,
+    model=WorkflowV2,
+    lists=frozenset({"steps", "loops"}),
+    head={"$schema": SCHEMA, "name": "document"},
+    stand_in=_stand_in,
+    version="$schema",
+    hint=hint,
 )
 
 
 @dataclass
 class _Translation:
-    """One document on its way: what was found wrong, and what is only noted."""
+    """The translation of one document, with its problems and notes."""
 
     spec: WorkflowV2
     source: Source
     lenient: bool
     runs: bool
-    folders: list[Folder]
+    folders: list[Path]
     notes: list[Problem]
     problems: list[Problem]
     gaps: Gaps
-    taken: set[Path] = field(default_factory=set)  # where a name is given that is another's
+    taken: set[Location] = field(
+        default_factory=set
+    )  # places of names that other steps have already
 
-    def report(self, path: Path, message: str) -> None:
+    def report(self, path: Location, message: str) -> None:
         self.problems.append(self.source.problem(path, message))
         if len(self.problems) == MAX_PROBLEMS:
-            last = f"looking for problems ends after {MAX_PROBLEMS}"
+            last = f"checking stops after {MAX_PROBLEMS} problems"
             raise DocumentError([*self.problems, Problem(self.source.file, 0, 0, "", last)])
 
-    def note(self, path: Path, message: str) -> None:
+    def note(self, path: Location, message: str) -> None:
         self.notes.append(self.source.problem(path, message))
 
     def run(self) -> tuple[Source, Document]:
@@ -113,49 +130,49 @@ class _Translation:
         servers = Servers(self.folders, missing)
         inherited = servers.tools(spec.execution.servers, ("execution", "servers"))
         self.gaps = replace(self.gaps, head=self.gaps.head or bool(self.problems))
-        translator = Translator(
+        translator = StepTranslator(
             self.source,
-            names,
-            spec.execution,
-            self.report,
-            self.note,
-            servers,
-            inherited,
-            native_loop,
+            names=names,
+            execution=spec.execution,
+            report=self.report,
+            note=self.note,
+            servers=servers,
+            inherited=inherited,
+            native_loop=native_loop,
         )
         elements = [self._element(translator, at, item) for at, item in self._items()]
-        found = [e for e in elements if e is not None]
-        order = self._ordered(found)
-        self._settle(order)
+        result = [e for e in elements if e is not None]
+        order = self._ordered(result)
+        self._resolve_exposed(order)
         for element in order:
             if element.at in self.gaps.steps:
                 element.native = placeholder(element.name)
                 element.places = {(): element.at}
         native, places = self._document(order, servers)
-        whole = translated(self.source, places)
+        total = translated(self.source, places)
         try:
-            document: Document = validated(Document, native, whole)
+            document: Document = validated(Document, native, total)
         except DocumentError as error:
             raise DocumentError(self.problems or error.problems) from None
-        return whole, document
+        return total, document
 
     # Names.
 
-    def _items(self) -> Iterator[tuple[Path, StepV2 | LoopV2]]:
+    def _items(self) -> Iterator[tuple[Location, StepV2 | LoopV2]]:
         for key, index in written_order(self.source):
             items: Sequence[StepV2 | LoopV2] = getattr(self.spec, str(key)) or []
             yield (key, index), items[int(index)]
 
     def _names(self) -> NameTable:
         """Return what placeholders may name; a name that is taken twice is a problem."""
-        seen: dict[str, Path] = {}
+        visited: dict[str, Location] = {}
         steps, loops, accumulated = set(), {}, {}
         for at, item in self._items():
             if item.name is None:
                 self.report(at, "needs 'name'")
                 self.gaps = replace(self.gaps, names=True)
                 continue
-            if not self._unique(item.name, (*at, "name"), seen):
+            if not self._unique(item.name, (*at, "name"), visited):
                 self.taken.add(at)
             loop = item.loop if isinstance(item, StepV2) else item
             if loop is None:
@@ -166,15 +183,22 @@ class _Translation:
             if loop.accumulate is not None:
                 inside = (*at, "loop") if isinstance(item, StepV2) else at
                 if loop.accumulate not in accumulated:
-                    self._unique(loop.accumulate, (*inside, "accumulate"), seen)
+                    self._unique(loop.accumulate, (*inside, "accumulate"), visited)
                 accumulated[loop.accumulate] = item.name
         for name in [name for name in accumulated if name in steps or name in loops]:
             del accumulated[name]
         env = frozenset(self.spec.env)
         lenient = self.lenient or self.gaps.names
-        return NameTable(self.spec.name, frozenset(steps), loops, accumulated, env, lenient)
+        return NameTable(
+            self.spec.name,
+            steps=frozenset(steps),
+            loops=loops,
+            accumulated=accumulated,
+            env=env,
+            lenient=lenient,
+        )
 
-    def _unique(self, name: str, at: Path, seen: dict[str, Path]) -> bool:
+    def _unique(self, name: str, at: Location, seen: dict[str, Location]) -> bool:
         if name == "input":
             self.report(at, "'input' is the input of the workflow; choose another name")
         elif name in seen:
@@ -185,7 +209,7 @@ class _Translation:
     # Steps and loops.
 
     def _element(
-        self, translator: Translator, at: Path, item: StepV2 | LoopV2
+        self, translator: StepTranslator, at: Location, item: StepV2 | LoopV2
     ) -> TranslatedStep | None:
         if item.name is None or at in self.taken:
             return None
@@ -195,20 +219,20 @@ class _Translation:
             return left_out
         before = len(self.problems)
         if isinstance(item, LoopV2):
-            made = translator.loop(item, at)
+            result = translator.loop(item, at)
         else:
             self._skills(item, at)
-            made = translator.step(item, at)
+            result = translator.step(item, at)
         if len(self.problems) == before:
-            return made
+            return result
         self.gaps = replace(self.gaps, steps=self.gaps.steps | {at})
-        return made or left_out
+        return result or left_out
 
-    def _skills(self, spec: ExecutionSettings | StepV2, at: Path) -> None:
+    def _skills(self, spec: ExecutionSettings | StepV2, at: Location) -> None:
         """Refuse what would run code of others."""
         if spec.skills:
             self.report(
-                (*at, "skills"), "skills cannot be used: nothing is there yet to run their code"
+                (*at, "skills"), "skills are not supported: Loopwright does not run their code"
             )
 
     def _ordered(self, elements: list[TranslatedStep]) -> list[TranslatedStep]:
@@ -219,10 +243,12 @@ class _Translation:
             self.report(at, str(circle))
             for element in elements:
                 element.needs = {}
-            self.gaps = replace(self.gaps, names=True)  # no order in which they could be known
+            self.gaps = replace(
+                self.gaps, names=True
+            )  # a cycle has no order in which names are defined
             return elements
 
-    def _settle(self, order: list[TranslatedStep]) -> None:
+    def _resolve_exposed(self, order: list[TranslatedStep]) -> None:
         """Give each mention of the loop that ended last its loop, and expose steps of children."""
         loops = {element.name: element for element in order if element.loops}
         before = ""
@@ -230,14 +256,14 @@ class _Translation:
             if element.uses_last and before:
                 element.needs[before] = None
             for (loop, step), at in element.exposed.items():
-                found = loops.get(loop or before)
-                if found is None:
-                    self.report(at, f"{{{{loop.last.{step}}}}}: no loop has ended before this step")
+                result = loops.get(loop or before)
+                if result is None:
+                    self.report(at, f"{{{{loop.last.{step}}}}}: no loop ends before this step")
                     continue
-                call = found.native.get("loop", {}).get("execute", {})
+                call = result.native.get("loop", {}).get("execute", {})
                 exposed = call.setdefault("expose", [])
                 if step not in exposed:
-                    found.places["loop", "execute", "expose", len(exposed)] = at
+                    result.places["loop", "execute", "expose", len(exposed)] = at
                     exposed.append(step)
             before = element.name if element.loops else before
 
@@ -245,9 +271,9 @@ class _Translation:
 
     def _document(
         self, order: list[TranslatedStep], servers: Servers
-    ) -> tuple[dict[str, Any], dict[Path, Path]]:
+    ) -> tuple[dict[str, Json], dict[Location, Location]]:
         spec = self.spec
-        native: dict[str, Any] = {"schema": "loopwright/1", "name": spec.name}
+        native: dict[str, Json] = {"schema": "loopwright/1", "name": spec.name}
         for name in ("description", "version"):
             if getattr(spec, name):
                 native[name] = getattr(spec, name)
@@ -257,7 +283,7 @@ class _Translation:
         native |= self._execution()
         if servers.native:
             native["servers"] = servers.native
-        places: dict[Path, Path] = {
+        places: dict[Location, Location] = {
             ("model",): ("execution", "provider"), ("models",): ("execution", "providers"),
             **{(n,): ("execution", n) for n in ("temperature", "max_tokens", "at_once")},
         }  # fmt: skip
@@ -265,25 +291,25 @@ class _Translation:
         rank = {element.name: i for i, element in enumerate(order)}
         for i, element in enumerate(order):
             needs = sorted((n for n in element.needs if n in rank), key=lambda name: rank[name])
-            native["steps"].append(_arranged(element.native, needs))
+            native["steps"].append(_in_field_order(element.native, needs))
             places |= {("steps", i, *inner): at for inner, at in element.places.items()}
         output = self._output(order)
         if order and output != order[-1].name and output in rank:
             native["output"] = output
         return native, places
 
-    def _execution(self) -> dict[str, Any]:
+    def _execution(self) -> dict[str, Json]:
         execution = self.spec.execution
-        native: dict[str, Any] = {}
+        native: dict[str, Json] = {}
         if execution.providers:
             native["models"] = [f"{t.provider}:{t.model}" for t in execution.providers]
         elif execution.provider and execution.model:
             native["model"] = f"{execution.provider}:{execution.model}"
         elif execution.provider or execution.model:
-            given, missing = ("provider", "model") if execution.provider else ("model", "provider")
-            self.report(("execution", given), f"{given} is given without {missing}; name both")
+            value, missing = ("provider", "model") if execution.provider else ("model", "provider")
+            self.report(("execution", value), f"{value} is set without {missing}; set both")
             self.gaps = replace(self.gaps, head=True)
-        native |= asking(execution)
+        native |= call_settings(execution)
         if native and "answer_timeout" not in native:
             native["call_timeout"] = CALL_TIMEOUT
         if execution.parallel:
@@ -297,21 +323,54 @@ class _Translation:
 
     def _output(self, order: list[TranslatedStep]) -> str:
         """Return whose output is the document's: the last listed step, or a loop that ends it."""
-        wanted = self.spec.output
+        expected = self.spec.output
         names = [element.name for element in order]
-        if wanted is not None:
-            if wanted not in names:
-                what = f"there is no step or loop {wanted!r}{nearest(wanted, names)}"
+        if expected is not None:
+            if expected not in names:
+                what = f"there is no step or loop {expected!r}{nearest(expected, names)}"
                 self.report(("output",), what)
-            return wanted
+            return expected
         steps = [element for element in order if element.at[0] == "steps"]
         if not order or order[-1].loops or not steps:
             return names[-1] if names else ""
         return max(steps, key=lambda element: int(element.at[1])).name
 
 
-def _arranged(native: dict[str, Any], needs: list[str]) -> dict[str, Any]:
+def _in_field_order(native: dict[str, Json], needs: list[str]) -> dict[str, Json]:
     """Return a native step with its fields in the order in which people write them."""
     first = {"name": native["name"], **({"needs": needs} if needs else {})}
     condition = {"if": native["if"]} if "if" in native else {}
     return {**first, **condition, **{k: v for k, v in native.items() if k not in ("name", "if")}}
+
+
+def remarks(document: Document, source: Source, called: CalledDocument) -> Iterator[Problem]:
+    """Iterate over the loops that hand on the output of the last step of their workflow, where it has others.
+
+    That step often reviews the work, and its output is not the work.
+    """
+    for at, spec in _actions(document, ()):
+        child = called(spec.workflow) if at[-1:] == ("execute",) and spec.workflow else None
+        if child is None:
+            continue
+        output = child.output or child.steps[-1].name
+        others = [step.name for step in child.steps if step.name != output]
+        for key, text in (spec.with_ or {}).items() if others else ():
+            if isinstance(text, str) and "{{ loop.output }}" in text:
+                message = (
+                    f"this is what {output!r} gave, the last step of {spec.workflow}; "
+                    f"what another one gave is named so: {{{{loop.last.{others[-1]}}}}}"
+                )
+                yield source.problem((*at, "with", key), message)
+
+
+def _actions(value: object, at: Location) -> Iterator[tuple[Location, Action]]:
+    """Iterate over the actions of a document, each with its place."""
+    if isinstance(value, StrictModel):
+        if isinstance(value, Action):
+            yield at, value
+        for name, field in type(value).model_fields.items():
+            if name in value.model_fields_set:
+                yield from _actions(getattr(value, name), (*at, field.alias or name))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _actions(item, (*at, i))

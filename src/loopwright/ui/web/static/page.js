@@ -1,4 +1,4 @@
-// The page's own script: forms that change something, rows that open, streams that keep it true.
+// The page's script: forms that change runs, rows that open, streams of updates.
 import { draw, grow, numbers } from "./charts.js";
 
 const $ = (selector, within = document) => within.querySelector(selector);
@@ -20,10 +20,10 @@ async function load(url, into) {
     into.replaceChildren(fragment(text));
     ready(into);
   } catch (problem) {
-    const said = document.createElement("p");
-    said.className = "error";
-    said.textContent = `It could not be loaded: ${problem.message}`;
-    into.replaceChildren(said);
+    const message = document.createElement("p");
+    message.className = "error";
+    message.textContent = `Loading failed: ${problem.message}`;
+    into.replaceChildren(message);
   }
 }
 
@@ -31,7 +31,7 @@ function query(url, values) {
   return `${url}?${new URLSearchParams(values)}`;
 }
 
-// Rows that open to all of an iteration.
+// Rows that open to the details of an iteration.
 async function toggle(button) {
   const row = button.closest("tr");
   const next = row.nextElementSibling;
@@ -52,7 +52,7 @@ async function toggle(button) {
   await load(query(`${runUrl}/iteration`, { loop: button.dataset.loop, number: button.dataset.number }), cell);
 }
 
-// What is open stays open over a reload.
+// Open rows stay open after a reload.
 const memory = runPage && `open:${runPage.dataset.run}`;
 function remember() {
   const open = $$("button.open[aria-expanded=true]").map((b) => [b.dataset.loop, b.dataset.number]);
@@ -64,10 +64,10 @@ function recall() {
       const button = $$("button.open").find((b) => b.dataset.loop === loop && b.dataset.number === number);
       if (button) toggle(button);
     }
-  } catch { /* nothing was remembered */ }
+  } catch { /* nothing is stored */ }
 }
 
-// Rows that come when they come into sight.
+// Rows that are loaded when they become visible.
 async function fill(chunk) {
   if (chunk.dataset.loading) return;
   chunk.dataset.loading = "yes";
@@ -116,11 +116,11 @@ async function change(form, button) {
       headers: { "content-type": "application/json", "x-loopwright": "1" },
       body: JSON.stringify(values),
     });
-    const told = await answer.json();
-    if (told.error) throw new Error(told.error);
-    outcome.textContent = told.said || "";
-    if (told.go === location.pathname) location.reload();
-    else if (told.go) location.assign(told.go);
+    const reply = await answer.json();
+    if (reply.error) throw new Error(reply.error);
+    outcome.textContent = reply.said || "";
+    if (reply.go === location.pathname) location.reload();
+    else if (reply.go) location.assign(reply.go);
   } catch (problem) {
     outcome.classList.add("error");
     outcome.textContent = problem.message;
@@ -150,17 +150,17 @@ document.addEventListener("click", async (event) => {
   }
 });
 
-// Streams: a browser that lost the connection says itself which event it had last.
+// Streams: after a lost connection the browser sends the ID of its last event.
 const link = $("#link");
-function follow(url, hear) {
+function follow(url, update) {
   const stream = new EventSource(url);
   stream.onopen = () => { link.textContent = "live"; link.className = "link live"; };
-  stream.onerror = () => { link.textContent = "connecting again"; link.className = "link lost"; };
-  stream.onmessage = (event) => hear(JSON.parse(event.data), stream);
+  stream.onerror = () => { link.textContent = "reconnecting"; link.className = "link lost"; };
+  stream.onmessage = (event) => update(JSON.parse(event.data), stream);
   addEventListener("pagehide", () => stream.close());
 }
 
-function hearRun(news, stream) {
+function updateRun(news, stream) {
   if (news.problem) { stream.close(); link.textContent = news.problem; return; }
   const head = fragment(news.head).firstElementChild;
   const before = $("#head").dataset.status;
@@ -212,13 +212,13 @@ function tick() {
   }
 }
 
-function hearRuns(news) {
+function updateRuns(news) {
   const table = $("#runs");
   if (news.problem) { link.textContent = news.problem; return; }
   const total = $("#total");
-  if (total && typeof news.total === "number") total.textContent = `${news.total.toLocaleString("en-US")} on record`;
+  if (total && typeof news.total === "number") total.textContent = `${news.total.toLocaleString("en-US")} recorded`;
   const body = $("tbody", table);
-  if (!body) { // no run was like that
+  if (!body) { // no run matched the filter
     if (news.order.length) location.reload();
     return;
   }
@@ -245,8 +245,8 @@ if (runPage) {
   tick();
   if (runPage.dataset.live === "true") {
     const rewinds = $("#head").dataset.rewinds;
-    follow(query(`${runUrl}/events`, { after: runPage.dataset.last, rewinds }), hearRun);
+    follow(query(`${runUrl}/events`, { after: runPage.dataset.last, rewinds }), updateRun);
   }
 }
 const list = $("#runs");
-if (list) follow(list.dataset.events, hearRuns);
+if (list) follow(list.dataset.events, updateRuns);

@@ -1,10 +1,10 @@
-"""The placeholders of the `workflow/v2.0` dialect: `{{name}}`, and nothing else.
+"""Placeholders of `workflow/v2.0` by their own rules, to compare the translation with.
 
 1. A placeholder is two braces, at least one character of which none is a closing brace, two braces.
    Its name is trimmed and looked up as one key, dots included: `{{loop.last.output}}`.
 2. Everything else is literal: `{% if %}`, an unclosed `{{`, a `{{}}`.
-3. One pass: what a value holds is never read again, whatever braces are in it.
-4. An unknown name is an error with its place; `lenient` leaves the placeholder as it stands.
+3. One pass: braces inside a value are not read again.
+4. An unknown name is an error with its place; `lenient` keeps the placeholder.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ....errors import ConfigurationError, nearest
+from loopwright.documents.dialects.workflow_v2.names import placeholders
+from loopwright.errors import ConfigurationError, nearest
 
 __all__ = ["UnknownName", "holds", "interpolate", "placeholders"]
+
 
 FALSE_TEXTS = frozenset({"", "false", "0"})
 COMPARISON = re.compile(r"==|!=")
@@ -37,11 +39,6 @@ class UnknownName(ConfigurationError):
             hint = "; placeholders of this dialect are plain names, without filters or calls"
         shown = name if len(name) <= 60 else name[:57] + "..."
         super().__init__(f"line {self.line}, column {self.column}: {shown!r} is not defined{hint}")
-
-
-def placeholders(text: str) -> list[tuple[str, int]]:
-    """Return the name of each placeholder and the offset of its braces, in order."""
-    return [(text[start + 2 : end - 2].strip(), start) for start, end in _spans(text)]
 
 
 def interpolate(text: str, lookup: Mapping[str, Any], *, lenient: bool = False) -> str:
@@ -111,22 +108,11 @@ def _sides(text: str, spans: list[tuple[int, int]]) -> _Sides | None:
     return None
 
 
-def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Find the placeholders: where each begins and ends. Linear in the text."""
-    at = 0
-    while (start := text.find("{{", at)) >= 0:
-        close = text.find("}", start + 2)
-        if close < 0:
-            return
-        if close > start + 2 and text.startswith("}}", close):
-            yield start, close + 2
-            at = close + 2
-        else:
-            # No placeholder can begin before this brace: it would have to reach across it.
-            at = close + 1
-
-
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    return ((start, text.index("}}", start) + 2) for _, start in placeholders(text))

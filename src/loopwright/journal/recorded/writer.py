@@ -1,0 +1,268 @@
+"""The one thread that writes a journal: everything that waits becomes one transaction.
+
+A transaction writes the batches first and then performs the operations (open, close, cancel,
+rewind), each in the order of arrival. After the commit, one call into each waiting event loop
+resolves the futures of its callers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Generic, Protocol, TypeVar
+
+from ...errors import JournalError, JournalUnavailable
+from .run_log import Batch, DurableLog
+
+Connection = TypeVar("Connection")
+Connection_co = TypeVar("Connection_co", covariant=True)
+Connection_contra = TypeVar("Connection_contra", contravariant=True)
+Value = TypeVar("Value")
+BEAT = 0.5  # seconds between renewals of the leases
+TRANSACTION_ROWS = 4096  # a slow disk makes for large transactions, a fast one for small ones
+
+
+class Operation(Protocol[Connection_contra]):
+    """Work inside a transaction."""
+
+    loop: asyncio.AbstractEventLoop | None
+
+    def run(self, db: Connection_contra) -> None:
+        """Do the work; an error of the journal itself is kept for the caller."""
+
+    def committed(self) -> None:
+        """Act on the commit, in the writer's thread."""
+
+    def refuse(self, error: JournalError) -> None:
+        """Let the caller fail with an error."""
+
+    def resolve(self) -> None:
+        """Resolve the caller's future; runs in the event loop."""
+
+
+class Store(Protocol[Connection_co]):
+    """A database as the writer uses it; all calls come from the writer's thread."""
+
+    path: Path
+
+    @property
+    def logs(self) -> Mapping[int, DurableLog]:
+        """The open runs, whose leases `beat` renews."""
+
+    def commit(
+        self, batches: Sequence[Batch], operations: Sequence[Operation[Connection_co]]
+    ) -> None:
+        """Write batches and perform operations in one durable transaction, or raise."""
+
+    def journal_error(self, error: Exception) -> JournalError:
+        """Return the error of the journal for an error of the database."""
+
+    def beat(self) -> None:
+        """Renew the leases and look for requests to cancel."""
+
+    def finish(self) -> None:
+        """Give back the leases and close the database."""
+
+
+class Transaction(Generic[Connection, Value]):
+    """An operation with a result: `work` runs in a transaction, `after` once it is committed.
+
+    Both run in the writer's thread.
+    """
+
+    __slots__ = ("_result", "after", "error", "future", "loop", "work")
+
+    def __init__(
+        self, work: Callable[[Connection], Value], after: Callable[[Value], None] | None = None
+    ) -> None:
+        self.work = work
+        self.after = after
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.future: asyncio.Future[Value] | None = None
+        self.error: JournalError | None = None
+        self._result: list[Value] = []  # one, once the work is done
+
+    def wait(self) -> asyncio.Future[Value]:
+        """Return a future for its result."""
+        self.loop = asyncio.get_running_loop()
+        self.future = self.loop.create_future()
+        return self.future
+
+    def run(self, db: Connection) -> None:
+        """Do the work; see Operation."""
+        try:
+            self._result = [self.work(db)]
+        except JournalError as error:
+            self.error = error
+
+    def committed(self) -> None:
+        """Act on the commit; see Operation."""
+        if self.after is not None and self.error is None:
+            self.after(self._result[0])
+
+    def refuse(self, error: JournalError) -> None:
+        """Let the caller fail with an error; see Operation."""
+        self.error = type(error)(str(error))
+
+    def resolve(self) -> None:
+        """Resolve the caller's future; see Operation."""
+        if self.future is None or self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self._result[0])
+
+
+class _Stop(Transaction[Connection, None]):
+    """The last job: the writer ends after it."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None)
+        self._result = [None]
+
+
+Job = Batch | Operation[Connection]
+
+
+class Writer(Generic[Connection]):
+    """The one thread that writes a journal, started by its first job."""
+
+    def __init__(self, store: Store[Connection]) -> None:
+        self._store = store
+        self._jobs: SimpleQueue[Job[Connection]] = SimpleQueue()
+        self._next_beat = 0.0
+        self._started = False
+        self._ended = False
+
+    def put(self, job: Job[Connection]) -> None:
+        """Hand over a batch or an operation."""
+        if not self._started:
+            self._started = True
+            name = f"journal {self._store.path.name}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._jobs.put(job)
+        if self._ended:
+            self._refuse_late()
+
+    async def perform(
+        self,
+        transaction: Transaction[Connection, Value],
+        *,
+        unwanted: Callable[[Value], None] | None = None,
+    ) -> Value:
+        """Perform a transaction and return its result once it is durable.
+
+        The transaction continues if the caller is cancelled; `unwanted` then receives its result.
+        """
+        waiter = transaction.wait()
+        self.put(transaction)
+        if unwanted is None:
+            return await waiter
+        try:
+            return await asyncio.shield(waiter)
+        except asyncio.CancelledError:
+            waiter.add_done_callback(partial(_pass_on, unwanted))
+            await asyncio.wait({waiter})
+            raise
+
+    async def stop(self) -> None:
+        """Finish the jobs handed over, give back the leases and close the database."""
+        if self._started:
+            stop: _Stop[Connection] = _Stop()
+            waiter = stop.wait()
+            self._jobs.put(stop)
+            await waiter
+
+    def stop_soon(self) -> None:
+        """Do the same as `stop` without waiting for it."""
+        if self._started:
+            self._jobs.put(_Stop())
+
+    def _work(self) -> None:
+        while self._step():
+            pass
+
+    def _step(self) -> bool:
+        """Do the waiting jobs; return whether to continue. No job is referenced while waiting."""
+        jobs = self._gather()
+        stop = jobs.pop() if jobs and isinstance(jobs[-1], _Stop) else None
+        if jobs:
+            self._transact(jobs)
+        if stop is not None:
+            self._store.finish()
+            self._ended = True
+            self._refuse_late()
+            _notify([stop])
+            return False
+        if self._store.logs and time.monotonic() >= self._next_beat:
+            self._next_beat = time.monotonic() + BEAT
+            self._store.beat()
+        return True
+
+    def _gather(self) -> list[Job[Connection]]:
+        """Wait for a job or the next beat; return the waiting jobs of one transaction."""
+        jobs: list[Job[Connection]] = []
+        rows = 0
+        wait = max(0.0, self._next_beat - time.monotonic()) if self._store.logs else None
+        with suppress(Empty):
+            job = self._jobs.get(timeout=wait)
+            while True:
+                jobs.append(job)
+                rows += len(job.owners) if isinstance(job, Batch) else 1
+                if rows >= TRANSACTION_ROWS or isinstance(job, _Stop):
+                    break
+                job = self._jobs.get_nowait()
+        return jobs
+
+    def _transact(self, jobs: list[Job[Connection]]) -> None:
+        batches = [job for job in jobs if isinstance(job, Batch)]
+        operations = [job for job in jobs if not isinstance(job, Batch)]
+        try:
+            self._store.commit(batches, operations)
+        except Exception as error:  # of any kind: the callers must receive it
+            failure = self._store.journal_error(error)
+            for job in jobs:
+                job.refuse(failure)
+        else:
+            for operation in operations:
+                operation.committed()
+        _notify(jobs)
+
+    def _refuse_late(self) -> None:
+        """Refuse the jobs that arrived after the end; later callers of `put` come here themselves."""
+        late: list[Job[Connection]] = []
+        with suppress(Empty):
+            while True:
+                late.append(self._jobs.get_nowait())
+        for job in late:
+            job.refuse(
+                JournalUnavailable(f"{self._store.path}: the journal is closed; open it again")
+            )
+        _notify(late)
+
+
+def _notify(jobs: Sequence[Job[Connection]]) -> None:
+    loops: dict[asyncio.AbstractEventLoop, list[Job[Connection]]] = {}
+    for job in jobs:
+        if job.loop is not None:
+            loops.setdefault(job.loop, []).append(job)
+    for loop, mine in loops.items():
+        with suppress(RuntimeError):  # the event loop is closed: no caller waits any more
+            loop.call_soon_threadsafe(_resolve, mine)
+
+
+def _pass_on(unwanted: Callable[[Value], None], done: asyncio.Future[Value]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        unwanted(done.result())
+
+
+def _resolve(jobs: Sequence[Job[Connection]]) -> None:
+    for job in jobs:
+        job.resolve()
