@@ -14,6 +14,7 @@ from ...evaluators.rubric.criteria_prompt import Validator, criteria_of
 from ...models import Timers
 from ...models.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
 from ...models.protocol import MAX_TOOL_CALLS
+from ...prompts.conversation import Conversation
 from ...prompts.prompt import Prompt, PromptSettings, Text
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...prompts.tool_prompt import Selected, ToolPrompt
@@ -24,7 +25,7 @@ from ..schema.document import Action
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
 from ..schema.fields import SETTINGS
 from ..schema.loop_nodes import PresetSpec
-from ..schema.models import ReasoningSpec, VoterSpec
+from ..schema.models import ConversationSpec, ReasoningSpec, VoterSpec
 from ..steps.consensus import Consensus, offered_verdicts
 from ..yaml.source import Location
 from .compilation import Compilation
@@ -63,13 +64,29 @@ def compile_prompt(
         )
     else:
         kind = Prompt if reading.criteria is None else Validator
-        carried = spec.conversation == "carried"
-        prompt = kind(text, name=name, system=system, asking=settings, carried=carried, read=read)
+        conversation = _conversation(compilation, spec, at)
+        prompt = kind(
+            text, name=name, system=system, asking=settings, conversation=conversation, read=read
+        )
     if isinstance(prompt, Validator) and reading.criteria is not None:
         prompt.criteria = reading.criteria
     if read is not None:
         prompt.fingerprint = digest_of("answer", reading.kind, reading.said, prompt.fingerprint)
     return prompt
+
+
+def _is_carried(spec: Action) -> bool:
+    value = spec.conversation
+    return value.carry if isinstance(value, ConversationSpec) else value == "carried"
+
+
+def _conversation(compilation: Compilation, spec: Action, at: Location) -> Conversation | None:
+    """Return the limits of a carried conversation; None without one, or with problems."""
+    if not _is_carried(spec):
+        return None
+    value = spec.conversation
+    limits = value.model_dump(exclude={"carry"}) if isinstance(value, ConversationSpec) else {}
+    return compilation.attempt((*at, "conversation"), lambda: Conversation(**limits))
 
 
 def _prompt_tools(
@@ -81,7 +98,7 @@ def _prompt_tools(
         if getattr(spec, key) is not None and not spec.tools:
             compilation.problem((*at, key), f"{key} needs tools")
             return None
-    if spec.conversation == "carried" and spec.tools:
+    if spec.tools and _is_carried(spec):
         message = "a prompt with tools cannot carry its conversation; remove tools or conversation"
         compilation.problem((*at, "conversation"), message)
         return None
