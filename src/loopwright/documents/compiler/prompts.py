@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ...engine.step import digest_of
 from ...errors import ConfigurationError, listed, nearest
 from ...evaluators.judge.judge import TOKENS, Judge
+from ...evaluators.judge.judge_tools import JudgeTools
 from ...evaluators.judge.questions import JudgeQuestion, YesNo, preset_question
 from ...evaluators.judge.votes import votes_of
 from ...evaluators.parsing.answers import Answer, answer
@@ -93,16 +94,23 @@ def _prompt_tools(
     compilation: Compilation, spec: Action, at: Location
 ) -> list[Tool | McpServer | Selected] | None:
     """Return the tools of a prompt; None if its tool settings have problems."""
-    tools = resolve_tools(compilation, spec.tools or [], (*at, "tools"))
-    for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
-        if getattr(spec, key) is not None and not spec.tools:
-            compilation.problem((*at, key), f"{key} needs tools")
-            return None
-    if spec.tools and _is_carried(spec):
+    tools = _own_tools(compilation, spec, at)
+    if tools and _is_carried(spec):
         message = "a prompt with tools cannot carry its conversation; remove tools or conversation"
         compilation.problem((*at, "conversation"), message)
         return None
     return tools
+
+
+def _own_tools(
+    compilation: Compilation, spec: Action | JudgeSpec, at: Location
+) -> list[Tool | McpServer | Selected] | None:
+    """Return the tools that a prompt or a judge names; None if there are problems."""
+    for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
+        if getattr(spec, key) is not None and not spec.tools:
+            compilation.problem((*at, key), f"{key} needs tools")
+            return None
+    return resolve_tools(compilation, spec.tools or [], (*at, "tools"))
 
 
 def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | None:
@@ -147,8 +155,16 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
     prompt_settings = compile_settings(
         compilation, spec, at, None, temperature=temperature, cap=TOKENS
     )
+    tools = _own_tools(compilation, spec, at)
     if prompt_settings is None or votes is None or (spec.preset and question is None):
         return None
+    if tools is None:
+        return None
+    judge_tools = JudgeTools.of(
+        tools,
+        spec.max_tool_rounds or MAX_ROUNDS,
+        spec.max_tool_calls_per_reply or MAX_TOOL_CALLS,
+    )
     weights = None if spec.preset else spec.weights
     return compilation.attempt(
         (*at, "weights"),
@@ -160,6 +176,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
             question=question,
             self_test=spec.self_test,
             weights=weights,
+            tools=judge_tools,
         ),
     )
 
