@@ -19,7 +19,7 @@ from loopwright.prompts import prompt
 from loopwright.prompts.tool_prompt import tool_prompt
 from loopwright.records import Result, Status
 from loopwright.testing import dry_run_sync
-from loopwright.tools import command_tool, shell, tool
+from loopwright.tools import command_tool, mcp_server, shell, tool
 
 
 def never(value: Any) -> Any:
@@ -178,3 +178,18 @@ def test_wrong_rules_are_problems_with_places(rules: str, message: str) -> None:
     (problem,) = raised.value.problems
     assert problem.line == 1
     assert message in problem.message
+
+
+def test_an_mcp_server_is_not_started() -> None:
+    """Its list of tools and their results come from rules."""
+    server = mcp_server("files", ["does-not-exist"])
+    listing = [{"name": "read", "description": "Read.", "inputSchema": {"type": "object"}}]
+    call = {"tool_calls": [{"name": "read", "arguments": {"path": "a"}}]}
+    rules = (
+        {"step": "*files/tools-1", "output": listing},
+        {"step": "*/call-1", "output": "content"},
+        {"replies": [call, "done"]},
+    )
+    step = tool_prompt("{{ value }}", [server], name="p")
+    assert tried(step, *rules).output == "done"
+    assert tried(step, *rules[1:]).error.kind == "no_stub"
