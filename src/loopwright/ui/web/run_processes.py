@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from ..._platform.processes import new_group
 from ...errors import ConfigurationError
-from ..opening import OpeningPipe
+from ..opening import VARIABLE
 
+BEAT = 0.05  # seconds between looks at the signal; the answer does not depend on it
 _LAST = 2000  # characters of the messages of a failed process
 
 
@@ -32,26 +34,29 @@ class RunProcesses:
             ConfigurationError: with its last message, if it ended without opening the run, or refused
                 to resume it.
         """
-        with tempfile.TemporaryFile() as messages, OpeningPipe() as pipe:
-            process = await self._start(words, stdin, messages, pipe)
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as messages:
+            signal = Path(folder, "opened")
+            signal.touch()
+            process = await self._start(words, stdin, messages, signal)
             ended = asyncio.create_task(process.wait())
             self._watched.add(ended)
             ended.add_done_callback(self._watched.discard)
-            if not await pipe.wait(ended):
+            while not ended.done() and not signal.stat().st_size:
+                await asyncio.wait({ended}, timeout=BEAT)
+            if not signal.stat().st_size:
                 messages.seek(0)
                 raise ConfigurationError(_sentence(messages.read(), ended.result()))
 
     async def _start(
-        self, words: Sequence[str], stdin: str | None, messages: IO[bytes], pipe: OpeningPipe
+        self, words: Sequence[str], stdin: str | None, messages: IO[bytes], signal: Path
     ) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "loopwright", *words, "--journal", self._url,
-            cwd=self._folder, env={**os.environ, **pipe.environment, "NO_COLOR": "1"},
+            cwd=self._folder, env={**os.environ, VARIABLE: str(signal), "NO_COLOR": "1"},
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL, stderr=messages, pass_fds=(pipe.writer,),
-            start_new_session=True,  # Ctrl-C ends the page, not the runs
+            stdout=asyncio.subprocess.DEVNULL, stderr=messages,
+            **new_group(),  # Ctrl-C ends the page, not the runs
         )  # fmt: skip
-        pipe.close_writer()
         if process.stdin is not None:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 process.stdin.write((stdin or "").encode())
