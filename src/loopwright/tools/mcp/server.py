@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from ..._extras import needs
 from ...engine.context import Context
 from ...engine.run_state import Run
 from ...engine.step import FunctionStep
@@ -298,13 +299,7 @@ class _Connect(Protocol):
 
 
 def _connect() -> _Connect:
-    try:
-        # Importing the client library takes seconds, and it is optional.
+    # The client library is optional, and importing it takes seconds.
+    with needs("an MCP server", "mcp"):
         from .client import connect
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "httpx2"):
-            raise
-        raise ConfigurationError(
-            f"MCP servers need the package {error.name}. Install loopwright[mcp]."
-        ) from None
     return connect

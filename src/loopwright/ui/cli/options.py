@@ -123,7 +123,7 @@ class ModelOptions(DocumentOptions):
 
 
 @dataclass(frozen=True)
-class RunOptions(ModelOptions):
+class RunCommandOptions(ModelOptions):
     """Options of `run` and `resume`."""
 
     journal: JournalUrl = DEFAULT

@@ -37,9 +37,9 @@ from .options import (
     Lenient,
     LoopName,
     MaxIterations,
+    RunCommandOptions,
     RunId,
     RunName,
-    RunOptions,
     expanded,
 )
 from .output import Output
@@ -58,7 +58,7 @@ class Job:
     source: RunSource
     value: Json
     run_id: str
-    options: RunOptions
+    options: RunCommandOptions
     observing: Observing
     listeners: tuple[Listener, ...] = ()
 
@@ -181,7 +181,7 @@ def run(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Document, or package.module:attribute.")
     ],
-    options: RunOptions,
+    options: RunCommandOptions,
     text: InputText = None,
     input_file: InputFile = None,
     run_id: RunId = "",
@@ -230,7 +230,7 @@ def _stubbed(source: RunSource) -> RunSource:
 @expanded
 def resume(
     name: RunName,
-    options: RunOptions,
+    options: RunCommandOptions,
     max_iterations: MaxIterations = None,
     loop: LoopName = "",
 ) -> int:
@@ -244,7 +244,7 @@ def resume(
 
 
 def resume_run(
-    name: str, options: RunOptions, *, max_iterations: int | None = None, loop: str = ""
+    name: str, options: RunCommandOptions, *, max_iterations: int | None = None, loop: str = ""
 ) -> int:
     """Resume a run by its name on the command line, and return the exit code."""
     with Output(as_json=options.as_json) as output:
