@@ -22,7 +22,7 @@ from pathlib import Path
 from ..._platform.processes import exists
 from ...errors import JournalDamaged, RunLocked
 from ...records.codec import Json
-from ..recorded.rows import Value, as_damage, seal
+from ..recorded.encoding import Value, as_damage, seal
 
 LEASE = 10.0  # seconds that a lease lasts without a beat
 UNSEEN = "alive"  # in place of the start time of a process whose start time is not visible

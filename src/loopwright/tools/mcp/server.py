@@ -209,9 +209,11 @@ class _Session:
                 # A request that failed is repeated under another name.
                 name = f"{self.server.name}/tools-{self._listings}"
                 replay = self.run.replay
-                if replay is None or at.below(name) not in replay.finished:
+                stubbed = self.run.stubs is not None
+                if not stubbed and (replay is None or at.below(name) not in replay.finished):
                     _connect()  # a missing library is not a failure of the server
                 step = FunctionStep(self._list, name="tools", fingerprint=self.server.fingerprint)
+                step.stub = "MCP server"
                 self._listing = cast("list[dict[str, Json]]", await at.call(name, step, None))
             return self._listing
 
