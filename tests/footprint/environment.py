@@ -48,7 +48,9 @@ class Environment:
 def create(folder: Path, *extras: str) -> Environment:
     """Build the wheel, and install it with extras into a new environment in a folder."""
     chosen = [word for extra in extras for word in ("--extra", extra)]
-    wanted = _uv("export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-hashes", *chosen)
+    wanted = _uv(
+        "export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-hashes", *chosen
+    )
     (folder / "requirements.txt").write_text(wanted, encoding="utf-8")
     _uv("build", "--wheel", "--out-dir", str(folder / "dist"), str(ROOT))
     place = folder / "environment"
