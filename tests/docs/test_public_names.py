@@ -18,6 +18,7 @@ import pytest
 
 from docs.test_reference import reference
 from loopwright._aliases import NAMES
+from loopwright.conditions import base
 
 PACKAGE = Path(__file__).parents[2] / "src" / "loopwright"
 MODULES = list(reference.MODULES)
@@ -59,7 +60,7 @@ PUBLIC = [pair for module in MODULES for pair in names_of(module)]
 DOCUMENTED = [
     (module, name)
     for module, name in PUBLIC
-    if inspect.isclass(value := getattr(import_module(module), name)) or inspect.isroutine(value)
+    if inspect.isclass(value := getattr(import_module(module), name)) or inspect.isfunction(value)
 ]
 
 
@@ -185,6 +186,7 @@ def test_the_examples_of_docstrings_run(
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("LOOPWRIGHT_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setattr(base, "TAGS", dict(base.TAGS))  # an example declares a condition
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     failed, count = doctest.testmod(import_module(module), optionflags=flags)
     assert count

@@ -363,7 +363,7 @@ def check(path: str | Path, settings: Settings | None = None) -> tuple[Problem, 
         >>> file = pathlib.Path(tempfile.mkdtemp(), "hello.yaml")
         >>> _ = file.write_text("schema: loopwright/1\\nname: hello\\nsteps: [{name: greet, sett: Hello}]")
         >>> [(problem.line, problem.path) for problem in check(file)]
-        [(3, 'steps.greet.sett')]
+        [(3, 'steps[0].sett')]
     """
     try:
         load(path, settings or Settings(execute=False))

@@ -112,7 +112,7 @@ class Loop(CompositeStep):
         ... )
         >>> result = run_sync(loop, 1)
         >>> result.output, result.reason.value, result.iterations
-        (8, 'score_at_least', 3)
+        (8, 'condition_met', 3)
     """
 
     execute: StepLike

@@ -27,7 +27,7 @@ NOTHING = Lessons().to_json()
 
 
 class LoopWithMemory(Wrapper):
-    """A loop that is given the lessons of earlier runs and leaves an episode for later ones.
+    """A loop that receives the lessons of earlier runs and stores an episode for later ones. See `remembering`.
 
     Inside, templates see the lessons as `memory` (`memory.text`, `memory.lessons`, `memory.facts`,
     `memory.success_rate`), functions by `lessons(ctx)`.
@@ -108,14 +108,22 @@ def _cut(text: str) -> str:
 def remembering(
     loop: StepLike, *, space: str = "", most: int = 5, facts: int = 5
 ) -> LoopWithMemory:
-    """Make a loop that is given what earlier runs of it came to, and leaves the same for later ones.
+    """Make a loop that receives the lessons of its earlier runs and stores its own for later runs.
 
-    `space` is where in the memory (default: the loop's name), `most` how many past runs are shown, the
-    latest, and `facts` how many facts of the space, the surest. Of each run its best score, its
-    feedback and its latest 10 rounds are kept, each with the beginning of its output.
+    The memory stores the best score of each run, its feedback and its latest 10 iterations, each with the
+    beginning of its output.
+
+    Args:
+        loop: the loop or workflow.
+        space: the space of the memory (default: the name of the loop).
+        most: the number of latest runs whose lessons the loop receives (default: 5).
+        facts: the number of facts of the space, the most certain first (default: 5).
+
+    Returns:
+        A step.
 
     Raises:
-        ConfigurationError: for something that is no loop, or numbers below 0.
+        ConfigurationError: for a plain step, or a number below 0.
 
     >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync
     >>> async def draft(task, ctx):
@@ -136,9 +144,13 @@ def remembering(
 
 
 def lessons(ctx: Context) -> dict[str, Json]:
-    """Return what earlier runs of the nearest remembering loop came to; see Lessons.
+    """Return the lessons of earlier runs of the nearest loop with a memory.
 
-    Without such a loop there is nothing in it.
+    Args:
+        ctx: the context of a step in the loop.
+
+    Returns:
+        The members of Lessons as an object; empty without such a loop.
     """
     scope = ctx.scope
     while scope is not None:

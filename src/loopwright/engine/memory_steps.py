@@ -195,17 +195,21 @@ class MemorySpaceStep:
 def remembered(ctx: Context, name: str) -> MemorySpaceStep:
     """Return a space of the run's memory, for a step that is a function.
 
+    Args:
+        ctx: the context of the step.
+        name: the name of the space.
+
     >>> from loopwright import run_sync
     >>> async def draft(task: str, ctx) -> str:
     ...     space = remembered(ctx, "drafts")
     ...     past = await space.recall(task)
     ...     await space.record("draft", "success", description=task, score=0.9)
-    ...     return f"{task}, after {len(past)} like it"
+    ...     return f"{task}, {len(past)} before"
     >>> from loopwright import MemoryJournal
     >>> journal = MemoryJournal()
     >>> for _ in range(2):
     ...     print(run_sync(draft, "release note", journal=journal).output)
-    release note, after 0 like it
-    release note, after 1 like it
+    release note, 0 before
+    release note, 1 before
     """
     return MemorySpaceStep(ctx, name)
