@@ -56,6 +56,26 @@ MODULES = {
     "loopwright.errors": "Errors",
 }
 
+# Methods that only Loopwright calls, by class. The reference does not show them.
+INTERNAL = {
+    "Condition": ("applies_to", "field_values", "flat", "limits", "parts"),
+    "Context": ("below", "child", "outcome", "within"),
+    "Evaluation": ("has_only_score", "sealed", "view"),
+    "Failure": ("from_json", "of", "to_error"),
+    "History": (
+        "at_time", "fall", "label", "latest_eligible", "recent_scores", "redact", "redact_with", "stalled", "streaks",
+        "view", "with_iteration",
+    ),
+    "Iteration": ("from_json", "view"),
+    "Loop": ("decide", "ending", "limit", "parts", "remarks", "run"),
+    "PhasedAgent": ("depth", "parts", "run", "tokens", "too_small", "warning"),
+    "ReasoningAgent": ("parts", "run", "settings", "single"),
+    "Result": ("loop_json", "view"),
+    "Stop": ("from_json",),
+    "Usage": ("at_most", "from_json", "less", "most", "settled_at"),
+    "Workflow": ("inside", "parts", "run"),
+}  # fmt: skip
+
 # Parts of a document: the model of the JSON Schema, its heading and the page that explains it.
 PARTS = {
     "Document": ("The document", "../guide/documents.md"),
@@ -249,7 +269,7 @@ def python_pages() -> Iterator[tuple[str, str]]:
                 link = f"[`{original}`][{place_of(home, original)}]"
                 elsewhere.append((f"`{name}`", link, f"[`{home}`]({page_file(home)})"))
             elif callable(value):
-                body.append(f"::: {place_of(module, name)}\n")
+                body.append(f"::: {place_of(module, name)}\n{_hiding(value)}")
             else:
                 body.append(f"## `{name}` {{ #{module}.{name} }}\n\n{_constant(value)}\n")
         links = [table(("name", "documentation", "module"), elsewhere)] if elsewhere else []
@@ -262,6 +282,15 @@ def python_pages() -> Iterator[tuple[str, str]]:
         "python/index.md",
         page("Python reference", intro, table(("module", "contents", "names"), listed)),
     )
+
+
+def _hiding(value: object) -> str:
+    """Return the options of mkdocstrings that hide the internal methods of a class and of its base classes."""
+    kinds = value.__mro__ if inspect.isclass(value) else ()
+    names = [name for kind in kinds for name in INTERNAL.get(kind.__name__, ())]
+    if not names:
+        return ""
+    return f'    options:\n      filters: ["!^_", "!^({"|".join(sorted(set(names)))})$"]\n'
 
 
 def _constant(value: object) -> str:

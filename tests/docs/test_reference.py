@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -133,6 +134,24 @@ def test_every_public_name_is_on_a_page_with_a_docstring(module: str) -> None:
         value = getattr(import_module(module), name)
         if inspect.isclass(value) or inspect.isfunction(value):
             assert inspect.getdoc(value), f"{module}.{name}"
+
+
+def test_internal_methods_exist_and_are_hidden() -> None:
+    """The list of hidden methods names methods only, and the pages hide them."""
+    classes = {value.__name__: value for value in documented_classes()}
+    for name, methods in reference.INTERNAL.items():
+        assert [method for method in methods if not hasattr(classes[name], method)] == [], name
+        place = f"{classes[name].__module__}.{name}"
+        block = "".join(PAGES.values()).partition(f"::: {place}\n")[2].partition("\n:::")[0]
+        assert all(re.search(rf"[(|]{method}[|)]", block) for method in methods), name
+
+
+def documented_classes() -> Iterator[type]:
+    """Iterate over the classes on the pages."""
+    for module in reference.MODULES:
+        for name in reference.public_names(module):
+            if inspect.isclass(value := getattr(import_module(module), name)):
+                yield value
 
 
 def test_the_navigation_has_every_generated_page() -> None:

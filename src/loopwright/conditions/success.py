@@ -39,7 +39,7 @@ class ScoreAtLeast(Condition):
         number("score_at_least: threshold", self.threshold, least=0, most=1)
         whole("score_at_least: min_iterations", self.min_iterations, least=1)
 
-    def told(self, item: Iteration) -> bool:
+    def applies_to(self, item: Iteration) -> bool:
         return item.score is not None
 
     def check(self, history: History) -> Stop | None:
@@ -78,7 +78,7 @@ class Passed(Condition):
     def __post_init__(self) -> None:
         whole("passed: min_iterations", self.min_iterations, least=1)
 
-    def told(self, item: Iteration) -> bool:
+    def applies_to(self, item: Iteration) -> bool:
         return item.passed is not None
 
     def check(self, history: History) -> Stop | None:
@@ -106,7 +106,7 @@ class AllCriteriaMet(Condition):
 
     reads: ClassVar[str] = "criteria"
 
-    def told(self, item: Iteration) -> bool:
+    def applies_to(self, item: Iteration) -> bool:
         return bool(item.evaluation and item.evaluation.criteria)
 
     def check(self, history: History) -> Stop | None:

@@ -377,7 +377,7 @@ class Loop(CompositeStep):
         ):
             return
         judged = [item for item in history if item.eligible]
-        if any(goal.told(item) for item in judged for goal in self.goals):
+        if any(goal.applies_to(item) for item in judged for goal in self.goals):
             return
         for goal in self.goals if judged else ():
             # A score without a verdict: the loop lacks the score that is enough.

@@ -161,11 +161,13 @@ class History(Sequence[Iteration]):
         _fill(window, self, self.elapsed, self.usage, self.now)
         return window
 
-    def seen_at(self, *, elapsed: float, usage: Usage, now: float) -> History:
+    def at_time(self, *, elapsed: float, usage: Usage, now: float) -> History:
         """Return the same iterations at another moment."""
         return self._at(elapsed, usage, now)
 
-    def appended(self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0) -> History:
+    def with_iteration(
+        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
+    ) -> History:
         """Return the history that follows this one by `item`; this one is unchanged."""
         if self._length != len(self._rounds.items):  # another history continues from here: copy
             return History([*self, item], elapsed=elapsed, usage=usage, now=now)
@@ -305,7 +307,9 @@ class _View(History):
         _fill(window, self, elapsed, usage, now)
         return window
 
-    def appended(self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0) -> History:
+    def with_iteration(
+        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
+    ) -> History:
         """Return the history that follows this one by `item`; the recorded one is unchanged."""
         return History([*self, item], elapsed=elapsed, usage=usage, now=now)
 
