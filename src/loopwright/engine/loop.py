@@ -165,15 +165,15 @@ class Loop(CompositeStep):
     def _check(self) -> None:
         _one_of("on_failure", self.on_failure, ("halt", "continue", "retry"))
         _one_of("keep", self.keep, ("best", "last"))
-        codec.whole("loop: max_retries", self.max_retries, least=0)
-        codec.whole("loop: max_failures", self.max_failures, least=1)
-        if codec.whole("loop: min_iterations", self.min_iterations, least=1) > CEILING:
+        codec.integer("loop: max_retries", self.max_retries, minimum=0)
+        codec.integer("loop: max_failures", self.max_failures, minimum=1)
+        if codec.integer("loop: min_iterations", self.min_iterations, minimum=1) > CEILING:
             raise ConfigurationError(
                 f"loop: min_iterations: {self.min_iterations} is above the ceiling of {CEILING}; "
                 f"give at most {CEILING}"
             )
-        codec.whole("loop: rejudge", self.rejudge, least=0)
-        codec.number("loop: retry_delay", self.retry_delay, least=0)
+        codec.integer("loop: rejudge", self.rejudge, minimum=0)
+        codec.number("loop: retry_delay", self.retry_delay, minimum=0)
         for name in ("until", "guards"):
             condition = getattr(self, name)
             if condition is not None and not isinstance(condition, Condition):

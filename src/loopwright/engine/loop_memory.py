@@ -138,8 +138,8 @@ def remembering(
     made = as_step(loop)
     if not isinstance(made, CompositeStep):
         raise ConfigurationError(f"remembering: {made.name} is no loop; give a Loop, or a workflow")
-    codec.whole("remembering: most", most, least=0)
-    codec.whole("remembering: facts", facts, least=0)
+    codec.integer("remembering: most", most, minimum=0)
+    codec.integer("remembering: facts", facts, minimum=0)
     return LoopWithMemory(made, space or made.name, most, facts)
 
 

@@ -54,7 +54,7 @@ Place = tuple[int | str, ...]
 
 
 def _seconds(value: object, info: ValidationInfo) -> float | None:
-    return None if value is None else codec.number(str(info.field_name), value, least=0)
+    return None if value is None else codec.number(str(info.field_name), value, minimum=0)
 
 
 def _filled(value: object, info: ValidationInfo) -> object:

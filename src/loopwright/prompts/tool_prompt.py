@@ -64,7 +64,7 @@ class ToolPrompt(Prompt):
     ) -> None:
         super().__init__(text, name=name, system=system, asking=asking, read=read)
         self.tools = [as_tool(tool) for tool in tools]
-        self.max_rounds = codec.whole(f"{name}: max_tool_rounds", max_rounds, least=1)
+        self.max_rounds = codec.integer(f"{name}: max_tool_rounds", max_rounds, minimum=1)
         prints = (one.fingerprint for one in self.tools)
         self.fingerprint = digest_of("tools", str(max_rounds), self.fingerprint, *prints)
 
