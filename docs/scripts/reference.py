@@ -48,7 +48,6 @@ MODULES = {
     "loopwright.journal": "Journals",
     "loopwright.journal.questions": "Questions to people",
     "loopwright.memory": "Memory",
-    "loopwright.engine.loop_memory": "Loops with a memory",
     "loopwright.documents": "Documents",
     "loopwright.telemetry": "Telemetry",
     "loopwright.testing": "Testing",

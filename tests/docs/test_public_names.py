@@ -42,7 +42,7 @@ PROMISED = {
     "loopwright.agents": "PhasedAgent ReasoningAgent Capability tool_prompt Lifecycle LifecycleListener",
     "loopwright.tools": "tool command_tool mcp_server shell",
     "loopwright.journal": "open_journal Journal Entry MemoryJournal",
-    "loopwright.memory": "open_memory Memory Lesson",
+    "loopwright.memory": "open_memory Memory Lesson remembering",
     "loopwright.documents": "load check convert export_schema",
     "loopwright.testing": "ScriptedModel run_virtual VirtualClock assert_replays",
     "loopwright.interop": "Adapter as_step as_evaluator",

@@ -1,6 +1,6 @@
 """Prompts as steps, and prompts whose model may call tools."""
 
 from .prompt import Prompt, prompt
-from .tool_prompt import ToolPrompt, ToolStep, tool_prompt, tool_step
+from .tool_prompt import Selected, ToolPrompt, ToolStep, tool_prompt, tool_step
 
-__all__ = ["Prompt", "ToolPrompt", "ToolStep", "prompt", "tool_prompt", "tool_step"]
+__all__ = ["Prompt", "Selected", "ToolPrompt", "ToolStep", "prompt", "tool_prompt", "tool_step"]

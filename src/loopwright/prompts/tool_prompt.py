@@ -26,7 +26,15 @@ NO_MORE = "No more tools can be called. Answer now, from what you have."
 
 
 class Selected:
-    """Some tools of a set, by name."""
+    """Some tools of a set, by name.
+
+    Args:
+        tools: the set, such as an MCP server.
+        names: the names of the tools.
+
+    Raises:
+        ConfigurationError: when the run lists the tools, for a name that the set does not have.
+    """
 
     def __init__(self, tools: Any, names: Sequence[str]) -> None:
         self.tools_of = tools
