@@ -87,6 +87,7 @@ PARTS = {
     "ConfidenceSpec": ("Confidence", "../guide/judge.md"),
     "AdaptSpec": ("The next input", "../concepts/loop.md"),
     "EachSpec": ("Lists", "../guide/lists.md"),
+    "ConversationSpec": ("Conversations", "../guide/models.md"),
     "ConsensusSpec": ("Consensus", "../guide/models.md"),
     "VoterSpec": ("Voters", "../guide/models.md"),
     "PhasedSpec": ("The phased agent", "../guide/agents.md"),

@@ -11,8 +11,7 @@ Rules:
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .entries import Memory, MemoryEntry, entry
-from .in_memory import InMemory
+from .entries import InMemory, Memory, MemoryEntry, entry
 from .lessons import Lessons, lessons_of
 from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
 from .space import Space, ranked

@@ -20,6 +20,7 @@ from .fields import (
     MODELS,
     TEMPERATURE,
     TIMEOUT,
+    Names,
     Part,
     Seconds,
     SettingsFields,
@@ -123,6 +124,16 @@ class JudgeSpec(SettingsFields):
         description="Whether the judge is tested on bad outputs first, with a warning if it accepts one.",
     )
     style: Literal["structured", "yes_no"] = Field("structured", description="Form of the answer.")
+    tools: Names | None = Field(
+        None,
+        description="The tools that the judge can call before it answers: tools, servers, or `server.tool`.",
+    )
+    max_tool_rounds: int | None = Field(
+        None, ge=1, le=1000, description="The maximum of replies with tool calls. Default: 8."
+    )
+    max_tool_calls_per_reply: int | None = Field(
+        None, ge=1, le=1000, description="The maximum of tool calls in one reply. Default: 128."
+    )
 
 
 class AdaptSpec(Part):
