@@ -42,7 +42,7 @@ PROMISED = {
     "loopwright.agents": "PhasedAgent ReasoningAgent Capability tool_prompt Lifecycle LifecycleListener",
     "loopwright.tools": "tool command_tool mcp_server shell",
     "loopwright.journal": "open_journal Journal Entry MemoryJournal",
-    "loopwright.memory": "open_memory Memory Lesson remembering",
+    "loopwright.memory": "open_memory Memory Lesson",
     "loopwright.documents": "load check convert export_schema",
     "loopwright.testing": "ScriptedModel run_virtual VirtualClock assert_replays",
     "loopwright.interop": "Adapter as_step as_evaluator",
@@ -70,6 +70,7 @@ def test_every_public_name_exists_once_and_in_order(module: str) -> None:
     target = import_module(module)
     names = reference.public_names(module)
     assert [name for name in names if not hasattr(target, name)] == []
+    assert [name for name in names if inspect.ismodule(getattr(target, name))] == []
     if hasattr(target, "__all__"):
         kinds = {name: 0 if name.isupper() else 1 if name[0].isupper() else 2 for name in names}
         assert names == sorted(set(names), key=lambda name: (kinds[name], name))

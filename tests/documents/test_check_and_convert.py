@@ -9,10 +9,11 @@ import pytest
 from loopwright.documents import check, convert
 from loopwright.errors import DocumentError
 
-VALID = "schema: loopwright/1\nname: hello\nsteps:\n  - name: greet\n    python: nowhere:f\n"
+VALID = "schema: loopwright/1\nname: hello\nsteps:\n  - name: greet\n    python: mine:f\n"
 
 
 def document(folder: Path, text: str) -> Path:
+    (folder / "mine.py").write_text("def f(value):\n    return value\n\nraise RuntimeError\n")
     file = folder / "hello.yaml"
     file.write_text(text)
     return file

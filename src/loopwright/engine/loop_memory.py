@@ -16,13 +16,9 @@ from .scope import Scope
 from .step import CompositeStep, Leaf, StepLike, as_step, digest_of
 
 __all__ = [
-    "READS",
-    "WRITES",
     "LoopWithMemory",
     "MemorySpaceStep",
-    "Operation",
     "lessons",
-    "memory_of",
     "remembered",
     "remembering",
 ]
@@ -81,10 +77,10 @@ class Operation(Leaf):
 
 
 class MemorySpaceStep:
-    """What goes under one name in the memory of a run; `Space` says what its methods do.
+    """A space of the memory of a run. See `remembered`.
 
-    Each call is an effect named `memory-N` below the step, N counting the calls, so calls are to be
-    made in an order that is the same on every replay.
+    It has the methods of `Space`. Each call is an effect named `memory-N` below the step, where N is the
+    number of the call. Make the calls in an order that is the same in every replay.
 
     Raises:
         StepError: of kind `no_memory` without a memory, `memory_unavailable` if its store fails.

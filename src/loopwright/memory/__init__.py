@@ -18,7 +18,6 @@ from .space import Space, ranked
 from .view import View, view_of
 
 if TYPE_CHECKING:
-    from ..engine.loop_memory import LoopWithMemory, lessons, remembered, remembering
     from ..journal import open_memory
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "Feedback",
     "InMemory",
     "Lessons",
-    "LoopWithMemory",
     "Memory",
     "MemoryEntry",
     "Note",
@@ -36,28 +34,16 @@ __all__ = [
     "View",
     "entry",
     "fact_id",
-    "lessons",
     "lessons_of",
     "open_memory",
     "ranked",
-    "remembered",
-    "remembering",
     "view_of",
 ]
-
-_LOOPS = "..engine.loop_memory"
-_ABOVE = {
-    "LoopWithMemory": _LOOPS,
-    "lessons": _LOOPS,
-    "open_memory": "..journal",
-    "remembered": _LOOPS,
-    "remembering": _LOOPS,
-}
 
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        # Stores and loops are layers above this one, so they are loaded at first use.
-        if name in _ABOVE:
-            return getattr(import_module(_ABOVE[name], __name__), name)
+        # Stores are a layer above this one, so they are loaded at first use.
+        if name == "open_memory":
+            return import_module("..journal", __name__).open_memory
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
