@@ -1,7 +1,8 @@
 """Loops that run until they are satisfied: execute, evaluate, adapt, again, until a condition ends
 it."""
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from . import _aliases
 from .conditions import (
@@ -27,8 +28,7 @@ from .engine.loop import Loop
 from .engine.run import resume, run, run_sync
 from .engine.step import step
 from .engine.workflow import Workflow
-from .errors import LoopwrightError
-from .journal import Entry, Journal, MemoryJournal
+from .errors import LoopwrightError, NotSatisfied
 from .records import (
     Criterion,
     Evaluation,
@@ -44,6 +44,13 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .evaluators import check, checklist, judge, rubric, score
+    from .journal import Entry as Entry
+    from .journal import Journal as Journal
+    from .journal import MemoryJournal as MemoryJournal
+    from .models import Models
+    from .prompts import prompt
+    from .tools import shell, tool
 
 __all__ = [
     "AllCriteriaMet",
@@ -55,17 +62,16 @@ __all__ = [
     "Criterion",
     "Deadline",
     "Degrading",
-    "Entry",
     "Evaluation",
     "Failure",
     "History",
     "Iteration",
-    "Journal",
     "Loop",
     "LoopwrightError",
     "MaxIterations",
-    "MemoryJournal",
+    "Models",
     "NoImprovement",
+    "NotSatisfied",
     "OutputMatches",
     "Passed",
     "PhaseLimit",
@@ -80,26 +86,51 @@ __all__ = [
     "Timeout",
     "Usage",
     "Workflow",
+    "check",
+    "checklist",
     "fallback",
+    "judge",
     "limited",
     "parallel",
+    "prompt",
     "resume",
     "retrying",
+    "rubric",
     "run",
     "run_sync",
+    "score",
     "sequence",
+    "shell",
     "step",
+    "tool",
 ]
+
+# Loaded at first use: these packages load templates, JSON Schema or the records of models.
+_LAZY = {
+    "Models": "models",
+    "PhasedAgent": "agents",
+    "ReasoningAgent": "agents",
+    "check": "evaluators",
+    "checklist": "evaluators",
+    "judge": "evaluators",
+    "prompt": "prompts",
+    "rubric": "evaluators",
+    "score": "evaluators",
+    "shell": "tools",
+    "tool": "tools",
+}
 
 _aliases.install()
 
-_AGENTS = ("PhasedAgent", "ReasoningAgent")
+if not TYPE_CHECKING:  # a type checker knows the names above, and reports every other
 
+    def __getattr__(name):
+        module = _LAZY.get(name) or _aliases.NAMES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f".{module}", __name__), name)
+        globals()[name] = value
+        return value
 
-def __getattr__(name: str) -> Any:
-    # Agents ask models: who has none of them does not load what models need.
-    if name in _AGENTS:
-        from . import agents
-
-        return getattr(agents, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __dir__():
+        return sorted({*globals(), *__all__})

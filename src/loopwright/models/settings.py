@@ -72,7 +72,7 @@ def checked_sampling(settings: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _share(name: str, value: Json) -> float:
-    return codec.number(name, value, least=0, most=1)
+    return codec.number(name, value, minimum=0, maximum=1)
 
 
 def _seed(name: str, value: Json) -> int:

@@ -73,10 +73,10 @@ class PromptSettings:
         for model in self.models:
             split_model(model)
         if self.temperature is not None:
-            codec.number("temperature", self.temperature, least=0, most=2)
+            codec.number("temperature", self.temperature, minimum=0, maximum=2)
         if self.max_tokens is not None:
-            codec.whole("max_tokens", self.max_tokens, least=1)
-        codec.whole("max_tool_calls_per_reply", self.max_tool_calls_per_reply, least=1)
+            codec.integer("max_tokens", self.max_tokens, minimum=1)
+        codec.integer("max_tool_calls_per_reply", self.max_tool_calls_per_reply, minimum=1)
         object.__setattr__(self, "sampling", checked_sampling(self.sampling))
         checked_headers(self.headers)
         checked_cutoff(self.on_cutoff, schema=self.schema is not None)
@@ -179,7 +179,7 @@ def asking_of(
     given = {name: value for name, value in settings.items() if value is not None}
     seconds = given.get("timeout")
     if seconds is not None:
-        seconds = codec.number("timeout", seconds, least=0, above=True)
+        seconds = codec.number("timeout", seconds, minimum=0, above=True)
     return PromptSettings(
         models=(model,) if isinstance(model, str) else tuple(model),
         temperature=given.get("temperature", temperature),
