@@ -123,7 +123,7 @@ class Loop(CompositeStep):
         put = functools.partial(object.__setattr__, self)
         for stage in ("execute", "evaluate", "adapt"):
             if (given := getattr(self, stage)) is not None or stage == "execute":
-                made = as_step(given)
+                made = as_step(given, purpose="evaluate" if stage == "evaluate" else "execute")
                 if self.on_failure == "retry":
                     made = retrying(made, attempts=self.max_retries + 1, delay=self.retry_delay)
                 put(stage, made)

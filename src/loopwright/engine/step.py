@@ -20,6 +20,7 @@ from typing_extensions import TypeVar
 from ..errors import ConfigurationError
 from ..records import Result, Usage, own
 from ..records.codec import Json
+from .external import Purpose, adapted
 from .threads import in_thread
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "as_step",
     "digest_of",
     "known_as",
+    "reserving",
     "source_digest",
     "step",
 ]
@@ -195,7 +197,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
-        self.reserve = _reserving(reserve)
+        self.reserve = reserving(reserve)
         self.reports = reports
         self._fingerprint = fingerprint
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
@@ -214,7 +216,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         return f"step({self.name})"
 
 
-def _reserving(
+def reserving(
     given: Usage | Callable[[Any], Usage | None] | None,
 ) -> Callable[[Any], Usage | None] | None:
     """Return what says of an input what its call may cost at worst; it gets a copy of the input."""
@@ -331,13 +333,15 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def as_step(step: StepLike, *, name: str = "") -> Step:
-    """Return a step as it is, and a function as a FunctionStep.
+def as_step(step: StepLike, *, name: str = "", purpose: Purpose = "execute") -> Step:
+    """Return a step as it is, an object of another library by its adapter, and a function as a FunctionStep.
 
     Raises:
-        ConfigurationError: if it is neither.
+        ConfigurationError: if it is none of these.
     """
-    return step if isinstance(step, Step) else FunctionStep(step, name=name)
+    if isinstance(step, Step):
+        return step
+    return adapted(step, purpose) or FunctionStep(step, name=name)
 
 
 def step(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ..engine.composites import attempt, combined
 from ..engine.context import Context
+from ..engine.external import adapted
 from ..engine.step import CompositeStep, Step, StepLike, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Result, as_evaluation, codec
@@ -93,4 +94,6 @@ def as_check(name: str, target: Check) -> Step:
     """Return a step unchanged, and a function or an object of options as a check."""
     if isinstance(target, Mapping):
         return check(**{"name": name, **target})
-    return target if isinstance(target, Step) else check(target, name=name)
+    if isinstance(target, Step):
+        return target
+    return adapted(target, "evaluate") or check(target, name=name)
