@@ -205,7 +205,7 @@ LOOPS: Wrong = {
     "adapt same strategy twice": (
         LOOP + "      adapt: {rotate: [a, a]}\n",
         [
-            "7:23: steps[0].loop.adapt.rotate: rotate: ['a', 'a'] are not strategies to take in turn; give at least one, and each once",
+            "7:23: steps[0].loop.adapt.rotate: rotate: ['a', 'a']: give at least one strategy, and each only once",
         ],
     ),
     "adapt unknown key": (

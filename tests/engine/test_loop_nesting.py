@@ -149,7 +149,7 @@ def test_loops_nested_deeper_than_eight_are_refused() -> None:
     assert play(made, "x").output == "x"
     with pytest.raises(ConfigurationError) as caught:
         Loop(made, name="l9")
-    assert str(caught.value) == "loop: l9: loops nest 9 deep; 8 is the most"
+    assert str(caught.value) == "loop: l9: loops are nested 9 deep; the limit is 8"
 
 
 # I13: hooks.

@@ -81,7 +81,7 @@ def test_an_error_of_run_sync_stands_alone() -> None:
     ("options", "message"),
     [
         ({"run_id": "a/b"},
-         "run_id: 'a/b' is not an id; use 1 to 64 letters, digits, - and _"),
+         "run_id: 'a/b' is not a run ID; use 1 to 64 letters, digits, - and _"),
         ({"run_id": "x" * 65}, None),
         ({"value": b"bytes"},
          ("input: bytes is not a JSON value; return text, finite numbers, booleans, lists, "
@@ -210,12 +210,12 @@ def test_a_run_that_keeps_nothing_can_be_cancelled_from_outside(listeners: list[
          "run: in_doubt: 'rerum' is none of suspend, rerun; did you mean 'rerun'?"),
         ({"listeners": ["x"]}, "run: listeners: 'x' is not a function"),
         ({"listeners": print},
-         "run: listeners: <built-in function print> stands alone; give a list"),
+         "run: listeners: <built-in function print> is not a list; give a list"),
         ({"resources": ["model"]},
-         "run: resources: ['model'] is no mapping; give names to things, such as {'model': …}"),
+         "run: resources: ['model'] is not a mapping; give names to objects, such as {'model': …}"),
         ({"journal": 5},
-         "journal: 5 is no journal; give one, a URL such as sqlite:runs.db, or None"),
-        ({"run_id": 5}, "run_id: 5 is not an id; use 1 to 64 letters, digits, - and _"),
+         "journal: 5 is not a journal; use a Journal, a URL such as sqlite:runs.db, or None"),
+        ({"run_id": 5}, "run_id: 5 is not a run ID; use 1 to 64 letters, digits, - and _"),
     ],
 )  # fmt: skip
 def test_an_option_of_another_kind_is_refused(options: dict[str, Any], message: str) -> None:

@@ -92,7 +92,7 @@ class Slow:
 class Fan(CompositeStep):
     """A step that makes many calls at once and counts those that came through."""
 
-    required, name, fingerprint = False, "fan", "fan"
+    name = fingerprint = "fan"
 
     def __init__(self, count: int, seed: int) -> None:
         self.count = count

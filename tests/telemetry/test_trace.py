@@ -209,7 +209,6 @@ def test_a_model_call_is_a_chat_span_with_its_tokens() -> None:
 class Calling(CompositeStep):
     """A step that lets a model call `add`."""
 
-    required = False
     name = fingerprint = "calling"
 
     async def run(self, value: Any, ctx: Any) -> Result:

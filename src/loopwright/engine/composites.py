@@ -1,8 +1,8 @@
-"""Steps made of steps: sequence, parallel, fallback, retrying, limited.
+"""Composite steps: sequence, parallel, fallback, retrying, limited.
 
-A composite has no effect of its own: it is replayed by running it again over the effects on record.
-Its status is the worst of its parts (of a fallback the best), so that no success is silent about a
-loop that was not satisfied.
+A composite step has no effect itself: it is replayed by running it again over the recorded effects. Its
+status is the worst of its parts (of a fallback the best), so that no success hides a loop that was not
+satisfied.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import ConfigurationError, StepError, StepTimeout, Stopped, nearest
 from ..journal import Entry
@@ -42,16 +41,16 @@ _WORST = tuple(
     Status(word)
     for word in ("cancelled", "suspended", "failed", "impossible", "exhausted", "satisfied")
 )
-ACCEPTABLE = ("failed", "exhausted", "impossible")  # what a step may say to `accept`
+ACCEPTABLE = ("failed", "exhausted", "impossible")  # statuses that `accept` may name
 
 
-def acceptable(owner: str, given: Any, *, required: bool) -> tuple[str, ...]:
+def acceptable(owner: str, accept: str | Iterable[str], *, required: bool) -> tuple[str, ...]:
     """Return the statuses that a step accepts, checked.
 
     Raises:
         ConfigurationError: for another word, or for a step that is required and accepts.
     """
-    words = (given,) if isinstance(given, str) else tuple(given)
+    words = (accept,) if isinstance(accept, str) else tuple(accept)
     for word in words:
         if word not in ACCEPTABLE:
             raise ConfigurationError(
@@ -101,7 +100,7 @@ def _named_detail(name: str, detail: str) -> str:
 
 
 class Unsatisfied(StepError):
-    """A required loop was not satisfied; `result` is what it has."""
+    """A required loop was not satisfied; `result` is its result."""
 
     result: Result
 
@@ -116,16 +115,16 @@ async def attempt(ctx: Context, name: str, inner: Step, value: Json) -> Result:
     """Run a part and return how it ended; a failed loop raises like a failed function.
 
     Raises:
-        StepError: if it failed and nobody goes on after it, or is required and was not satisfied.
+        StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.
     """
     return checked(await ctx.outcome(name, inner, value), inner, ctx.below(name))
 
 
 def checked(result: Result, inner: Step, path: str) -> Result:
-    """Return how a part ended, if what is around it goes on then.
+    """Return how a part ended, if the step around it continues.
 
     Raises:
-        StepError: if it failed and nobody goes on after it, or is required and was not satisfied.
+        StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.
     """
     if result.status is Status.SATISFIED:
         return result
@@ -189,24 +188,40 @@ class _Sequence(_Named):
 
 
 def sequence(*steps: StepLike, name: str = "sequence") -> CompositeStep:
-    """Run steps one after the other, each on the output of the one before."""
+    """Run steps one after the other, each on the output of the previous one.
+
+    Args:
+        steps: steps or functions, at least one. Two of the same name get numbers in their paths.
+        name: the name of the sequence in paths.
+
+    Returns:
+        A step. Its output is that of the last step, its status the worst of theirs.
+
+    Raises:
+        ConfigurationError: without steps.
+
+    Example:
+        >>> from loopwright import run_sync, sequence
+        >>> run_sync(sequence(str.strip, str.upper), " a ").output
+        'A'
+    """
     return _Sequence(name, _named(steps))
 
 
 def _named(steps: tuple[StepLike, ...]) -> tuple[tuple[str, Step], ...]:
     if not steps:
         raise ConfigurationError("give at least one step")
-    made = [as_step(s) for s in steps]
-    names = [s.name.replace("/", "-") for s in made]  # they become parts of paths
+    parts = [as_step(s) for s in steps]
+    names = [part.name.replace("/", "-") for part in parts]  # a slash separates the parts of a path
     taken = {name for name in names if names.count(name) == 1}
-    found = []
-    for name, part in zip(names, made, strict=True):
+    named = []
+    for name, part in zip(names, parts, strict=True):
         if names.count(name) > 1:
             numbered = (f"{name}-{n}" for n in itertools.count(1))
-            name = next(each for each in numbered if each not in taken)
+            name = next(free for free in numbered if free not in taken)
             taken.add(name)
-        found.append((name, part))
-    return tuple(found)
+        named.append((name, part))
+    return tuple(named)
 
 
 @dataclass(frozen=True)
@@ -227,9 +242,23 @@ class _Parallel(_Named):
 
 
 def parallel(*steps: StepLike, name: str = "parallel", at_once: int = 16) -> CompositeStep:
-    """Run steps at once on the same input; the output is an object of their outputs by name.
+    """Run steps concurrently on the same input. The first failure cancels the others.
 
-    At most `at_once` run at a time; the first failure cancels the others.
+    Args:
+        steps: steps or functions, at least one.
+        name: the name of the step in paths.
+        at_once: the most steps that run at a time.
+
+    Returns:
+        A step. Its output is an object of the outputs by name, its status the worst of the steps'.
+
+    Raises:
+        ConfigurationError: without steps, or for `at_once` below 1.
+
+    Example:
+        >>> from loopwright import parallel, run_sync
+        >>> run_sync(parallel(str.upper, str.lower), "Ab").output
+        {'upper': 'AB', 'lower': 'ab'}
     """
     return _Parallel(name, _named(steps), codec.whole("parallel: at_once", at_once, least=1))
 
@@ -245,7 +274,7 @@ class _Fallback(_Named):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         best: tuple[str, Step, Result] | None = None
-        failed: Result | None = None  # a loop, with what it has
+        failed: Result | None = None  # of the best failed loop
         errors = []
         for name, part in self.members:
             try:
@@ -261,12 +290,17 @@ class _Fallback(_Named):
         if best is not None:
             return combined(self.name, best[2].output, [best], ctx)
         detail = "every strategy failed: " + "; ".join(errors)
-        if failed is not None:  # how a loop ends: what is around it may take up its output
-            whole = Result(
-                Status.FAILED, Reason.ALL_FAILED, detail, failed.output, name=self.name,
-                error=failed.error, cause=failed.cause,
-            )  # fmt: skip
-            raise StepError.of(whole, ctx.path)
+        if failed is not None:  # with the output of the best failed loop, which the caller may use
+            result = Result(
+                Status.FAILED,
+                Reason.ALL_FAILED,
+                detail,
+                failed.output,
+                name=self.name,
+                error=failed.error,
+                cause=failed.cause,
+            )
+            raise StepError.of(result, ctx.path)
         raise StepError(detail, path=ctx.path, kind="all_failed")
 
 
@@ -282,10 +316,23 @@ def _better(best: Result | None, other: Result | None) -> Result | None:
 
 
 def fallback(*steps: StepLike, name: str = "fallback") -> CompositeStep:
-    """Try steps in order until one is satisfied: a failed one, or an exhausted loop, leads to the
-    next.
+    """Try steps in order on the same input until one is satisfied.
 
-    If none is satisfied, the best exhausted one is the outcome; if all fail, so does this.
+    Args:
+        steps: steps or functions, at least one.
+        name: the name of the step in paths.
+
+    Returns:
+        A step. Its result is that of the first satisfied step, else that of the best loop that did not
+        fail (the best status, then the highest score). If all fail, it fails as `all_failed`.
+
+    Raises:
+        ConfigurationError: without steps.
+
+    Example:
+        >>> from loopwright import fallback, run_sync
+        >>> run_sync(fallback(int, str), "ten").output
+        'ten'
     """
     return _Fallback(name, _named(steps))
 
@@ -316,13 +363,13 @@ class _Retrying(Wrapper):
         raise AssertionError("unreachable")
 
     def _wait(self, number: int, error: StepError, random: Callable[[], float]) -> float:
-        told = getattr(error, "retry_after", None) or 0.0
+        asked = error.retry_after or 0.0
         jittered = random() * min(self.longest, self.delay * 2.0 ** (number - 1))
-        return float(max(told, jittered))
+        return max(asked, jittered)
 
 
 def _tried(ctx: Context, name: str) -> bool:
-    """Whether a replay already holds this attempt: nobody waits twice for the same moment."""
+    """Return whether a replay already holds this attempt, so that its wait is over."""
     replay = ctx.run.replay
     return replay is not None and replay.began(ctx.below(name)) is not None
 
@@ -330,11 +377,29 @@ def _tried(ctx: Context, name: str) -> bool:
 def retrying(
     inner: StepLike, *, attempts: int = 3, delay: float = 0.5, longest: float = 30.0, name: str = ""
 ) -> CompositeStep:
-    """Run a step again when it fails, at most `attempts` times in all; permanent errors are not
-    retried.
+    """Run a step again when it fails. Errors that are not retryable end it at once.
 
-    Waits uniform(0, min(longest, delay * 2^k)) seconds after attempt k+1 (exponential back-off with
-    full jitter), never less than the error's `retry_after`, never past the deadline.
+    The wait after attempt k is uniform(0, min(longest, delay * 2^(k-1))) seconds: exponential back-off
+    with full jitter (Brooker, AWS Architecture Blog, 2015). It is at least the error's `retry_after` and
+    never goes past a deadline.
+
+    Args:
+        inner: the step or function.
+        attempts: the most attempts in all.
+        delay: the longest first wait, in seconds.
+        longest: the longest wait, in seconds.
+        name: its name in paths. Default: that of the step.
+
+    Returns:
+        A step with the result of the last attempt.
+
+    Raises:
+        ConfigurationError: for `attempts` below 1, or a negative time.
+
+    Example:
+        >>> from loopwright import retrying, run_sync
+        >>> run_sync(retrying(int, attempts=2, delay=0), "4").output
+        4
     """
     made = as_step(inner)
     return _Retrying(
@@ -372,7 +437,23 @@ class _Limited(Wrapper):
 
 
 def limited(inner: StepLike, seconds: float) -> CompositeStep:
-    """Run a step within `seconds`; over that it is cancelled and fails with StepTimeout."""
+    """Give a step a time limit. At the limit it is cancelled and fails with StepTimeout.
+
+    Args:
+        inner: the step or function.
+        seconds: the limit, above 0. Time while the process is down does not count.
+
+    Returns:
+        A step with the result of `inner`.
+
+    Raises:
+        ConfigurationError: for a limit that is not above 0.
+
+    Example:
+        >>> from loopwright import limited, run_sync
+        >>> run_sync(limited(str.upper, 5.0), "a").output
+        'A'
+    """
     limit = codec.number("timeout: seconds", seconds, least=0, above=True)
     made = as_step(inner)
     return _Limited(made.name, made, limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..errors import Suspended
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def run_all(
-    jobs: Sequence[Callable[[], Coroutine[Any, Any, T]]],
+    jobs: Sequence[Callable[[], Coroutine[object, object, T]]],
     limit: int | None = None,
     *,
     ready: Callable[[int], bool] | None = None,
@@ -63,7 +63,7 @@ async def run_all(
     return [task.result() for task in in_order]
 
 
-async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
     """Cancel tasks and wait for them; what they raise meanwhile is not reported as unseen."""
     tasks = list(tasks)
     for task in tasks:
@@ -74,16 +74,16 @@ async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
         _ = task.cancelled() or task.exception()
 
 
-def _raise_first(tasks: Sequence[asyncio.Task[Any]]) -> None:
+def _raise_first(tasks: Sequence[asyncio.Task[object]]) -> None:
     """Raise the error of the first task that has one; a question only if none has another error."""
     errors = [e for task in tasks if not task.cancelled() and (e := task.exception()) is not None]
     for error in sorted(errors, key=lambda error: isinstance(error, Suspended)):
         raise error
 
 
-def _broken(task: asyncio.Task[Any]) -> bool:
+def _broken(task: asyncio.Task[object]) -> bool:
     return task.cancelled() or task.exception() is not None
 
 
-def _failed(task: asyncio.Task[Any]) -> bool:
+def _failed(task: asyncio.Task[object]) -> bool:
     return task.cancelled() or not isinstance(task.exception(), Suspended | None)

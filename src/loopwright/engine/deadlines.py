@@ -123,17 +123,17 @@ async def _contained(work: Callable[[], Awaitable[_T]], run: Run) -> _T:
         raise run.failure(error, "").to_error() from error
 
 
-class _Leavable(Coroutine[Any, Any, _T]):
+class _Leavable(Coroutine[object, object, _T]):
     """A coroutine that can be left behind: the next cancel ends it, even if it ignores cancels.
 
     Otherwise `asyncio.run`, which cancels the remaining tasks and waits for them, would never return.
     """
 
-    def __init__(self, inner: Coroutine[Any, Any, _T]) -> None:
+    def __init__(self, inner: Coroutine[object, object, _T]) -> None:
         self._inner = inner
         self.left = False
 
-    def __await__(self) -> Generator[Any, Any, _T]:
+    def __await__(self) -> Generator[object, object, _T]:
         return self._inner.__await__()
 
     def send(self, value: object) -> object:

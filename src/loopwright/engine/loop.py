@@ -2,12 +2,11 @@
 
 Rules:
 
-1. One record per round, failed or not; the record is committed before the decision.
-2. Every produced output is evaluated, and adapt is the first act of the next round: n rounds adapt
-   n-1 times.
-3. Conditions are asked after each record; what bounds time and money is asked before each effect
-   too.
-4. Running out is a result: it carries the best output, the history and the reason.
+1. Each iteration is one record, failed or not. The record is committed before the decision.
+2. Each output is evaluated, and adapt is the first step of the next iteration: n iterations adapt n-1
+   times.
+3. Conditions are checked after each record. Limits of time and cost are also checked before each effect.
+4. A loop that reaches a limit has a result, with the best output, the history and the reason.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -68,35 +67,52 @@ NO_GOAL_TOLD = (
 
 @dataclass(frozen=True)
 class Loop(CompositeStep):
-    """A declared loop: what to do, how to judge it, how to go on, and when to stop.
+    """A loop: execute, evaluate and adapt, until a condition stops it.
 
     Args:
-        execute: makes an output from an input: `f(input)` or `f(input, ctx)`, or any step.
-        evaluate: judges an output: returns a score from 0 to 1, True or False, or an Evaluation.
-        adapt: makes the next input from the last Iteration, failed or not; default: it stays.
-        until: conditions of which any ends the loop, asked after each round.
-        guards: the same, asked before each effect too.
-        on_failure: `halt` ends the loop at the first error; `continue` records it, hands it to
-            adapt and goes on, up to `max_failures` in a row; `retry` tries the failed step again,
-            `max_retries` times (2: three attempts in all). An evaluator that cannot judge any output,
-            such as tests without pytest, always ends it as `evaluator_unusable`.
-        retry_delay: seconds; waits uniform(0, retry_delay * 2^k) after attempt k+1.
-        keep: what an unsatisfied loop returns: its `best` output by score, or its `last`.
-        min_iterations: completed iterations before a condition other than a limit may end it.
-        max_failures: how many iterations in a row may fail under `continue`; the last of them ends
-            the loop (3).
-        required: whether a workflow ends when this loop is not satisfied.
-        accept: of `failed`, `exhausted` and `impossible`, with which of them the loop is good
-            enough for its workflow: they do not count for the workflow's status.
-        rejudge: how often the output is judged again at the end, for the result's `reported_score`:
-            the score by which it was chosen is the highest of several, so it flatters (2 will do).
-        approve: when a person is asked whether to go on: `iteration` between the rounds, `limit` when
-            its iterations are used up, or both. The run is suspended until then.
-        on_iteration: called with each Iteration once it is committed; its failure is a warning.
-        on_terminate: called with the Result, once, on every path.
+        execute: makes an output from an input. A function `f(input)` or `f(input, ctx)`, or any step.
+        evaluate: judges an output. Returns a score from 0 to 1, True or False, or an Evaluation.
+            Default: no evaluation.
+        adapt: makes the next input from the last Iteration, failed or not. Default: the same input.
+        until: conditions, of which any stops the loop, checked after each iteration. Default: the
+            evaluation passes, if there is one. Without a limit, 10 iterations are the most.
+        guards: conditions that are also checked before each effect inside the loop.
+        name: its name in paths. Default: the name of `execute`.
+        on_failure: `halt` stops the loop at the first error. `continue` records the error and adapts.
+            `retry` tries the failed step again. An evaluator that cannot judge any output, such as
+            tests without pytest, always stops the loop as `evaluator_unusable`.
+        max_retries: the most further attempts of a step under `retry`.
+        retry_delay: the longest wait before the first further attempt, in seconds; it doubles each time.
+        keep: the output of an unsatisfied loop: the `best` one by score, or the `last` one.
+        min_iterations: the iterations before a condition other than a limit may stop the loop.
+        required: whether the workflow around it ends if it is not satisfied.
+        max_failures: under `continue`, the failures in a row that stop the loop.
+        accept: those of the statuses `failed`, `exhausted` and `impossible` that do not count for the
+            workflow around it.
+        rejudge: how often the final output is evaluated again. The mean is the result's
+            `reported_score`; the score by which the output was chosen is the highest of several.
+        approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
+            both. The run is suspended until there is an answer.
+        on_iteration: called with each Iteration once it is durable. Its failure is a warning.
+        on_terminate: called once with the Result, however the loop ends.
+
+    Returns:
+        A step. Its output is that of the iteration that satisfied it, else the one that `keep` names.
 
     Raises:
-        ConfigurationError: for a loop that could not mean anything.
+        ConfigurationError: for a contradictory or invalid option.
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, ScoreAtLeast, run_sync
+        >>> loop = Loop(
+        ...     lambda number: number * 2,
+        ...     evaluate=lambda output: min(output / 10, 1.0),
+        ...     adapt=lambda last: last.output,
+        ...     until=ScoreAtLeast(0.8) | MaxIterations(5),
+        ... )
+        >>> result = run_sync(loop, 1)
+        >>> result.output, result.reason.value, result.iterations
+        (8, 'score_at_least', 3)
     """
 
     execute: StepLike
@@ -115,24 +131,27 @@ class Loop(CompositeStep):
     accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
     rejudge: int = field(default=0, kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
-    on_iteration: Callable[[Iteration], Any] | None = field(default=None, kw_only=True)
-    on_terminate: Callable[[Result], Any] | None = field(default=None, kw_only=True)
+    on_iteration: Callable[[Iteration], object] | None = field(default=None, kw_only=True)
+    on_terminate: Callable[[Result], object] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self._check()
         put = functools.partial(object.__setattr__, self)
+        parts = []
         for stage in ("execute", "evaluate", "adapt"):
-            if (given := getattr(self, stage)) is not None or stage == "execute":
-                made = as_step(given, purpose="evaluate" if stage == "evaluate" else "execute")
+            if (function := getattr(self, stage)) is not None or stage == "execute":
+                part = as_step(function, purpose="evaluate" if stage == "evaluate" else "execute")
                 if self.on_failure == "retry":
-                    made = retrying(made, attempts=self.max_retries + 1, delay=self.retry_delay)
-                put(stage, made)
+                    part = retrying(part, attempts=self.max_retries + 1, delay=self.retry_delay)
+                put(stage, part)
+                parts.append(part)
+        put("_parts", tuple(parts))
         put("name", self.name or as_step(self.execute).name)
         if "/" in self.name:
             raise ConfigurationError(f"loop: name: {self.name!r} has a slash; it is part of paths")
         if self.depth > MAX_DEPTH:
             raise ConfigurationError(
-                f"loop: {self.name}: loops nest {self.depth} deep; {MAX_DEPTH} is the most"
+                f"loop: {self.name}: loops are nested {self.depth} deep; the limit is {MAX_DEPTH}"
             )
         put("members", tuple(self._conditions()))
         put("accept", acceptable(f"loop {self.name}", self.accept, required=self.required))
@@ -156,55 +175,55 @@ class Loop(CompositeStep):
         codec.whole("loop: rejudge", self.rejudge, least=0)
         codec.number("loop: retry_delay", self.retry_delay, least=0)
         for name in ("until", "guards"):
-            given = getattr(self, name)
-            if given is not None and not isinstance(given, Condition):
+            condition = getattr(self, name)
+            if condition is not None and not isinstance(condition, Condition):
                 raise ConfigurationError(
-                    f"loop: {name}: {given!r} is not a condition; give one, or several with | or & "
+                    f"loop: {name}: {condition!r} is not a condition; give one, or several with | or & "
                     "between them"
                 )
         for name in ("on_iteration", "on_terminate"):
-            given = getattr(self, name)
-            if given is not None and not callable(given):
-                raise ConfigurationError(f"loop: {name}: {given!r} is not a function")
+            hook = getattr(self, name)
+            if hook is not None and not callable(hook):
+                raise ConfigurationError(f"loop: {name}: {hook!r} is not a function")
         if not isinstance(self.name, str):
             raise ConfigurationError(f"loop: name: {self.name!r} is not text")
 
     def _conditions(self) -> Iterator[Condition]:
-        """Iterate over what is asked after each round: all members, with limits inside an "and"
-        outside it too.
+        """Iterate over the conditions to check after each iteration.
 
-        A loop that is judged and names no condition of success ends when its evaluation passes.
+        A limit inside an "and" also applies alone. A loop with an evaluator and without a condition of
+        success ends when its evaluation passes.
         """
-        seen: list[Condition] = []
+        conditions: list[Condition] = []
         for tree in (self.until, self.guards):
             if tree is not None:
-                seen += [*tree.flat(), *tree.limits()]
+                conditions += [*tree.flat(), *tree.limits()]
         if self.evaluate is not None and not self.has_goal:
-            seen.append(Passed())
-        if not any(isinstance(c, MaxIterations | PhaseLimit) for c in seen):
-            seen.append(MaxIterations(max(DEFAULT_LIMIT, self.min_iterations)))
-        yield from dict.fromkeys(seen)
+            conditions.append(Passed())
+        if not any(isinstance(c, MaxIterations | PhaseLimit) for c in conditions):
+            conditions.append(MaxIterations(max(DEFAULT_LIMIT, self.min_iterations)))
+        yield from dict.fromkeys(conditions)
 
-    @property
+    @functools.cached_property
     def has_goal(self) -> bool:
-        """Whether `until` or `guards` say what success is."""
+        """Whether `until` or `guards` has a condition of success."""
         return any(has_goal(tree) for tree in (self.until, self.guards))
 
     def _warn_of_no_goal(self) -> None:
         if self.evaluate is not None and not self.has_goal and as_step(self.evaluate).scores_only:
-            told = f"loop {self.name}: {NO_GOAL_TOLD}"
-            warnings.warn(LoopwrightWarning(told, code=NO_GOAL), stacklevel=4)
+            message = f"loop {self.name}: {NO_GOAL_TOLD}"
+            warnings.warn(LoopwrightWarning(message, code=NO_GOAL), stacklevel=4)
 
     members: tuple[Condition, ...] = field(init=False, repr=False, compare=False, default=())
+    _parts: tuple[Step, ...] = field(init=False, repr=False, compare=False, default=())
 
     @functools.cached_property
     def depth(self) -> int:
         """How many loops nest in it, itself included."""
         return 1 + super().depth
 
-    def parts(self) -> Iterator[Step]:
-        stages = (self.execute, self.evaluate, self.adapt)
-        yield from (as_step(stage) for stage in stages if stage is not None)
+    def parts(self) -> Iterable[Step]:
+        return self._parts
 
     @property
     def limit(self) -> int:
@@ -213,7 +232,7 @@ class Loop(CompositeStep):
 
     @functools.cached_property
     def bounds(self) -> list[Json]:
-        """Its conditions and guards as JSON, to be shown."""
+        """Its conditions and guards as JSON, for display."""
         return [condition.to_json() for condition in self.members]
 
     @functools.cached_property
@@ -245,7 +264,7 @@ class Loop(CompositeStep):
 
     @functools.cached_property
     def plain(self) -> bool:
-        """Whether its steps are functions of a value, which nothing but the journal comes between."""
+        """Whether its steps are functions of a value, without a context and without a reserved cost."""
         return all(
             isinstance(part, Leaf) and not part.wants_context and part.reserve is None
             for part in self.parts()
@@ -253,14 +272,14 @@ class Loop(CompositeStep):
 
     @functools.cached_property
     def seconds(self) -> float:
-        """The seconds that it may be active, or infinity."""
+        """The most active seconds, or infinity."""
         return min((c.seconds for c in self.members if isinstance(c, Timeout)), default=math.inf)
 
     @functools.cached_property
     def wall(self) -> float:
-        """The moment of the wall clock at which it must end, or infinity."""
-        found = (c.timestamp() for c in self.members if isinstance(c, Deadline))
-        return min(found, default=math.inf)
+        """The time at which it must end, in seconds since the epoch, or infinity."""
+        deadlines = (c.timestamp() for c in self.members if isinstance(c, Deadline))
+        return min(deadlines, default=math.inf)
 
     @functools.cached_property
     def budget(self) -> Budget | None:
@@ -270,14 +289,14 @@ class Loop(CompositeStep):
             return None
 
         def tightest(unit: str) -> Any:
-            given = [v for c in caps if (v := getattr(c, unit)) is not None]
-            return min(given) if given else None
+            limits = [limit for cap in caps if (limit := getattr(cap, unit)) is not None]
+            return min(limits, default=None)
 
         return Budget(*(tightest(unit) for unit in ("calls", "tokens", "usd", "effects")))
 
     @functools.cached_property
     def unbound(self) -> str:
-        """Why its budget can never be used up, in a sentence, or ""."""
+        """A sentence on why its budget can never be used up, or ""."""
         budget = self.budget
         return "" if budget is None else cannot_bind(self, budget, f"loop {self.name!r}")
 
@@ -286,14 +305,16 @@ class Loop(CompositeStep):
         """Its conditions of success."""
         return tuple(c for c in self.members if has_goal(c))
 
-    async def run(self, value: Json, ctx: Context) -> Result:
+    def run(self, value: Json, ctx: Context) -> Coroutine[object, object, Result]:
         """Run it to its end, from where the journal stands."""
         # The stages are steps since `__post_init__`.
-        return await LoopRun(cast("LoopDeclaration", self), value, ctx).run()
+        return LoopRun(cast("LoopDeclaration", self), value, ctx).run()
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
-        """Return why the loop should end after its latest record: a pure function of what was
-        recorded, and of the limits that a person raised (`members`, by default its own)."""
+        """Return why the loop should end after its latest record, or None: a pure function.
+
+        `members` are its conditions with the limits that a person raised; by default its own.
+        """
         failures, undecided = history.streaks
         if failures and (stop := self._failed(history)) is not None:
             return stop
@@ -310,8 +331,10 @@ class Loop(CompositeStep):
                 stops = [stop] if stops is None else [*stops, stop]
         if stops is None:
             return None
-        found = prefer(stops)
-        return named(found, self.name) if found is not None and found.failure else found
+        preferred = prefer(stops)
+        if preferred is not None and preferred.failure:
+            return named(preferred, self.name)
+        return preferred
 
     def _failed(self, history: History) -> Stop | None:
         last = history[-1]
@@ -330,7 +353,7 @@ class Loop(CompositeStep):
         return None
 
     def ending(self, stop: Stop, history: History) -> Stop:
-        """Return the stop to report: a loop of which every iteration failed has failed, whatever ended it."""
+        """Return the stop to report: if every iteration failed, the loop failed, whatever ended it."""
         if stop.reason.status is not Status.EXHAUSTED:
             return stop
         if history.failures < len(history):
@@ -345,8 +368,10 @@ class Loop(CompositeStep):
         return Stop(Reason.ALL_FAILED, detail, (stop.reason, *stop.also))
 
     def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
-        """Iterate over warnings, each a code and a sentence, that no condition of success could hold, as no evaluation had what it
-        reads."""
+        """Iterate over warnings, each a code and a sentence, on conditions of success that could not hold.
+
+        No evaluation had the field that such a condition reads.
+        """
         if stop.reason is not Reason.MAX_ITERATIONS and (
             self.has_goal or stop.reason.status is not Status.EXHAUSTED
         ):
@@ -354,10 +379,11 @@ class Loop(CompositeStep):
         judged = [item for item in history if item.eligible]
         if any(goal.told(item) for item in judged for goal in self.goals):
             return
-        # A score without a verdict: the loop lacks the score that is enough.
-        scored = any(item.score is not None for item in history)
         for goal in self.goals if judged else ():
-            if not self.has_goal or (scored and isinstance(goal, Passed)):
+            # A score without a verdict: the loop lacks the score that is enough.
+            if not self.has_goal or (
+                isinstance(goal, Passed) and any(item.score is not None for item in history)
+            ):
                 yield NO_GOAL, NO_GOAL_TOLD
                 continue
             lack = (
@@ -367,7 +393,7 @@ class Loop(CompositeStep):
 
 
 def _written(condition: Condition) -> str:
-    """Return what a condition means, as text: of one of the user's, with what its code does."""
+    """Return a condition as text for the fingerprint; a user-defined one with a digest of its code."""
     if condition.ours and all(member.ours for member in condition.parts()):
         return codec.encode(condition.to_json())
     if condition.ours:
@@ -376,7 +402,7 @@ def _written(condition: Condition) -> str:
     return f"{tag_of(type(condition))} {codec.encode(condition.field_values())} {code}"
 
 
-def _one_of(name: str, value: Any, words: tuple[str, ...]) -> None:
+def _one_of(name: str, value: object, words: tuple[str, ...]) -> None:
     if value not in words:
         raise ConfigurationError(
             f"loop: {name}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}"

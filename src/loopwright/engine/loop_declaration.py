@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..conditions import Budget, Condition
 from ..records import History, Iteration, Result, Stop
@@ -37,10 +37,10 @@ class LoopDeclaration(Protocol):
     def approve(self) -> str | Sequence[str]: ...
 
     @property
-    def on_iteration(self) -> Callable[[Iteration], Any] | None: ...
+    def on_iteration(self) -> Callable[[Iteration], object] | None: ...
 
     @property
-    def on_terminate(self) -> Callable[[Result], Any] | None: ...
+    def on_terminate(self) -> Callable[[Result], object] | None: ...
 
     @property
     def limit(self) -> int: ...

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from ..errors import ConfigurationError, StepError
 from ..memory import Lessons
@@ -136,7 +135,7 @@ def remembering(
     return LoopWithMemory(made, space or made.name, most, facts)
 
 
-def lessons(ctx: Context) -> dict[str, Any]:
+def lessons(ctx: Context) -> dict[str, Json]:
     """Return what earlier runs of the nearest remembering loop came to; see Lessons.
 
     Without such a loop there is nothing in it.

@@ -16,7 +16,6 @@ import inspect
 import math
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any
 
 from ..conditions import Deadline, Timeout, raised, raised_budget
 from ..errors import StepError, Stopped, Suspended
@@ -48,7 +47,9 @@ from .step import CompositeStep, Step
 
 __all__ = ["Attempt", "LoopRun"]
 
-Call = Callable[..., Awaitable[Any]]  # runs one step: `Context.call`, or its path without a journal
+Call = Callable[
+    ..., Awaitable[Json]
+]  # runs one step: `Context.call`, or its path without a journal
 _USED_UP = (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
 
 

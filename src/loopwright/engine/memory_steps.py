@@ -6,7 +6,6 @@ A space as a step of a run uses it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..errors import JournalError, StepError
 from ..memory import Episode, Fact, Memory, Space, SuccessRate
@@ -55,7 +54,7 @@ class Operation(Leaf):
         self.name = method
         self.fingerprint = digest_of("memory", space, method)
 
-    async def act(self, value: Mapping[str, Any], ctx: Context) -> Json:
+    async def act(self, value: Mapping[str, Json], ctx: Context) -> Json:
         """Call it, with the time of the run and the key of this effect."""
         space = Space(memory_of(ctx, self.space), self.space, run=ctx.run_id)
         given = dict(ctx.run.clean(value))  # what it keeps outlives the run
@@ -87,7 +86,7 @@ class MemorySpaceStep:
         self._count = 0
         self._operations: dict[str, Operation] = {}
 
-    async def _call(self, method: str, **given: Any) -> Any:
+    async def _call(self, method: str, **given: Json) -> Json:
         names = self._ctx.names or ()
         self._count += 1
         name = f"memory-{self._count}"

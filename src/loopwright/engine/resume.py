@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..conditions import CEILING, UNITS, amount, unit_of
 from ..errors import ConfigurationError, StepError, nearest
@@ -200,7 +199,7 @@ def _in(entry: Entry, path: str) -> bool:
 
 
 async def _record(
-    journal: Journal, run_id: str, point: str, path: str, told: dict[str, Any]
+    journal: Journal, run_id: str, point: str, path: str, told: dict[str, Json]
 ) -> None:
     if point:
         await journal.rewind(run_id, point)

@@ -1,20 +1,17 @@
-"""Run a step: a journal in, a Result out. The same run id resumes.
+"""Run a step: its journal is opened, the step is driven to its end, and its result is recorded.
 
-How a run is opened: its id, its row, its journal, and whether it is still the same run.
+The same run ID resumes a run. A finished run is returned from its journal.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
 import random as _random
-import re
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict, Unpack
 
 from ..conditions import Budget, raised_budget
 from ..errors import (
@@ -36,133 +33,51 @@ from .budget import CANNOT_BIND, Account, cannot_bind
 from .context import Context
 from .leftovers import end_leftovers
 from .resume import raise_limit
-from .run_record import bounds_of, ended_entry, ended_loops, finished, row_of
+from .run_record import (
+    bounded,
+    described,
+    ended_entry,
+    ended_loops,
+    finished,
+    fresh_row,
+    new_run_id,
+    row_of,
+)
 from .run_state import (
     Clock,
     Listener,
     Run,
     RunResources,
     SystemClock,
-    hearing,
+    opened_listeners,
     redactor_of,
 )
 from .step import CompositeStep, Step, StepLike, as_step
 
-__all__ = [
-    "fresh_row",
-    "journal_of",
-    "new_run_id",
-    "open_log",
-    "resume",
-    "run",
-    "run_sync",
-]
+__all__ = ["RunOptions", "new_run_id", "resume", "run", "run_sync"]
+
+DEBUG = "LOOPWRIGHT_DEBUG"  # environment variable: tracebacks keep the frames inside this package
 
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-_PAIRS = [a + b for a in _LETTERS for b in _LETTERS]
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+class ResumeOptions(TypedDict, total=False):
+    """The options of `run` that `resume` passes on."""
+
+    budget: Budget | None
+    clock: Clock | None
+    random: Callable[[], float] | None
+    listeners: Sequence[Listener]
+    resources: Mapping[str, Any] | None
+    source: Mapping[str, Json] | None
+    accept_changes: bool
+    in_doubt: str
+    takeover: bool
 
 
-def new_run_id() -> str:
-    """Return a fresh run id that sorts by time: date, time and 6 random letters and digits."""
-    first, rest = divmod(int.from_bytes(os.urandom(8), "big"), len(_PAIRS))
-    second, third = divmod(first, len(_PAIRS))
-    letters = _PAIRS[rest] + _PAIRS[third] + _PAIRS[second % len(_PAIRS)]
-    return _stamp(int(time.time())) + letters
+class RunOptions(ResumeOptions, total=False):
+    """The options of `run`, which explains them."""
 
-
-@functools.lru_cache(maxsize=1)  # of a thousand runs at once, most begin in the same second
-def _stamp(second: int) -> str:
-    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime(second))
-
-
-def journal_of(given: Journal | str | None) -> tuple[Journal | None, bool]:
-    """Return the journal that is meant, and whether it was opened here."""
-    if isinstance(given, str):
-        return open_journal(given), True
-    if given is not None and not hasattr(given, "open"):
-        raise ConfigurationError(
-            f"journal: {given!r} is no journal; give one, a URL such as sqlite:runs.db, or None"
-        )
-    return given, False
-
-
-def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
-    """Return the row of a run that begins now.
-
-    Raises:
-        ConfigurationError: for an id or an input that cannot be.
-    """
-    if run_id and not (isinstance(run_id, str) and _ID.fullmatch(run_id)):
-        raise ConfigurationError(
-            f"run_id: {run_id!r} is not an id; use 1 to 64 letters, digits, - and _"
-        )
-    try:
-        given = codec.normalise(value, what="input")
-    except StepError as error:
-        raise ConfigurationError(str(error)) from None
-    now = time.time()
-    return RunInfo(run_id or new_run_id(), step.name, given, created=now, updated=now)
-
-
-async def open_log(
-    store: Journal,
-    step: Step,
-    fresh: RunInfo,
-    value: Json,
-    accept_changes: bool,
-    takeover: bool,
-) -> RunLog:
-    """Open the journal of a run.
-
-    Raises:
-        JournalError: if it cannot be opened, or holds another run under this id.
-    """
-    log = await store.open(fresh, takeover=takeover)
-    try:
-        _check_same(step, fresh, log.info, value, log, accept_changes)
-    except ReplayMismatch:
-        await log.close(replace(log.info, status=status_of(log.recorded)))
-        raise
-    if log.recorded:
-        await take_up(store, log)
-    return log
-
-
-def _accepted_in(log: RunLog) -> str:
-    """Return the fingerprint of the code that was accepted in place of the recorded one, or ""."""
-    found = (e for e in reversed(log.recorded) if e.kind == "accepted" and not e.path)
-    return next((e.fingerprint for e in found if e.value is None), "")
-
-
-def _check_same(
-    step: Step, fresh: RunInfo, info: RunInfo, value: Json, log: RunLog, accept_changes: bool
-) -> None:
-    if not log.recorded or accept_changes:
-        return
-    if value is not None and codec.digest(fresh.input) != codec.digest(info.input):
-        raise ReplayMismatch(
-            f"{info.run_id}: its input was {codec.digest(info.input)} when it was recorded, now it is "
-            f"{codec.digest(fresh.input)}; resume without an input, or use another run id",
-            path="", recorded=codec.digest(info.input), now=codec.digest(fresh.input),
-        )  # fmt: skip
-    if info.name != step.name:
-        raise ReplayMismatch(
-            f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
-            "resume with the step of that name, or use another run id",
-            path="", recorded=info.name, now=step.name,
-        )  # fmt: skip
-    recorded = _accepted_in(log) or info.fingerprint
-    if recorded and step.fingerprint != recorded:
-        raise ReplayMismatch(
-            f"{info.run_id}: {step.name} changed since the run was recorded ({recorded} then, "
-            f"{step.fingerprint} now); resume with the old version, or give accept_changes",
-            path="", recorded=recorded, now=step.fingerprint,
-        )  # fmt: skip
-
-
-DEBUG = "LOOPWRIGHT_DEBUG"  # of the environment: tracebacks keep the frames inside this package
+    journal: Journal | str | None
+    run_id: str
 
 
 async def run(
@@ -176,82 +91,192 @@ async def run(
     random: Callable[[], float] | None = None,
     listeners: Sequence[Listener] = (),
     resources: Mapping[str, Any] | None = None,
-    source: dict[str, Json] | None = None,
+    source: Mapping[str, Json] | None = None,
     accept_changes: bool = False,
     in_doubt: str = "suspend",
     takeover: bool = False,
 ) -> Result:
-    """Run a loop, a workflow or any step to its end and return how it ended.
+    """Run a loop, a workflow, any other step or a function to its end.
 
     Args:
-        step: a step, or a function.
+        step: the step or function.
         value: its input, any JSON value.
-        journal: where to record: a Journal, a URL such as `sqlite:runs.db`, or None: nothing is kept.
-        run_id: the run to go on with, if the journal knows it; a finished one is returned.
-        budget: a cap on the whole run.
-        listeners: called with each journal entry once it is durable; or a RunObserver.
-        resources: what steps of a kind need, by name; `memory` is a Memory or the URL of one (default:
-            that of the journal), `redactor` a `models.Redactor` of the secrets that the run must not
-            record (default: that of its models).
-        source: how a document can be loaded again, kept with the run.
-        accept_changes: go on although code or input changed since the run was recorded.
+        journal: where the run is recorded: a Journal, a URL such as `sqlite:runs.db`, or None (nothing).
+        run_id: the run to create or resume, 1 to 64 letters, digits, - and _. Default: a new ID.
+        budget: the most that the run may spend. Default: no limit.
+        clock: the source of time. Default: the clock of the event loop.
+        random: returns a number from 0 to 1, for delays between attempts. Default: `random.random`.
+        listeners: called with each journal entry once it is durable; a RunObserver may be one too.
+        resources: models, tools and other objects that steps need, by name. `memory` is a Memory or its
+            URL (default: that of the journal), `redactor` removes secrets (default: that of the models).
+        source: how to load a document again; it is recorded with the run.
+        accept_changes: resume although the code or the input changed since the run was recorded.
         in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
-        takeover: take the run even from a live owner.
+        takeover: take the run from the process that owns it, even if that is alive.
+
+    Returns:
+        The result: status, reason, output, history, usage and warnings.
 
     Raises:
-        JournalError: RunLocked, ReplayMismatch, JournalDamaged, JournalUnavailable.
-        ConfigurationError: for a run id or input that cannot be, an input that contains a secret, or a prompt's template with a name
-            that nothing supplies.
+        JournalError: if the journal is locked, damaged or unavailable, or holds another run.
+        ConfigurationError: for an invalid option or input, or an input that contains a secret.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import run
+        >>> asyncio.run(run(lambda name: f"Hello {name}", "Ann")).output
+        'Hello Ann'
     """
-    made = as_step(step)
+    root = as_step(step)
     _check_options(budget, in_doubt, listeners, resources)
-    if told := made.unsupplied:
-        raise ConfigurationError("; ".join(told.values()))
-    store, opened = journal_of(journal)
-    lent = RunResources(resources, store)
+    if root.unsupplied:
+        raise ConfigurationError("; ".join(root.unsupplied.values()))
+    store, opened = _journal_of(journal)
+    held = RunResources(resources, store)
     try:
-        fresh = fresh_row(made, value, run_id)
-        redactor = redactor_of(lent)
-        if redactor is not None:
-            redactor.refuse("input", fresh.input)
-            redactor.refuse("what the run is started with", source or {})
-        log: RunLog
-        if store is None:
-            log = NoLog(fresh)
-        else:
-            fresh = _described(fresh, made, source or {}, budget)
-            log = await open_log(store, made, fresh, value, accept_changes, takeover)
-        heard, failed = hearing(listeners, log)
+        request = _Request(
+            root, value, store, held, budget, source=source or {}, accept_changes=accept_changes
+        )
+        fresh, log = await request.open(run_id, takeover=takeover)
+        begun, failed = opened_listeners(listeners, log)
         state = Run(
-            fresh.run_id, log, clock or SystemClock(), random or _random.random,
-            listeners=heard, resources=lent,
-            accept_changes=accept_changes, in_doubt=in_doubt, debug=bool(os.environ.get(DEBUG)),
-            redactor=redactor,
-        )  # fmt: skip
+            fresh.run_id,
+            log,
+            clock or SystemClock(),
+            random or _random.random,
+            listeners=begun,
+            resources=held,
+            accept_changes=accept_changes,
+            in_doubt=in_doubt,
+            debug=bool(os.environ.get(DEBUG)),
+            redactor=redactor_of(held),
+        )
         state.warnings += failed
-        if accept_changes:
-            _accept(state, log.info.fingerprint, fresh.fingerprint)
-        if budget is not None:
-            _cap(state, budget)
-            if unbound := cannot_bind(made, budget, "run"):
-                state.warn(f"{CANNOT_BIND}: {unbound}")
-        try:
-            if state.silent:  # nobody can ever read of it: how it ends is all there is
-                result = await _outcome(state, made, fresh.input)
-            else:
-                result = await _drive(state, made, _bounded(log.info, fresh))
-            return result.view()
-        finally:
-            if state.owned:
-                await state.release()
+        return await request.drive(state, fresh)
     finally:
-        if lent.opened is not None:
-            await lent.opened.close()
+        if held.opened is not None:
+            await held.opened.close()
         if opened and store is not None:
             await store.close()
 
 
-def _check_options(budget: Any, in_doubt: Any, listeners: Any, resources: Any) -> None:
+def run_sync(step: StepLike, value: Json = None, **options: Unpack[RunOptions]) -> Result:
+    """Run a step from synchronous code.
+
+    Args:
+        step: the step or function.
+        value: its input, any JSON value.
+        options: the options of `run`.
+
+    Returns:
+        The result, as `run` returns it.
+
+    Raises:
+        ConfigurationError: inside a running event loop; use `await run(…)` there.
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, run_sync
+        >>> loop = Loop(lambda number: number + 1, until=MaxIterations(3))
+        >>> run_sync(loop, 1).iterations
+        3
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise ConfigurationError(
+            "run_sync cannot be called inside an event loop; use: await run(…)"
+        )
+    results: list[Result] = []
+
+    async def main() -> None:
+        # The task returns nothing: asyncio formats the result of its main task when it restores the
+        # signal handler, and that of a long run copies and prints its history.
+        results.append(await run(step, value, **options))
+
+    asyncio.run(main())
+    return results[0]
+
+
+async def resume(
+    step: StepLike,
+    run_id: str,
+    *,
+    journal: Journal | str,
+    max_iterations: int | None = None,
+    max_usd: float | None = None,
+    max_calls: int | None = None,
+    max_total_tokens: int | None = None,
+    max_effects: int | None = None,
+    **options: Unpack[ResumeOptions],
+) -> Result:
+    """Continue a recorded run; first raise the limit that ended it, if one is given.
+
+    Args:
+        step: the step that was run, unchanged.
+        run_id: the run.
+        journal: the Journal or the URL in which it is recorded.
+        max_iterations: the new limit of the loop that used up its iterations.
+        max_usd: the new limit in US dollars of the budget that was used up.
+        max_calls: the same in model calls.
+        max_total_tokens: the same in input and output tokens together.
+        max_effects: the same in effects.
+        options: other options of `run`.
+
+    Returns:
+        The result, as `run` returns it.
+
+    Raises:
+        RunNotFound: if the journal has no such run.
+        ConfigurationError: for a limit that did not end it, or that is not above what is used.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, resume, run
+        >>> journal, loop = MemoryJournal(), Loop(lambda n: n, name="l", until=MaxIterations(2))
+        >>> asyncio.run(run(loop, 1, journal=journal, run_id="r")).iterations
+        2
+        >>> asyncio.run(resume(loop, "r", journal=journal, max_iterations=3)).iterations
+        3
+    """
+    store, opened = _journal_of(journal)
+    if store is None:
+        raise ConfigurationError("resume: it needs the journal that the run was recorded in")
+    try:
+        info = await store.find(run_id)
+        limits = (max_iterations, max_usd, max_calls, max_total_tokens, max_effects)
+        if any(limit is not None for limit in limits):
+            await raise_limit(
+                store,
+                info.run_id,
+                max_iterations=max_iterations,
+                max_usd=max_usd,
+                max_calls=max_calls,
+                max_total_tokens=max_total_tokens,
+                max_effects=max_effects,
+            )
+        return await run(step, journal=store, run_id=info.run_id, **options)
+    finally:
+        if opened:
+            await store.close()
+
+
+def _journal_of(journal: Journal | str | None) -> tuple[Journal | None, bool]:
+    """Return a journal, and whether it was opened here."""
+    if isinstance(journal, str):
+        return open_journal(journal), True
+    if journal is not None and not hasattr(journal, "open"):
+        raise ConfigurationError(
+            f"journal: {journal!r} is not a journal; use a Journal, a URL such as sqlite:runs.db, "
+            "or None"
+        )
+    return journal, False
+
+
+def _check_options(
+    budget: object, in_doubt: object, listeners: Sequence[Listener], resources: object
+) -> None:
     if budget is not None and not isinstance(budget, Budget):
         raise ConfigurationError(
             f"run: budget: {budget!r} is not a Budget; give one, such as Budget(usd=0.5)"
@@ -262,22 +287,107 @@ def _check_options(budget: Any, in_doubt: Any, listeners: Any, resources: Any) -
         raise ConfigurationError(f"run: in_doubt: {in_doubt!r} is none of suspend, rerun{hint}")
     if resources is not None and not isinstance(resources, Mapping):
         raise ConfigurationError(
-            f"run: resources: {resources!r:.60} is no mapping; give names to things, such as {{'model': …}}"
+            f"run: resources: {resources!r:.60} is not a mapping; give names to objects, such as {{'model': …}}"
         )
     if callable(listeners):
-        raise ConfigurationError(f"run: listeners: {listeners!r} stands alone; give a list")
+        raise ConfigurationError(f"run: listeners: {listeners!r} is not a list; give a list")
     for listener in listeners:
         if not callable(listener) and not hasattr(listener, "opened"):
             raise ConfigurationError(f"run: listeners: {listener!r} is not a function")
 
 
-def _described(
-    fresh: RunInfo, step: Step, source: dict[str, Json], budget: Budget | None
-) -> RunInfo:
-    """Return a row with what only a journal has use for: what the step is, and what bounds it."""
-    bounds = bounds_of(step, budget)
-    kept = {**source, "bounds": bounds} if bounds else source
-    return replace(fresh, fingerprint=step.fingerprint, source=kept)
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A run as its caller asked for it."""
+
+    step: Step
+    value: Json
+    store: Journal | None
+    resources: RunResources
+    budget: Budget | None
+    source: Mapping[str, Json]
+    accept_changes: bool
+
+    async def open(self, run_id: str, *, takeover: bool) -> tuple[RunInfo, RunLog]:
+        """Open the journal of the run; return the row of a run that begins now, and the log.
+
+        Raises:
+            JournalError: if it cannot be opened, or holds another run under this ID.
+        """
+        fresh = fresh_row(self.step, self.value, run_id)
+        redactor = redactor_of(self.resources)
+        if redactor is not None:
+            redactor.refuse("input", fresh.input)
+            redactor.refuse("the source of the run", self.source)
+        if self.store is None:
+            return fresh, NoLog(fresh)
+        fresh = described(fresh, self.step, self.source, self.budget)
+        log = await self.store.open(fresh, takeover=takeover)
+        try:
+            self._check_same(fresh, log)
+        except ReplayMismatch:
+            await log.close(replace(log.info, status=status_of(log.recorded)))
+            raise
+        if log.recorded:
+            await take_up(self.store, log)
+        return fresh, log
+
+    def _check_same(self, fresh: RunInfo, log: RunLog) -> None:
+        """Raise ReplayMismatch if the log holds a run of another step or input."""
+        info, step = log.info, self.step
+        if not log.recorded or self.accept_changes:
+            return
+        if self.value is not None and codec.digest(fresh.input) != codec.digest(info.input):
+            before, now = codec.digest(info.input), codec.digest(fresh.input)
+            raise ReplayMismatch(
+                f"{info.run_id}: its input was {before} when it was recorded, now it is {now}; "
+                "resume without an input, or use another run id",
+                path="",
+                recorded=before,
+                now=now,
+            )
+        if info.name != step.name:
+            raise ReplayMismatch(
+                f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
+                "resume with the step of that name, or use another run id",
+                path="",
+                recorded=info.name,
+                now=step.name,
+            )
+        recorded = _accepted_in(log) or info.fingerprint
+        if recorded and step.fingerprint != recorded:
+            raise ReplayMismatch(
+                f"{info.run_id}: {step.name} changed since the run was recorded ({recorded} then, "
+                f"{step.fingerprint} now); resume with the old version, or give accept_changes",
+                path="",
+                recorded=recorded,
+                now=step.fingerprint,
+            )
+
+    async def drive(self, state: Run, fresh: RunInfo) -> Result:
+        """Run the step to its end, as the caller sees it, and release what was opened for it."""
+        info, budget = state.log.info, self.budget
+        if self.accept_changes:
+            _accept(state, info.fingerprint, fresh.fingerprint)
+        if budget is not None:
+            _cap(state, budget)
+            if unbound := cannot_bind(self.step, budget, "run"):
+                state.warn(f"{CANNOT_BIND}: {unbound}")
+        try:
+            if state.silent:  # nobody can ever read it, so only its result matters
+                result = await _outcome(state, self.step, fresh.input)
+            else:
+                result = await _drive(state, self.step, bounded(info, fresh))
+            return result.view()
+        finally:
+            if state.owned:
+                await state.release()
+
+
+def _accepted_in(log: RunLog) -> str:
+    """Return the fingerprint of the code that was accepted instead of the recorded one, or ""."""
+    accepted = (e for e in reversed(log.recorded) if e.kind == "accepted" and not e.path)
+    return next((e.fingerprint for e in accepted if e.value is None), "")
 
 
 def _accept(state: Run, recorded: str, now: str) -> None:
@@ -298,69 +408,6 @@ def _cap(state: Run, budget: Budget) -> None:
     if state.replay is not None and state.account.limited:
         state.account.effects = state.replay.effects("")
     state.account.judging = uncapped.judging
-
-
-def _bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
-    """Return the row with the bounds of this opening: a resume may have others than at first."""
-    bounds = fresh.source.get("bounds")
-    if bounds is None or info.source.get("bounds") == bounds:
-        return info
-    return replace(info, source={**info.source, "bounds": bounds})
-
-
-def run_sync(step: StepLike, value: Json = None, **options: Any) -> Result:
-    """Run a step from plain code; see `run`.
-
-    Raises:
-        ConfigurationError: inside a running event loop, where `await run(…)` is the way.
-    """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        raise ConfigurationError(
-            "run_sync cannot be called inside an event loop; use: await run(…)"
-        )
-    return asyncio.run(run(step, value, **options))
-
-
-async def resume(
-    step: StepLike,
-    run_id: str,
-    *,
-    journal: Journal | str,
-    max_iterations: int | None = None,
-    max_usd: float | None = None,
-    max_calls: int | None = None,
-    max_total_tokens: int | None = None,
-    max_effects: int | None = None,
-    **options: Any,
-) -> Result:
-    """Go on with a recorded run; see `run`.
-
-    `max_iterations`, `max_usd`, `max_calls`, `max_total_tokens` and `max_effects` raise the limit that
-    ended it first: see `reopening.raise_limit`.
-
-    Raises:
-        RunNotFound: if the journal has no such run.
-        ConfigurationError: for a limit that did not end it, or is not above what is used.
-    """
-    store, opened = journal_of(journal)
-    if store is None:
-        raise ConfigurationError("resume: it needs the journal that the run was recorded in")
-    try:
-        info = await store.find(run_id)
-        limits = {
-            "max_iterations": max_iterations, "max_usd": max_usd, "max_calls": max_calls,
-            "max_total_tokens": max_total_tokens, "max_effects": max_effects,
-        }  # fmt: skip
-        if any(most is not None for most in limits.values()):
-            await raise_limit(store, info.run_id, **limits)  # type: ignore[arg-type]
-        return await run(step, journal=store, run_id=info.run_id, **options)
-    finally:
-        if opened:
-            await store.close()
 
 
 async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
@@ -410,7 +457,7 @@ async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
     await asyncio.shield(state.log.close(row))
 
 
-async def _forgive(task: asyncio.Task[Any] | None) -> None:
+async def _forgive(task: asyncio.Task[object] | None) -> None:
     """Take back the cancellation by which a run was asked to end, delivered or still pending."""
     assert task is not None
     with contextlib.suppress(asyncio.CancelledError):
@@ -420,7 +467,7 @@ async def _forgive(task: asyncio.Task[Any] | None) -> None:
 
 
 async def _outcome(state: Run, step: Step, value: Json) -> Result:
-    """Run the root step and return how it ended; until then a cancel reaches the present task."""
+    """Run the root step and return how it ended; until then a cancel reaches the current task."""
     ctx = Context(state, "", None, state.account, None)
     request = None
     task = state.task = asyncio.current_task()
@@ -430,12 +477,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         else:
             result = await ctx.outcome(step.name, step, value)
     except StepError as error:
-        failure, cause = state.clean(Failure.of("", error, redact=state.redact)), error.__cause__
-        of = error.result  # of a loop that failed, whose reason it is
-        reason = of.reason if of is not None and of.status is Status.FAILED else Reason.ERROR
-        words = f"{failure.path}: {failure.message}" if failure.path else failure.message
-        stopped = _cut(Stop(reason, words), state, step)
-        result = replace(stopped, error=failure, cause=cause)
+        result = _failed(error, state, step)
     except (Stopped, asyncio.CancelledError) as error:
         result = _cut(state.stopped_by(error).stop, state, step)
     except Suspended as suspended:
@@ -450,16 +492,43 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
     account = state.account
     failed = _failed_part(result, state)
     return Result(
-        result.status, result.reason, result.detail, result.output, result.history,
-        account.settled, state.run_id, step.name, result.also, state.loops, state.steps,
-        agents=state.agents, warnings=state.warnings, seconds=state.now(), request=request,
-        judging=account.judging, reported_score=result.reported_score, items=result.items,
-        outcomes=state.outcomes, total=state.rounds, error=failed.error, cause=failed.cause,
-    )  # fmt: skip
+        result.status,
+        result.reason,
+        result.detail,
+        result.output,
+        result.history,
+        usage=account.settled,
+        run_id=state.run_id,
+        name=step.name,
+        also=result.also,
+        loops=state.loops,
+        steps=state.steps,
+        agents=state.agents,
+        warnings=state.warnings,
+        seconds=state.now(),
+        request=request,
+        judging=account.judging,
+        reported_score=result.reported_score,
+        items=result.items,
+        outcomes=state.outcomes,
+        total=state.rounds,
+        error=failed.error,
+        cause=failed.cause,
+    )
+
+
+def _failed(error: StepError, state: Run, step: Step) -> Result:
+    """Return the result of a run that an error ended; the reason is that of the failed loop, if any."""
+    failure: Failure = state.clean(Failure.of("", error, redact=state.redact))
+    loop = error.result
+    reason = loop.reason if loop is not None and loop.status is Status.FAILED else Reason.ERROR
+    detail = f"{failure.path}: {failure.message}" if failure.path else failure.message
+    stopped = _cut(Stop(reason, detail), state, step)
+    return replace(stopped, error=failure, cause=error.__cause__)
 
 
 def _failed_part(result: Result, state: Run) -> Result:
-    """Return whose failure ended a run: its own, else that of the loop that failed last."""
+    """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
     if result.error is not None or result.status is not Status.FAILED:
         return result
     failed = (loop for loop in reversed(state.loops.values()) if loop.error is not None)
@@ -467,7 +536,7 @@ def _failed_part(result: Result, state: Run) -> Result:
 
 
 def _cut(stop: Stop, state: Run, step: Step) -> Result:
-    """Return the result of a run that did not come to its own end, with what it has so far."""
+    """Return the result of a run that was ended from outside its root step, with its output so far."""
     own = state.loops.get(step.name)
     if own is not None:
         return replace(own, status=stop.reason.status, reason=stop.reason, detail=stop.detail)

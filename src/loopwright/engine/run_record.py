@@ -1,15 +1,18 @@
-"""Results to what the journal keeps of them, and back.
+"""The row of a run, the entry of its end, and the results that are built from them.
 
-What a run is bounded by: each loop's conditions, as recorded with the run for whoever shows it.
+A row carries the bounds of a run, the conditions of each loop, for whoever shows it.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..conditions import Budget
+from ..errors import ConfigurationError, StepError
 from ..journal import RunInfo
 from ..journal.replay import RecordedRun
 from ..records import (
@@ -20,6 +23,7 @@ from ..records import (
     Stop,
     Usage,
     agents_history,
+    codec,
     failure_of,
 )
 from ..records.codec import Json
@@ -27,7 +31,61 @@ from .loop import Loop
 from .run_state import Run
 from .step import Step
 
-__all__ = ["bounds_of", "ended_entry", "ended_loops", "finished", "row_of"]
+__all__ = [
+    "bounded",
+    "described",
+    "ended_entry",
+    "ended_loops",
+    "finished",
+    "fresh_row",
+    "new_run_id",
+    "row_of",
+]
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def new_run_id() -> str:
+    """Return a fresh run id that sorts by time: date, time and 6 random letters and digits."""
+    number = int.from_bytes(os.urandom(8), "big")
+    letters = "".join(_LETTERS[number // 36**place % 36] for place in range(6))
+    return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + letters
+
+
+def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
+    """Return the row of a run that begins now.
+
+    Raises:
+        ConfigurationError: for an invalid run ID or input.
+    """
+    if run_id and not (isinstance(run_id, str) and _ID.fullmatch(run_id)):
+        raise ConfigurationError(
+            f"run_id: {run_id!r} is not a run ID; use 1 to 64 letters, digits, - and _"
+        )
+    try:
+        given = codec.normalise(value, what="input")
+    except StepError as error:
+        raise ConfigurationError(str(error)) from None
+    now = time.time()
+    return RunInfo(run_id or new_run_id(), step.name, given, created=now, updated=now)
+
+
+def described(
+    fresh: RunInfo, step: Step, source: Mapping[str, Json], budget: Budget | None
+) -> RunInfo:
+    """Return a row with what only a journal needs: the step's fingerprint, and its bounds."""
+    bounds = _bounds_of(step, budget)
+    kept = {**source, "bounds": bounds} if bounds else dict(source)
+    return replace(fresh, fingerprint=step.fingerprint, source=kept)
+
+
+def bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
+    """Return the row with the bounds of this opening: a resume may have others than the first one."""
+    bounds = fresh.source.get("bounds")
+    if bounds is None or info.source.get("bounds") == bounds:
+        return info
+    return replace(info, source={**info.source, "bounds": bounds})
 
 
 def ended_entry(result: Result) -> Json:
@@ -59,16 +117,27 @@ def finished(state: Run, ended: Json) -> Result:
     if agents.get(ended["name"], {}).get("kind") == "phased":
         history = _phases(replay, ended["name"])
     return Result(
-        stop.reason.status, stop.reason, stop.detail, ended["output"],
+        stop.reason.status,
+        stop.reason,
+        stop.detail,
+        ended["output"],
         history,
-        Usage.from_json(ended["usage"]), state.run_id, ended["name"], stop.also,
-        {name: loops[name] for name in ended["loops"] if name in loops},
-        ended["steps"], tuple(ended["warnings"]), ended["seconds"],
-        judging=replay.judging, reported_score=own.reported_score if own is not None else None,
-        agents=agents, outcomes=replay.outcomes(ended["steps"]), total=replay.iterations,
+        usage=Usage.from_json(ended["usage"]),
+        run_id=state.run_id,
+        name=ended["name"],
+        also=stop.also,
+        loops={name: loops[name] for name in ended["loops"] if name in loops},
+        steps=ended["steps"],
+        warnings=tuple(ended["warnings"]),
+        seconds=ended["seconds"],
+        judging=replay.judging,
+        reported_score=own.reported_score if own is not None else None,
+        agents=agents,
+        outcomes=replay.outcomes(ended["steps"]),
+        total=replay.iterations,
         items=own.items if own is not None else (),
         error=Failure.from_json(ended.get("error")),
-    )  # fmt: skip
+    )
 
 
 def _phases(replay: RecordedRun, path: str) -> History:
@@ -94,11 +163,20 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
         history = history.appended(entry.value, entry.seconds, usage, entry.at)
     stop = Stop.from_json(value["stop"])
     return Result(
-        stop.reason.status, stop.reason, stop.detail, value["output"], history,
-        replay.spent(path), state.run_id, value["name"], stop.also, seconds=history.elapsed,
-        reported_score=value.get("reported_score"), items=replay.table(path),
+        stop.reason.status,
+        stop.reason,
+        stop.detail,
+        value["output"],
+        history,
+        usage=replay.spent(path),
+        run_id=state.run_id,
+        name=value["name"],
+        also=stop.also,
+        seconds=history.elapsed,
+        reported_score=value.get("reported_score"),
+        items=replay.table(path),
         error=failure_of(stop, history),
-    )  # fmt: skip
+    )
 
 
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
@@ -117,37 +195,33 @@ def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     )
 
 
-_MOST = 200  # loops told of; a generated workflow may have thousands
+_MOST = 200  # loops and lists that a row names; a generated workflow may have thousands
 
 
-def bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
+def _bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
     """Return the bounds of a step as JSON: `{"budget": {…}, "loops": [{name, within, until}], "lists": [name]}`.
 
     `within` is the name of the nearest loop around it, `until` its conditions with the guards, each
     as `Condition.to_json` writes it. A step without loops and without a budget has no bounds: {}.
     """
-    loops = [told for told, _ in zip(_loops(step, ""), range(_MOST), strict=False)]
-    found: dict[str, Json] = {"loops": loops} if loops else {}
-    lists = [name for name, _ in zip(_lists(step), range(_MOST), strict=False)]
+    loops: list[Json] = []
+    lists: dict[str, None] = {}
+    _collect(step, "", loops, lists)
+    bounds: dict[str, Json] = {"loops": loops[:_MOST]} if loops else {}
     if lists:
-        found["lists"] = list(dict.fromkeys(lists))
+        bounds["lists"] = list(lists)[:_MOST]
     if budget is not None:
-        found["budget"] = budget.to_json()["budget"]
-    return found
+        bounds["budget"] = budget.to_json()["budget"]
+    return bounds
 
 
-def _lists(step: Step) -> Iterator[str]:
-    """Iterate over the names of the steps that go over a list."""
+def _collect(step: Step, within: str, loops: list[Json], lists: dict[str, None]) -> None:
+    """Add the loops inside a step, and the names of its steps that run over a list."""
     if getattr(step, "over_list", False):
-        yield step.name
-    for part in step.parts():
-        yield from _lists(part)
-
-
-def _loops(step: Step, within: str) -> Iterator[dict[str, Json]]:
+        lists[step.name] = None
     if isinstance(step, Loop):
-        told: dict[str, Json] = {"name": step.name, "until": step.bounds}
-        yield {**told, "within": within} if within else told
+        loop: dict[str, Json] = {"name": step.name, "until": step.bounds}
+        loops.append({**loop, "within": within} if within else loop)
         within = step.name
     for part in step.parts():
-        yield from _loops(part, within)
+        _collect(part, within, loops, lists)

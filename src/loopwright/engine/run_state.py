@@ -1,4 +1,4 @@
-"""The state of one run in one process: its journal, clock, accounts, questions and listeners."""
+"""The state of one run in one process: journal, clock, accounts, questions, resources and listeners."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from ..errors import StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
 from ..journal.open import open_memory
 from ..journal.replay import RecordedRun
+from ..memory import Memory
 from ..records import NOTHING, Failure, Iteration, LoopResults, Reason, StepOutcome, Stop
 from ..records.codec import Json, error_line, error_text, normalise
+from ..records.redaction import Redactor
 from ..records.sanitize import cleaned
 from ..records.tracebacks import described
 from .budget import Account
@@ -27,7 +29,7 @@ __all__ = [
     "RunObserver",
     "RunResources",
     "SystemClock",
-    "hearing",
+    "opened_listeners",
     "redactor_of",
 ]
 
@@ -36,20 +38,20 @@ MAX_MESSAGE = 2000  # characters of an error's message
 
 
 class Clock(Protocol):
-    """Where time and waiting come from; tests pass one they can set."""
+    """The source of time; tests pass one that they can set."""
 
     def monotonic(self) -> float:
-        """Return seconds that only grow."""
+        """Return seconds that never decrease."""
 
     def wall(self) -> float:
         """Return seconds since the epoch."""
 
     def sleep(self, seconds: float) -> Awaitable[None]:
-        """Return what to await for a pause."""
+        """Return an awaitable that pauses."""
 
 
 class SystemClock:
-    """The clock of the running event loop, which a virtual one may drive, and of the machine."""
+    """The clock of the machine, or of an event loop that has its own, such as a virtual one."""
 
     __slots__ = ("monotonic",)
 
@@ -63,114 +65,105 @@ class SystemClock:
         return time.time()
 
     def sleep(self, seconds: float) -> Awaitable[None]:
-        """Return what to await for a pause."""
+        """Return an awaitable that pauses."""
         return asyncio.sleep(seconds)
-
-
-class Redacting(Protocol):
-    """What takes secrets out of values; `redaction.Redactor` is one."""
-
-    def clean(self, value: Json) -> Json:
-        """Return a JSON value without the secrets."""
-
-    def heard(self, hear: Callable[[str], None]) -> Callable[[str], None]:
-        """Return what hears text in pieces in place of `hear`, which gets them without secrets."""
 
 
 class RunObserver(Protocol):
     """A listener for any number of runs, such as telemetry."""
 
     def opened(self, info: RunInfo, recorded: Sequence[Entry], /) -> Callable[[Entry], None]:
-        """Return what hears the entries of a run, given its row and what is on record of it."""
+        """Return the listener for the entries of one run, from its row and its recorded entries."""
 
 
 Listener = Callable[[Entry], None] | RunObserver
 
 
-def hearing(
+def opened_listeners(
     listeners: Sequence[Listener], log: RunLog
 ) -> tuple[list[Callable[[Entry], None]], tuple[str, ...]]:
-    """Return what hears the entries of a run, and sentences on listeners that could not begin."""
-    found: list[Callable[[Entry], None]] = []
+    """Return the listeners for the entries of a run, and a sentence on each that failed to begin."""
+    begun: list[Callable[[Entry], None]] = []
     failed = []
     for listener in listeners:
         try:
             if hasattr(listener, "opened"):
-                found.append(listener.opened(log.info.view(), [e.view() for e in log.recorded]))
+                begun.append(listener.opened(log.info.view(), [e.view() for e in log.recorded]))
             else:
-                found.append(listener)
-        except BaseException as error:  # a listener watches; it never steers
+                begun.append(listener)
+        except BaseException as error:  # a listener never ends a run
             failed.append(f"a listener could not begin: {error_line(error)}")
-    return found, tuple(failed)
+    return begun, tuple(failed)
 
 
 class RunResources(Mapping[str, Any]):
-    """The resources of a run; `memory` is the one that is given, by itself or by its URL, else the journal's.
+    """The resources of a run by name; `memory` is the one that the caller passed, else the journal's.
 
     Nothing is loaded or opened before a step asks for it.
     """
 
-    __slots__ = ("_given", "_memory", "_store", "opened")
+    __slots__ = ("_memory", "_passed", "_store", "opened")
 
-    def __init__(self, given: Mapping[str, Any] | None, store: Journal | None) -> None:
-        self._given = given or {}
+    def __init__(self, passed: Mapping[str, Any] | None, store: Journal | None) -> None:
+        self._passed = passed or {}
         self._store = store
-        self._memory: Any = None
-        self.opened: Any = None  # the memory that was opened for this run, which closes it
+        self._memory: object = None
+        self.opened: Memory | None = None  # the memory that was opened for this run
 
     def __getitem__(self, name: str) -> Any:
         if name != "memory":
-            return self._given[name]
+            return self._passed[name]
         if self._memory is None:
-            self._memory = self._found()
+            self._memory = self._find_memory()
         if self._memory is None:
             raise KeyError(name)
         return self._memory
 
-    def _found(self) -> Any:
-        given = self._given.get("memory")
-        if given is None:
+    def _find_memory(self) -> object:
+        memory = self._passed.get("memory")
+        if memory is None:
             return getattr(self._store, "memory", None)
-        if not isinstance(given, str):
-            return given
-        self.opened = open_memory(given)
+        if not isinstance(memory, str):
+            return memory
+        self.opened = open_memory(memory)
         return self.opened
 
     def __iter__(self) -> Iterator[str]:
         own = ["memory"] if hasattr(self._store, "memory") else []
-        return iter(dict.fromkeys([*self._given, *own]))
+        return iter(dict.fromkeys([*self._passed, *own]))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
-        return True  # whether there are any is not worth loading them for
+        return True  # counting them would load the journal's memory
 
 
-def redactor_of(resources: Mapping[str, Any]) -> Any:
-    """Return what takes secrets out of all that a run records: its `redactor`, else that of its models.
+def redactor_of(resources: Mapping[str, Any]) -> Redactor | None:
+    """Return the redactor of a run: the resource `redactor`, else that of its models.
 
-    None where neither knows a secret: then nothing is looked for.
+    None if it knows no secret, so that no value is searched.
     """
-    found = resources.get("redactor")
-    if found is None:
-        found = getattr(resources.get("models"), "redactor", None)
-    return found or None
+    redactor: Redactor | None = resources.get("redactor")
+    if redactor is None:
+        redactor = getattr(resources.get("models"), "redactor", None)
+    return redactor or None
 
 
 class Run:
     """The state of one run in one process: its journal, clock, accounts and listeners.
 
-    `resources` are what steps of a kind need (models, tools, settings), by name; nothing is global.
-    `owned` is what steps opened for this run alone, by name: its end closes it, in `release`.
-    `debug` keeps the frames inside this package in the tracebacks of failures.
+    Attributes:
+        resources: the models, tools and settings that steps need, by name. Nothing is global.
+        owned: the objects that steps opened for this run, by name. `release` closes them.
+        debug: whether tracebacks of failures keep the frames inside this package.
     """
 
     __slots__ = (
         "_monotonic",
+        "_notified",
+        "_pending",
         "_shift",
-        "_told",
-        "_unheard",
         "accept_changes",
         "account",
         "agents",
@@ -211,7 +204,7 @@ class Run:
         accept_changes: bool = False,
         in_doubt: str = "suspend",
         debug: bool = False,
-        redactor: Redacting | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.run_id = run_id
         self.redactor = redactor or None  # one that knows no secret is none
@@ -238,37 +231,43 @@ class Run:
         for entry in log.recorded:
             if entry.kind == "iteration":
                 self.note(entry.value)
-        self.task: asyncio.Task[Any] | None = None
-        self._unheard: list[Entry] = [] if self.listeners else _NONE
-        self._told = 0
+        self.task: asyncio.Task[object] | None = None
+        self._pending: list[Entry] = [] if self.listeners else _NONE
+        self._notified = 0
         self._monotonic = clock.monotonic
         self._shift = (self.replay.active if self.replay else 0.0) - clock.monotonic()
         self.sync = log.sync
         # Without listeners an entry goes straight to the log.
-        self.append: Callable[[Entry], None] = self._heard if self.listeners else log.append
+        self.append: Callable[[Entry], None] = (
+            self._append_for_listeners if self.listeners else log.append
+        )
         spent = self.replay.spent("") if self.replay else NOTHING
         self.account = Account("", settled=spent)
         self.account.judging = self.replay.judging if self.replay else NOTHING
 
     @property
     def token(self) -> str:
-        """The mark of this run in the environment of its processes: the same after a resume, and
-        another for a run of that id in another journal."""
-        made = f"{self.run_id} {self.log.info.created!r}"
-        return hashlib.sha256(made.encode()).hexdigest()[:16]
+        """The value of TOKEN in the environment of its processes.
+
+        It is the same after a resume, and another for a run of the same ID in another journal.
+        """
+        identity = f"{self.run_id} {self.log.info.created!r}"
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def clean(self, value: Json) -> Json:
-        """Return what is about to be recorded or handed on, without the secrets that are known."""
+        """Return a value without the secrets that the redactor knows."""
         return value if self.redactor is None else self.redactor.clean(value)
 
     def redact(self, text: str) -> str:
-        """Return text without the secrets that are known."""
-        said: str = self.clean(text)
-        return said
+        """Return text without the secrets that the redactor knows."""
+        redacted: str = self.clean(text)
+        return redacted
 
     def error_text(self, text: str) -> str:
-        """Return what an error says as it is recorded: secrets first, as the other rules could leave
-        a part of one."""
+        """Return the text of an error as it is recorded.
+
+        Secrets are removed first, as the other rules could leave a part of one.
+        """
         return cleaned(self.redact(text))
 
     def failure(self, error: BaseException, path: str) -> Failure:
@@ -294,7 +293,7 @@ class Run:
         return normalise(exception), normalise(traceback)
 
     def cleaned_stop(self, stop: Stop) -> Stop:
-        """Return why something ended, without the secrets that are known: a step may have said it."""
+        """Return a stop without secrets: its sentence may come from a step."""
         if self.redactor is None:
             return stop
         detail, failure = self.redact(stop.detail), self.clean(stop.failure)
@@ -302,7 +301,7 @@ class Run:
         return stop if same else replace(stop, detail=detail, failure=failure)
 
     def note(self, record: Iteration) -> None:
-        """Count a round of any of its loops, and the best score: what the row of an open run shows."""
+        """Count an iteration of any loop, and keep the best score: the row of an open run shows both."""
         self.rounds += 1
         score = record.score
         if score is not None and (self.score is None or score > self.score):
@@ -312,25 +311,25 @@ class Run:
         """Return the run's active seconds: they never shrink, and downtime does not count."""
         return self._monotonic() + self._shift
 
-    def _heard(self, entry: Entry) -> None:
-        """Put an entry in the journal's order and, once durable, before the listeners."""
+    def _append_for_listeners(self, entry: Entry) -> None:
+        """Append an entry to the journal; listeners receive it once it is durable."""
         self.log.append(entry)
-        self._unheard.append(entry)
+        self._pending.append(entry)
 
     async def settle(self) -> None:
-        """Wait until everything appended is durable, then tell the listeners."""
-        mark = self._told + len(self._unheard)
+        """Wait until everything appended is durable, then call the listeners."""
+        mark = self._notified + len(self._pending)
         pending = self.log.sync()
         if pending is not None:
             await pending
-        count = mark - self._told  # others may have settled, and appended, meanwhile
+        count = mark - self._notified  # others may have settled, and appended, meanwhile
         if count > 0:
-            heard, self._unheard = self._unheard[:count], self._unheard[count:]
-            self._told = mark
-            self._tell(heard)
+            durable, self._pending = self._pending[:count], self._pending[count:]
+            self._notified = mark
+            self._notify(durable)
 
     async def settled(self) -> None:
-        """Settle, through a cancellation that only asks for the end of the run."""
+        """Settle, even while a cancellation asks for the end of the run."""
         try:
             await self.settle()
         except asyncio.CancelledError:
@@ -339,77 +338,80 @@ class Run:
             await self.settle()
 
     def stopped_by(self, error: BaseException) -> Stopped:
-        """Return an interruption of a round as what it means; one from outside is raised again."""
+        """Return the stop that an interruption means; raise one that did not come from the run again."""
         if isinstance(error, Stopped):
             return error
         if self.cancelled is None:
             raise error
         return Stopped("", self.cancelled)
 
-    def _tell(self, entries: list[Entry]) -> None:
+    def _notify(self, entries: list[Entry]) -> None:
         for entry in entries:
             for listener in self.listeners:
                 try:
                     listener(entry.view())
-                except BaseException as error:  # a listener watches; it never steers
+                except BaseException as error:  # a listener never ends a run
                     self.warn(
                         f"a listener failed on {entry.path}: {error_line(error, self.redact)}"
                     )
 
     def warn(self, sentence: str, path: str = "", *, code: str = "") -> None:
-        """Add a sentence to the result's warnings, once: with its code and the path at which it held first."""
+        """Add a sentence to the result's warnings, once, with its code and the first path it applies to."""
         sentence = self.clean(sentence)
-        told = ": ".join(part for part in (code, path, sentence) if part)
-        if not any(known == sentence or known.endswith(f": {sentence}") for known in self.warnings):
-            self.warnings += (told,)
-            if not self.silent:  # a resumed run warns of what its earlier life warned of
-                self.append(Entry("warned", "", self.now(), value=told))
+        if any(w == sentence or w.endswith(f": {sentence}") for w in self.warnings):
+            return
+        warning = ": ".join(part for part in (code, path, sentence) if part)
+        self.warnings += (warning,)
+        if (
+            not self.silent
+        ):  # recorded, so that a resumed run has the warnings of its earlier processes
+            self.append(Entry("warned", "", self.now(), value=warning))
 
     def ask(
         self, path: str, request: Mapping[str, Json], detail: str, reason: Reason = Reason.APPROVAL
     ) -> Json:
-        """Return the answer that is on record at a path, or record the question and raise Suspended."""
+        """Return the recorded answer at a path, or record the question and raise Suspended."""
         replay = self.replay
         if replay is not None and path in replay.answers:
             return replay.answers[path]
         detail, request = self.clean(detail), self.clean(dict(request))
         if not self.silent and (replay is None or path not in replay.asked):
-            told = {"request": dict(request), "detail": detail, "since": self.clock.wall()}
-            self.append(Entry("asked", path, self.now(), value=told))
+            asked = {"request": dict(request), "detail": detail, "since": self.clock.wall()}
+            self.append(Entry("asked", path, self.now(), value=asked))
         raise Suspended(Stop(reason, detail), path=path, request=dict(request))
 
     async def release(self) -> None:
-        """Close what was opened for this run, the latest first."""
+        """Close the objects that were opened for this run, the latest first."""
         while self.owned:
-            _, thing = self.owned.popitem()
-            with contextlib.suppress(Exception):  # the outcome of the run is known, and stands
-                await thing.aclose()
+            _, resource = self.owned.popitem()
+            with contextlib.suppress(Exception):  # the run has its result already
+                await resource.aclose()
 
     def report(self, path: str, name: str, report: Mapping[str, Json]) -> None:
-        """Record what the agent at `path` says of how it ended; said once, it stands.
+        """Record the report of the agent at `path` on how it ended, unless it is recorded.
 
-        One that was cut short, and went on after all, says it again.
+        An agent that was cut short and continued after a resume has another status, and is recorded again.
         """
-        known = self.replay.reports.get(path) if self.replay is not None else None
-        if known is not None and known["status"] == report["status"]:
+        recorded = self.replay.reports.get(path) if self.replay is not None else None
+        if recorded is not None and recorded["status"] == report["status"]:
             return
         self.agents[name] = self.clean({"name": name, **report})
         if not self.silent:
             self.append(Entry("reported", path, self.now(), value=self.agents[name]))
 
     def step_ended(self, path: str, outcome: StepOutcome) -> None:
-        """Record how a step of the root workflow ended, or that it did not run; the latest stands."""
+        """Record how a step of the root workflow ended, or that it did not run; the latest record counts."""
         stop = None
         if outcome.reason is not None:
             stop = Stop(outcome.reason, outcome.detail).to_json()
-        known = self.replay.steps.get(path) if self.replay is not None else None
-        if known is not None and known.value.get("stop") == stop:
+        recorded = self.replay.steps.get(path) if self.replay is not None else None
+        if recorded is not None and recorded.value.get("stop") == stop:
             return
         self.outcomes.pop(outcome.name, None)
         self.outcomes[outcome.name] = outcome
         if not self.silent:
-            told = {"step": outcome.name, "stop": stop, "seconds": round(outcome.seconds, 6)}
-            self.append(Entry("step", path, self.now(), value=told))
+            ended = {"step": outcome.name, "stop": stop, "seconds": round(outcome.seconds, 6)}
+            self.append(Entry("step", path, self.now(), value=ended))
 
     def cancel(self, detail: str = "cancelled by a person") -> None:
         """End the run as cancelled; the call in flight is cancelled with it."""

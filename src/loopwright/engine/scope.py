@@ -11,13 +11,12 @@ from ..records.codec import Json
 
 __all__ = ["Scope"]
 
-_UNBEGUN = History()  # of a scope before its first round; what has rounds replaces it
-_NOTHING_YET: Mapping[str, Any] = MappingProxyType({})
+_UNBEGUN = History()  # of a scope before its first iteration
+_NOTHING_YET: Mapping[str, Json] = MappingProxyType({})
 
 
 class Scope:
-    """The variables of one loop or workflow, under its own name; a child never changes its
-    parent's."""
+    """The variables of one loop or workflow under its name. A child never changes those of its parent."""
 
     __slots__ = (
         "current",
@@ -39,19 +38,25 @@ class Scope:
     def __init__(self, name: str, initial: Json, parent: Scope | None, path: str = "") -> None:
         self.name = name
         self.path = path
-        self.talks: dict[str, Any] | None = None  # conversations carried from round to round
+        self.talks: dict[str, Any] | None = (
+            None  # conversations that continue from iteration to iteration
+        )
         self.parent = parent
         self.initial = initial
         self.current = initial
         self.number = 0
-        self.total = 0  # of the items, where it goes over a list
-        self.parts: Mapping[str, Json] | None = None  # of the present round, for its record
+        self.total = 0  # items, if it runs over a list
+        self.parts: Mapping[str, Json] | None = (
+            None  # outputs of steps, for the record of the current iteration
+        )
         self.history = _UNBEGUN
-        # Most scopes are loops', which have neither; see `keep`.
+        # Read-only until `keep` replaces them: most scopes are loops', which have neither.
         self.outputs: Mapping[str, Json] = _NOTHING_YET
         self.results: Mapping[str, Result] = _NOTHING_YET
-        self.loops: Mapping[str, Result] = _NOTHING_YET  # in the order in which they ended
-        self.variables: dict[str, Json] | None = None  # of a document: nothing beyond is seen
+        self.loops: Mapping[str, Result] = _NOTHING_YET  # in the order of their ends
+        self.variables: dict[str, Json] | None = (
+            None  # of a document, which has no access to variables outside it
+        )
 
     def keep(self, name: str, result: Result) -> None:
         """Show the result of a step under its name."""
@@ -59,6 +64,6 @@ class Scope:
         self.outputs = {**self.outputs, name: result.output}
 
     def keep_loop(self, name: str, result: Result) -> None:
-        """Show how a loop ended, under its name, after those that ended before it."""
-        others = {key: found for key, found in self.loops.items() if key != name}
+        """Show how a loop ended, under its name, after the loops that ended before it."""
+        others = {key: other for key, other in self.loops.items() if key != name}
         self.loops = {**others, name: result}

@@ -12,8 +12,8 @@ import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from types import FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic
+from types import CodeType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar
 
@@ -37,12 +37,15 @@ __all__ = [
     "step",
 ]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+Function = Callable[..., Any]  # what a function takes is read from its signature
+_Function = TypeVar("_Function", bound=Function)
 # The defaults keep a bare `Step`, `Leaf` or `CompositeStep` legal under `mypy --strict`.
 In_contra = TypeVar("In_contra", contravariant=True, default=Any)
 Out_co = TypeVar("Out_co", covariant=True, default=Any)
 
 _KNOWN_AS = "__loopwright_step__"
+Reserve = Callable[[Json], Usage | None]  # the most that a call with an input may cost
+_Act = Callable[..., Awaitable[Json]]  # takes an input, and a Context or None
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # where an object lies, which is another each time
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
@@ -114,7 +117,7 @@ class Leaf(Step[In_contra, Out_co]):
             """Whether it acts with a context; else it gets None."""
 
         @property
-        def reserve(self) -> Callable[[Any], Usage | None] | None:
+        def reserve(self) -> Reserve | None:
             """A function of the input that returns the most that a call may cost."""
     else:
         idempotent = True
@@ -148,12 +151,12 @@ class CompositeStep(Step[In_contra, Out_co]):
                 missing |= part.unsupplied
             return {name: text for name, text in missing.items() if name not in self.supplies}
 
-    def run(self, value: In_contra, ctx: Any) -> Coroutine[Any, Any, Result]:
+    def run(self, value: In_contra, ctx: Any) -> Coroutine[object, object, Result]:
         """Run its steps with a Context and return how it ended."""
         raise NotImplementedError
 
 
-StepLike = Step | Callable[..., Any]
+StepLike = Step | Function
 
 
 class FunctionStep(Leaf[In_contra, Out_co]):
@@ -165,10 +168,10 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     differs from taking a context.
     """
 
-    act: Callable[..., Awaitable[Any]]
+    act: _Act
     idempotent: bool
     reports: bool | None
-    reserve: Callable[[Any], Usage | None] | None
+    reserve: Reserve | None
     scores_only: bool
     wants_context: bool
     __slots__ = (
@@ -185,10 +188,10 @@ class FunctionStep(Leaf[In_contra, Out_co]):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Function,
         *,
         name: str = "",
-        reserve: Usage | Callable[[Any], Usage | None] | None = None,
+        reserve: Usage | Reserve | None = None,
         idempotent: bool = True,
         inline: bool = False,
         fingerprint: str = "",
@@ -217,22 +220,17 @@ class FunctionStep(Leaf[In_contra, Out_co]):
 
 
 def reserving(
-    given: Usage | Callable[[Any], Usage | None] | None,
-) -> Callable[[Any], Usage | None] | None:
+    given: Usage | Reserve | None,
+) -> Reserve | None:
     """Return what says of an input what its call may cost at worst; it gets a copy of the input."""
     if isinstance(given, Usage):
         return lambda _: given
     return None if given is None else lambda value: given(own(value))
 
 
-def _parameters(function: Callable[..., Any]) -> int:
+def _parameters(function: Function) -> int:
     if not callable(function):
         raise ConfigurationError(f"{function!r} cannot be a step; give a function or a step")
-    if type(function) is FunctionType and not function.__dict__ and not function.__defaults__:
-        # Most functions are this plain, and a signature takes longer than all else that a step needs.
-        code = function.__code__
-        if code.co_argcount in (1, 2) and not code.co_flags & inspect.CO_VARARGS:
-            return int(code.co_argcount)
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # some builtins do not say; they take the value
@@ -257,30 +255,30 @@ def _parameters(function: Callable[..., Any]) -> int:
     return len(fixed)
 
 
-def _caller(
-    function: Callable[..., Any], count: int, inline: bool
-) -> Callable[..., Awaitable[Any]]:
+def _caller(function: Function, count: int, inline: bool) -> _Act:
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
     if isinstance(function, functools.partial):
         is_async = inspect.iscoroutinefunction(function.func)
 
-    # What is recorded arrives here as a copy of the function's own: see `effects`.
-    if is_async and count == 1:
-        return lambda value, ctx: function(value)
     if is_async:
-        return lambda value, ctx: function(*(value, ctx)[:count])
+        by_count: tuple[_Act, ...] = (
+            lambda value, ctx: function(),
+            lambda value, ctx: function(value),
+            function,
+        )
+        return by_count[count]
     if inline:
         return lambda value, ctx: _now(function, (value, ctx)[:count])
     return lambda value, ctx: _threaded(function, (value, ctx)[:count])
 
 
-async def _now(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+async def _now(function: Function, args: tuple[object, ...]) -> Json:
     found = function(*args)
     return await found if inspect.isawaitable(found) else found
 
 
-async def _threaded(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+async def _threaded(function: Function, args: tuple[object, ...]) -> Json:
     found = await in_thread(function, *args)
     return await found if inspect.isawaitable(found) else found
 
@@ -299,7 +297,7 @@ def known_as(fingerprint: str) -> Callable[[_Function], _Function]:
     return made
 
 
-def source_digest(function: Callable[..., Any]) -> str:
+def source_digest(function: Function) -> str:
     """Return a digest of a function's name and of what it does; where it is defined does not matter.
 
     A function of this package goes by the name that `known_as` gave it.
@@ -317,11 +315,11 @@ def source_digest(function: Callable[..., Any]) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def _code_digest(code: Any) -> str:
+def _code_digest(code: CodeType) -> str:
     # Bytecode rather than source: there is always some, and a comment is no change.
     consts = [
         _code_digest(c)
-        if hasattr(c, "co_code")
+        if isinstance(c, CodeType)
         else repr(sorted(c, key=repr) if isinstance(c, frozenset) else c)
         for c in code.co_consts
     ]
@@ -344,24 +342,70 @@ def as_step(step: StepLike, *, name: str = "", purpose: Purpose = "execute") -> 
     return adapted(step, purpose) or FunctionStep(step, name=name)
 
 
+@overload
 def step(
-    function: Callable[..., Any] | None = None,
+    function: Function,
     *,
     name: str = "",
-    reserve: Usage | Callable[[Any], Usage | None] | None = None,
+    reserve: Usage | Reserve | None = None,
     idempotent: bool = True,
     inline: bool = False,
     fingerprint: str = "",
-) -> Any:
+) -> FunctionStep: ...
+
+
+@overload
+def step(
+    *,
+    name: str = "",
+    reserve: Usage | Reserve | None = None,
+    idempotent: bool = True,
+    inline: bool = False,
+    fingerprint: str = "",
+) -> Callable[[Function], FunctionStep]: ...
+
+
+def step(
+    function: Function | None = None,
+    *,
+    name: str = "",
+    reserve: Usage | Reserve | None = None,
+    idempotent: bool = True,
+    inline: bool = False,
+    fingerprint: str = "",
+) -> FunctionStep | Callable[[Function], FunctionStep]:
     """Make a function a step, as a decorator or a call.
 
-    `reserve` is the worst case of one call, for budgets. `inline` calls a plain function on the
-    event loop itself: for those that return at once, as it saves the thread but cannot be cut off.
-    `fingerprint` is a name and a version, such as `draft/1`: a run on record is resumed while they stay
-    the same. The default is a digest of the function's bytecode, which another version of Python changes.
+    The function takes no argument, a value, or a value and a Context. An async function is awaited, any
+    other runs in a thread.
+
+    Args:
+        function: the function; without it, the decorator is returned.
+        name: its name in paths. Default: the function's name.
+        reserve: the most that one call may cost, or a function of the input that returns it. A budget
+            reserves it before the call.
+        idempotent: whether it may run twice if the process dies during a call. If not, a person decides.
+        inline: whether a plain function runs on the event loop. This saves the thread; a deadline cannot
+            interrupt it.
+        fingerprint: a name and a version, such as `draft/1`. A recorded run resumes while they stay the
+            same. Default: a digest of the bytecode, which another version of Python changes.
+
+    Returns:
+        The step, or the decorator.
+
+    Raises:
+        ConfigurationError: for a function that takes more than two arguments.
+
+    Example:
+        >>> from loopwright import run_sync, step
+        >>> @step(inline=True)
+        ... def double(value: int) -> int:
+        ...     return 2 * value
+        >>> run_sync(double, 4).output
+        8
     """
 
-    def made(inner: Callable[..., Any]) -> FunctionStep:
+    def made(inner: Function) -> FunctionStep:
         return FunctionStep(
             inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline,
             fingerprint=fingerprint,

@@ -11,15 +11,17 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar, cast
 
 __all__ = ["in_thread"]
+
+T = TypeVar("T")
 
 AT_ONCE = 256
 _room = threading.BoundedSemaphore(AT_ONCE)  # a bound on threads of the process, not state of a run
 
 
-async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
+async def in_thread(function: Callable[..., T], *args: object) -> T:
     """Call a plain function in a thread of its own and return its value or raise its error.
 
     A cancelled caller stops waiting at once; the thread ends by itself and what it returns is
@@ -28,7 +30,7 @@ async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
     while not _room.acquire(blocking=False):
         await asyncio.sleep(0.005)
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
     def work() -> None:
@@ -47,7 +49,7 @@ async def in_thread(function: Callable[..., Any], *args: Any) -> Any:
     return await future
 
 
-def _hand_over(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+def _hand_over(future: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:
     if future.done():
         return
     if isinstance(error, StopIteration):  # a future cannot carry it
@@ -55,4 +57,4 @@ def _hand_over(future: asyncio.Future[Any], value: Any, error: BaseException | N
     if error is not None:
         future.set_exception(error)
     else:
-        future.set_result(value)
+        future.set_result(cast("T", value))

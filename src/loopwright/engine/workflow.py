@@ -1,11 +1,10 @@
-"""Named steps with dependencies: a graph that is itself a step."""
+"""Named steps with dependencies, run as one step."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ..errors import ConfigurationError, StepError, Stopped, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
@@ -23,16 +22,26 @@ __all__ = ["Workflow"]
 class Workflow(CompositeStep):
     """Named steps with dependencies, run as one step.
 
-    A step without `needs` is given the workflow's input, one with a single need that step's output,
-    one with several an object of their outputs by name. Steps run in written order, moved later by
-    their needs, `at_once` at a time (default 1: nothing is concurrent unless you say so). The
-    output is that of the step named by `output`, else of the last one.
+    The input of a step is the workflow's input, the output of the one step that it needs, or an object
+    of the outputs of the several steps that it needs. The workflow continues after a loop that is
+    exhausted or impossible. Its status is the worst of its steps', without those that a step accepts
+    (`Loop(accept=…)`).
 
-    It goes on after a loop that is exhausted or impossible. Its own status is the worst of those of
-    its steps, without the statuses that a step accepts (`Loop(accept=…)`).
+    Args:
+        name: its name in paths.
+        steps: steps or functions by name, in the order in which they run.
+        needs: for each step the names of the steps that run before it.
+        at_once: the most steps that run at a time.
+        output: the step whose output is the workflow's. Default: the last one.
 
     Raises:
-        ConfigurationError: for an unknown need or a circle, naming it.
+        ConfigurationError: for an unknown or circular need, an unknown output, or no steps.
+
+    Example:
+        >>> from loopwright import Workflow, run_sync
+        >>> steps = {"draft": str.strip, "publish": str.upper}
+        >>> run_sync(Workflow("post", steps, needs={"publish": ["draft"]}), " a ").output
+        'A'
     """
 
     def __init__(
@@ -93,8 +102,8 @@ class Workflow(CompositeStep):
             await self._drive(inner, value, ended)
         except Unsatisfied as short:
             self._not_run(ctx, scope)
-            found = short.result
-            return Result(found.status, found.reason, str(short), found.output, name=self.name)
+            last = short.result
+            return Result(last.status, last.reason, str(short), last.output, name=self.name)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             if _stop_of(error, ctx.run) is not None:
                 self._not_run(ctx, scope)
@@ -105,7 +114,7 @@ class Workflow(CompositeStep):
         )
 
     async def _drive(self, ctx: Context, value: Json, ended: dict[str, Result]) -> None:
-        """Run the steps, each when those that it needs have ended."""
+        """Run the steps, each when the steps that it needs have ended."""
         order = self.order
         if self.at_once == 1:
             for key in order:
@@ -122,16 +131,15 @@ class Workflow(CompositeStep):
         self, ctx: Context, key: str, value: Json, ended: Mapping[str, Result]
     ) -> Result:
         needs = self.needs[key]
-        given = value
         if len(needs) == 1:
-            given = ended[needs[0]].output
+            value = ended[needs[0]].output
         elif needs:
-            given = {name: ended[name].output for name in needs}
+            value = {name: ended[name].output for name in needs}
         if ctx.scope is None or ctx.scope.parent is not None:
-            return await attempt(ctx, key, self.steps[key], given)
-        return await self._told(ctx, key, given)
+            return await attempt(ctx, key, self.steps[key], value)
+        return await self._recorded(ctx, key, value)
 
-    async def _told(self, ctx: Context, key: str, value: Json) -> Result:
+    async def _recorded(self, ctx: Context, key: str, value: Json) -> Result:
         """Run a step of the root workflow and record how it ended."""
         run, path = ctx.run, ctx.below(key)
         began = None if run.replay is None else run.replay.began(path)
@@ -140,17 +148,17 @@ class Workflow(CompositeStep):
             result = await attempt(ctx, key, self.steps[key], value)
         except (StepError, Stopped, asyncio.CancelledError) as error:
             if (stop := _stop_of(error, run)) is not None:
-                found = error.result if isinstance(error, StepError) else None
-                if found is None and ctx.scope is not None:
-                    found = ctx.scope.loops.get(key)
-                run.step_ended(path, _outcome(key, stop, run.now() - began, found))
+                partial = error.result if isinstance(error, StepError) else None
+                if partial is None and ctx.scope is not None:
+                    partial = ctx.scope.loops.get(key)
+                run.step_ended(path, _outcome(key, stop, run.now() - began, partial))
             raise
         stop = Stop(result.reason, result.detail)
         run.step_ended(path, _outcome(key, stop, run.now() - began, result))
         return result
 
     def _not_run(self, ctx: Context, scope: Scope) -> None:
-        """Record which steps of the root workflow are left out where it ends early."""
+        """Record the steps of the root workflow that do not run because it ends early."""
         for key in self.order if scope.parent is None else ():
             if key not in ctx.run.outcomes:
                 ctx.run.step_ended(ctx.below(key), StepOutcome(key))
@@ -163,13 +171,15 @@ class Workflow(CompositeStep):
             ctx.run.steps[key] = result.output
 
 
-def _check_shape(name: Any, steps: Any, needs: Any) -> None:
+def _check_shape(
+    name: object, steps: Mapping[str, StepLike], needs: Mapping[str, Sequence[str]]
+) -> None:
     if not isinstance(name, str):
         raise ConfigurationError(f"workflow: name: {name!r} is not text")
-    for what, given in (("steps", steps), ("needs", needs)):
-        if not isinstance(given, Mapping):
+    for field, value in (("steps", steps), ("needs", needs)):
+        if not isinstance(value, Mapping):
             raise ConfigurationError(
-                f"workflow {name}: {what}: {given!r} is not an object; give one by names of steps"
+                f"workflow {name}: {field}: {value!r} is not an object; give one by names of steps"
             )
     if not steps:
         raise ConfigurationError(f"workflow {name}: has no steps; give at least one")
@@ -180,26 +190,31 @@ def _check_shape(name: Any, steps: Any, needs: Any) -> None:
             raise ConfigurationError(
                 f"workflow {name}: the step {key!r} has a slash; it is part of paths"
             )
-    for key, given in needs.items():
-        if isinstance(given, str) or not isinstance(given, Sequence):
+    for key, needed in needs.items():
+        if isinstance(needed, str) or not isinstance(needed, Sequence):
             raise ConfigurationError(
-                f"workflow {name}: needs of {key!r}: give a list of steps, not {given!r}"
+                f"workflow {name}: needs of {key!r}: give a list of steps, not {needed!r}"
             )
 
 
-def _outcome(name: str, stop: Stop, seconds: float, found: Result | None) -> StepOutcome:
-    """Return how a step ended, with what it has."""
-    given = (None, ()) if found is None else (found.output, found.items)
+def _outcome(name: str, stop: Stop, seconds: float, result: Result | None) -> StepOutcome:
+    """Return how a step ended, with its output and items so far."""
     return StepOutcome(
-        name, stop.reason.status, stop.reason, stop.detail, round(seconds, 6), *given
+        name,
+        status=stop.reason.status,
+        reason=stop.reason,
+        detail=stop.detail,
+        seconds=round(seconds, 6),
+        output=None if result is None else result.output,
+        items=() if result is None else result.items,
     )
 
 
 def _stop_of(error: BaseException, run: Run) -> Stop | None:
-    """Return how a step ended that raised; None if its process was interrupted, as it goes on then."""
+    """Return the stop of a step that raised; None if the process was interrupted, as it can be resumed."""
     if isinstance(error, StepError):
-        found = error.result
-        return Stop(Reason.ERROR if found is None else found.reason, str(error))
+        result = error.result
+        return Stop(Reason.ERROR if result is None else result.reason, str(error))
     if isinstance(error, Stopped):
         return error.stop
     return run.cancelled
