@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 os.environ["DEEPEVAL_TELEMETRY_OPT_OUT"] = "YES"
@@ -14,7 +13,7 @@ import pytest
 from deepeval.metrics import BaseMetric, ExactMatchMetric, GEval, PatternMatchMetric
 from deepeval.models import DeepEvalBaseLLM
 from deepeval.test_case import LLMTestCase, SingleTurnParams
-from inspect_ai.model import ModelOutput, get_model
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import Score, Target, exact, includes, match, mean, model_graded_qa, scorer
 from inspect_ai.solver import TaskState
 from pydantic_ai.models.test import TestModel
@@ -29,7 +28,7 @@ from pydantic_evals.evaluators import (
     MaxDuration,
 )
 
-from loopwright import Budget, Evaluation, Loop, MaxIterations, Usage, run_sync
+from loopwright import Budget, Evaluation, Loop, MaxIterations, ScoreAtLeast, Usage, run_sync
 from loopwright.errors import ConfigurationError
 from loopwright.interop import as_evaluator, as_step
 from models.mock_server import serving
@@ -37,7 +36,7 @@ from models.mock_server import serving
 
 def result_of(evaluate: Any, output: Any, initial: Any = "question", **options: Any) -> Any:
     """Return the result of one iteration with this output."""
-    loop = Loop(lambda value: output, evaluate, until=MaxIterations(1))
+    loop = Loop(lambda value: output, evaluate, until=ScoreAtLeast(1) | MaxIterations(1))
     return run_sync(loop, initial, **options)
 
 
@@ -103,9 +102,6 @@ class TestPydanticEvals:
             as_evaluator(MaxDuration(1.0))
 
 
-CHOICE = '{"choices": [{"index": 0, "finish_reason": "tool_calls", "message": {}}]}'
-
-
 class TestAutoevals:
     """autoevals: a score, and the rationale of a model."""
 
@@ -124,19 +120,18 @@ class TestAutoevals:
 
         assert judged(Silent(), "abc").undecided
 
-    @pytest.fixture
-    def client(self) -> Iterator[Any]:
-        arguments = '{"reasons": "it is the same", "choice": "Yes"}'
-        with serving(lambda body, headers: (200, "")) as url:
+    def test_a_classifier_asks_its_model(self) -> None:
+        """The choice of the model is the score, its reasons the feedback, and the run warns of the usage."""
+        call = {
+            "name": "select_choice",
+            "arguments": '{"reasons": "it is the same", "choice": "Yes"}',
+        }
+        message = {"tool_calls": [{"id": "1", "type": "function", "function": call}]}
+        with serving(lambda body, headers: (200, message)) as url:
             client = openai.AsyncOpenAI(base_url=url, api_key="none")
-
-            async def create(**request: Any) -> Any:
-                function = {"name": "select_choice", "arguments": arguments}
-                message = {"tool_calls": [{"function": function}]}
-                return {"choices": [{"message": message}]}
-
-            client.chat.completions.create = create  # type: ignore[method-assign]
-            yield client
+            result = result_of(self.classifier(client), "x", {"expected": "x"})
+        assert (result.history[0].score, result.history[0].feedback) == (1, "it is the same")
+        assert [text.partition(":")[0] for text in result.warnings] == ["unreported_usage"]
 
     def classifier(self, client: Any = None) -> Any:
         return autoevals.LLMClassifier(
@@ -254,6 +249,13 @@ def stars(value: Any) -> Any:
     return score
 
 
+def graded(text: str) -> ModelOutput:
+    """Return a reply of a mock model with its usage, as counting tokens needs a download."""
+    output = ModelOutput.from_content("mockllm/model", text)
+    output.usage = ModelUsage(input_tokens=10, output_tokens=5, total_tokens=15)
+    return output
+
+
 class TestInspect:
     """Inspect: grades and numbers, with the explanation as feedback."""
 
@@ -274,7 +276,7 @@ class TestInspect:
 
     def test_a_grader_is_refused_under_a_budget(self) -> None:
         """The usage of a grader model cannot be seen."""
-        outputs = [ModelOutput.from_content("mockllm/model", "It is right. GRADE: C")] * 2
+        outputs = [graded("It is right. GRADE: C")] * 2
         grader = model_graded_qa(model=get_model("mockllm/model", custom_outputs=outputs))
         result = result_of(grader, "4", {"input": "2 + 2", "target": "4"})
         assert result.history[0].evaluation.passed is True
