@@ -23,6 +23,7 @@ from loopwright.interop import (
     as_step,
     register,
 )
+from loopwright.testing import dry_run_sync
 
 LIBRARIES = ["autoevals", "deepeval", "inspect", "langchain", "pydantic-ai", "pydantic-evals"]
 
@@ -273,3 +274,16 @@ def test_options_that_cannot_hold_are_refused(wrong: Any) -> None:
     """An option that the object does not take is a ConfigurationError."""
     with pytest.raises(ConfigurationError):
         wrong()
+
+
+def test_a_dry_run_calls_no_object() -> None:
+    """A rule gives the result of an object; an object without a rule is an error."""
+    rules = [
+        {"step": "*/evaluate", "output": {"passed": True}},
+        {"step": "*/execute", "output": "x"},
+    ]
+    loop = Loop(lambda value: value, Metric(0.5), until=Passed() | MaxIterations(1))
+    assert dry_run_sync(loop, "text", replies=rules).satisfied
+    refused = dry_run_sync(loop, "text", replies=rules[1:])
+    assert refused.error is not None
+    assert refused.error.kind == "no_stub"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
+from footprint.environment import create, uv
+
+EXTRAS = ("models", "mcp")
 LIBRARIES = ("fastapi", "pytest", "httpx2")  # named by pages, and not dependencies of the package
 SECONDS = 300
 
@@ -61,32 +59,12 @@ def shared(base: Path) -> Environment:
 
 
 def _create(base: Path) -> None:
-    """Build the wheel, and install it at the versions of the lock."""
-    locked = _uv(
+    """Install the wheel with the extras that the pages name, then the libraries, at the versions of the lock."""
+    made = create(base, *EXTRAS)
+    locked = uv(
         "export", "--frozen", "--all-groups", "--all-extras", "--no-emit-project", "--no-hashes"
     )
     constraints = base / "constraints.txt"
     constraints.write_text(locked, encoding="utf-8")
-    with tempfile.TemporaryDirectory(dir=base) as wheelhouse:
-        _uv("build", "--wheel", "--out-dir", wheelhouse, str(ROOT))
-        wheel = next(Path(wheelhouse).glob("*.whl"))
-        _uv("venv", "--python", sys.executable, str(base / "environment"))
-        python = base / "environment" / "bin" / "python"
-        target = [f"loopwright[{','.join(_extras())}] @ {wheel.as_uri()}", *LIBRARIES]
-        _uv("pip", "install", "--python", str(python), "-c", str(constraints), *target)
-
-
-def _extras() -> list[str]:
-    """Return the extras that the jobs need, as far as the package has them."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    return [name for name in ("models", "mcp", "ui") if f"\n{name} = [" in text]
-
-
-def _uv(*words: str) -> str:
-    """Run uv from its cache, which the installation of the tests filled, or else from the index."""
-    for offline in (["--offline"], []):
-        command = [UV, "--quiet", *offline, *words]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
-        if done.returncode == 0:
-            return done.stdout
-    raise AssertionError(f"{' '.join(command)}\n{done.stderr}")
+    python = str(made.folder / "bin" / "python")
+    uv("pip", "install", "--python", python, "-c", str(constraints), *LIBRARIES)

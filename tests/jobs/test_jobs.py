@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from docs.blocks import Block, blocks_of
-from jobs.environment import ROOT, Environment
+from footprint.environment import ROOT
+from jobs.environment import Environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..engine.context import Context
 from ..engine.step import Leaf, digest_of, source_digest
-from ..errors import StepError
+from ..errors import ConfigurationError, StepError
 from ..models.endpoints import is_own_origin
 from ..models.prices import Price, cost, price_of
 from ..records import Evaluation, Usage, codec
@@ -65,6 +65,7 @@ class ObjectStep(Leaf[Any, Any]):
     reserve: Callable[[Any], Usage | None] | None = None
     reports: bool = True
     scores_only: bool = False
+    stub: str = "object of another library"  # in a dry run
 
     @property
     def fingerprint(self) -> str:
@@ -192,7 +193,7 @@ def price_in(ctx: Context, provider: str, model: str, base_url: str = "") -> Pri
     foreign = not is_own_origin(provider, base_url)
     try:
         return price_of(provider, model, overrides, base_url=base_url if foreign else "")
-    except ImportError:  # without the table of prices
+    except (ConfigurationError, ImportError):  # the table of prices is not installed
         return None
 
 
