@@ -146,7 +146,7 @@ def test_a_broken_adapter_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.undo()
     ours = list(entry_points(group="loopwright.adapters"))
-    monkeypatch.setattr(external, "entry_points", lambda group: [*ours, Point()])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [*ours, Point()])
     external._adapters.cache_clear()
     try:
         with pytest.warns(LoopwrightWarning) as caught:

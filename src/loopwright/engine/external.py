@@ -9,76 +9,37 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from ..errors import LoopwrightWarning
 
 if TYPE_CHECKING:
-    from .step import Step
+    from importlib.metadata import EntryPoint
 
-__all__ = ["ADAPTERS", "Adapter", "Purpose", "adapted", "register"]
+__all__ = ["ADAPTERS", "Purpose", "adapted", "register"]
 
 ADAPTERS = "loopwright.adapters"  # the group of entry points
 BROKEN_ADAPTER = "adapter_broken"
 _OURS = "loopwright"
 
 Purpose = Literal["execute", "evaluate"]
-Factory = Callable[[Any, Purpose], "Step"]
+Factory = Callable[[Any, Purpose], object]
 
 
 @runtime_checkable
-class Adapter(Protocol):
-    """Makes steps of the objects of one library.
-
-    A distribution registers an adapter as an entry point of the group `loopwright.adapters`: a class without
-    arguments, or an instance. Importing the module of an adapter must not import the library.
-
-    Attributes:
-        roots: Top-level modules of the library. Only objects whose class, or a base class of it, is from one of
-            them reach `matches`.
-
-    Example:
-        >>> from loopwright.engine.step import FunctionStep
-        >>> class TranslatorAdapter:
-        ...     roots = ("translators",)
-        ...     def matches(self, target):
-        ...         return hasattr(target, "translate")
-        ...     def step(self, target, purpose):
-        ...         return FunctionStep(target.translate, name="translate")
-        >>> isinstance(TranslatorAdapter(), Adapter)
-        True
-    """
+class _Adapter(Protocol):
+    """An adapter as `interop.Adapter` describes it; without the type of steps, which imports this module."""
 
     roots: tuple[str, ...]
 
-    def matches(self, target: object) -> bool:
-        """Return whether the adapter makes a step of this object.
+    def matches(self, target: object) -> bool: ...
 
-        Args:
-            target: An object from one of the `roots`.
-
-        Returns:
-            Whether `step` accepts it.
-        """
-        ...
-
-    def step(self, target: Any, purpose: Purpose) -> Step[Any, Any]:
-        """Make a step of an object that matches.
-
-        Args:
-            target: The object.
-            purpose: `evaluate` where a loop uses it as its evaluator, else `execute`.
-
-        Returns:
-            The step.
-        """
-        ...
+    def step(self, target: Any, purpose: Purpose) -> object: ...
 
 
 @functools.singledispatch
-def _registered(target: object, purpose: Purpose) -> Step | None:
+def _registered(target: object, purpose: Purpose) -> object:
     return None
 
 
@@ -104,7 +65,7 @@ def register(kind: type, factory: Factory) -> None:
     _registered.register(kind)(factory)
 
 
-def adapted(target: object, purpose: Purpose) -> Step | None:
+def adapted(target: object, purpose: Purpose) -> object:
     """Return an object of another library as a step, or None if no adapter knows it.
 
     A plain function without attributes is never of another library: most steps are such functions, and the
@@ -135,8 +96,11 @@ def _roots_of(target: object) -> set[str]:
 
 
 @functools.cache
-def _adapters() -> tuple[Adapter, ...]:
+def _adapters() -> tuple[_Adapter, ...]:
     """Return the adapters of the environment: those of other distributions first, each group by name."""
+    # Reading metadata takes milliseconds, and most programs have no such objects.
+    from importlib.metadata import entry_points
+
     points = sorted(entry_points(group=ADAPTERS), key=lambda point: (_is_ours(point), point.name))
     return tuple(adapter for point in points if (adapter := _loaded(point)) is not None)
 
@@ -145,7 +109,7 @@ def _is_ours(point: EntryPoint) -> bool:
     return point.module.partition(".")[0] == _OURS
 
 
-def _loaded(point: EntryPoint) -> Adapter | None:
+def _loaded(point: EntryPoint) -> _Adapter | None:
     """Return the adapter of an entry point, or None with a warning if it cannot be loaded."""
     try:
         adapter = point.load()
@@ -153,7 +117,7 @@ def _loaded(point: EntryPoint) -> Adapter | None:
     except Exception as error:  # code of other packages
         problem = f"{type(error).__name__}: {error}"
     else:
-        if isinstance(adapter, Adapter):
+        if isinstance(adapter, _Adapter):
             return adapter
         problem = "it has no roots, matches and step"
     warnings.warn(

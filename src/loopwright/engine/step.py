@@ -354,7 +354,14 @@ def as_step(step: StepLike, *, name: str = "", purpose: Purpose = "execute") -> 
     """
     if isinstance(step, Step):
         return step
-    return adapted(step, purpose) or FunctionStep(step, name=name)
+    made = adapted(step, purpose)
+    if made is None:
+        return FunctionStep(step, name=name)
+    if not isinstance(made, Step):
+        raise ConfigurationError(
+            f"the adapter of {type(step).__name__} returned {made!r:.60}, which is not a step"
+        )
+    return made
 
 
 @overload

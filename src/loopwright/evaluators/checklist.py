@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from ..engine.composites import attempt, combined
 from ..engine.context import Context
-from ..engine.external import adapted
-from ..engine.step import CompositeStep, Step, StepLike, digest_of
+from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Result, as_evaluation, codec
 from ..records.codec import Json
@@ -96,4 +95,5 @@ def as_check(name: str, target: Check) -> Step:
         return check(**{"name": name, **target})
     if isinstance(target, Step):
         return target
-    return adapted(target, "evaluate") or check(target, name=name)
+    made = as_step(target, name=name, purpose="evaluate")
+    return check(target, name=name) if isinstance(made, FunctionStep) else made

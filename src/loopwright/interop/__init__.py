@@ -6,7 +6,8 @@ runnables of LangChain, graphs of LangGraph, and evaluators of pydantic-evals, a
 objects only, never by this package.
 """
 
-from ..engine.external import Adapter, register
+from ..engine.external import register
+from .adapter import Adapter
 from .convert import as_evaluator, as_step
 from .objects import EvaluatorStep, ObjectStep
 

@@ -150,7 +150,7 @@ def _is_message(value: object) -> bool:
 
 
 def _facts(target: Any, depth: int = 0) -> Iterator[str]:
-    """Iterate over texts on the parts of a runnable: classes, models, templates and functions."""
+    """Iterate over texts on a runnable and its parts: classes, models, templates and functions."""
     if depth > _DEPTH:
         return
     yield type(target).__name__
@@ -158,15 +158,21 @@ def _facts(target: Any, depth: int = 0) -> Iterator[str]:
         if isinstance(fact := getattr(target, name, None), str):
             yield f"{name}: {fact}"
     for name in _PARTS:
-        part = getattr(target, name, None)
-        if isinstance(part, Mapping):
-            for key, item in sorted(part.items(), key=lambda pair: str(pair[0])):
-                yield f"{name}: {key}"
-                yield from _facts(item, depth + 1)
-        elif isinstance(part, list | tuple):
-            for item in part:
-                yield from _facts(item, depth + 1)
-        elif callable(part) and not hasattr(part, "invoke"):
-            yield f"{name}: {described(part)}"
-        elif part is not None and not isinstance(part, str):
-            yield from _facts(part, depth + 1)
+        for label, part in _parts(getattr(target, name, None)):
+            yield f"{name}: {label}"
+            if callable(part) and not hasattr(part, "invoke"):
+                yield described(part)
+            else:
+                yield from _facts(part, depth + 1)
+
+
+def _parts(part: Any) -> Iterator[tuple[str, Any]]:
+    """Iterate over the parts of one attribute, with the key that each has in a mapping."""
+    if isinstance(part, Mapping):
+        yield from sorted(
+            ((str(key), item) for key, item in part.items()), key=lambda pair: pair[0]
+        )
+    elif isinstance(part, list | tuple):
+        yield from (("", item) for item in part)
+    elif part is not None and not isinstance(part, str):
+        yield ("", part)

@@ -40,11 +40,6 @@ class PydanticAIAdapter:
 class AgentStep(ObjectStep):
     """A pydantic-ai agent as a step."""
 
-    @property
-    def output_type(self) -> object:
-        """The declared type of the output."""
-        return self.target.output_type
-
     def unpriced(self, ctx: Context) -> str:
         for provider, name, base_url in _models(self.target.model):
             if provider not in _FREE and price_in(ctx, provider, name, base_url) is None:
