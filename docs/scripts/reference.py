@@ -39,6 +39,7 @@ MODULES = {
     "loopwright.evaluators": "Evaluators",
     "loopwright.adapters": "Adapters",
     "loopwright.recipes": "Recipes",
+    "loopwright.interop": "Other libraries",
     "loopwright.prompts": "Prompts",
     "loopwright.models": "Models",
     "loopwright.agents": "Agents",

@@ -204,8 +204,12 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "State the maximum cost: `step(function, reserve=Usage(usd=0.02))`.",
     ),
     "unreported_usage": (
-        "A command should report its usage, and its report is missing or unreadable.",
-        "Write JSON to the path in `$LOOPWRIGHT_USAGE`.",
+        "A command should report its usage and does not, or an object of another library cannot report it.",
+        "Write JSON to the path in `$LOOPWRIGHT_USAGE`, or give `reserve=Usage(...)` to `as_step` or `as_evaluator`.",
+    ),
+    "adapter_broken": (
+        "The entry point of an adapter for another library cannot be loaded.",
+        "Update or uninstall the package that the warning names.",
     ),
     "budget_too_small": (
         "A phase's share of the token budget is smaller than one reply.",

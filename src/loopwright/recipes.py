@@ -392,7 +392,7 @@ def strategy_loop(
     iterations = len(parts) if max_iterations is None else max_iterations
     return Loop(
         _Strategies(name, parts),
-        _Named(f"{name} evaluate", as_step(evaluate), tuple(strategies)),
+        _Named(f"{name} evaluate", as_step(evaluate, purpose="evaluate"), tuple(strategies)),
         adapt,
         any_of(success, until, MaxIterations(iterations)),
         name=name,

@@ -142,7 +142,7 @@ class Loop(CompositeStep):
         parts = []
         for stage in ("execute", "evaluate", "adapt"):
             if (function := getattr(self, stage)) is not None or stage == "execute":
-                part = as_step(function)
+                part = as_step(function, purpose="evaluate" if stage == "evaluate" else "execute")
                 if self.on_failure == "retry":
                     part = retrying(part, attempts=self.max_retries + 1, delay=self.retry_delay)
                 put(stage, part)

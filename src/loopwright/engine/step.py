@@ -20,6 +20,7 @@ from typing_extensions import TypeVar
 from ..errors import ConfigurationError
 from ..records import Result, Usage, own
 from ..records.codec import Json
+from .external import Purpose, adapted
 from .threads import in_thread
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "as_step",
     "digest_of",
     "known_as",
+    "reserving",
     "source_digest",
     "step",
 ]
@@ -211,7 +213,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
-        self.reserve = _reserving(reserve)
+        self.reserve = reserving(reserve)
         self.reports = reports
         self._fingerprint = fingerprint
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
@@ -232,7 +234,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         return f"step({self.name})"
 
 
-def _reserving(
+def reserving(
     given: Usage | Reserve | None,
 ) -> Reserve | None:
     """Return what says of an input what its call may cost at worst; it gets a copy of the input."""
@@ -344,13 +346,22 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def as_step(step: StepLike, *, name: str = "") -> Step:
-    """Return a step as it is, and a function as a FunctionStep.
+def as_step(step: StepLike, *, name: str = "", purpose: Purpose = "execute") -> Step:
+    """Return a step as it is, an object of another library by its adapter, and a function as a FunctionStep.
 
     Raises:
-        ConfigurationError: if it is neither.
+        ConfigurationError: if it is none of these.
     """
-    return step if isinstance(step, Step) else FunctionStep(step, name=name)
+    if isinstance(step, Step):
+        return step
+    made = adapted(step, purpose)
+    if made is None:
+        return FunctionStep(step, name=name)
+    if not isinstance(made, Step):
+        raise ConfigurationError(
+            f"the adapter of {type(step).__name__} returned {made!r:.60}, which is not a step"
+        )
+    return made
 
 
 @overload

@@ -20,7 +20,7 @@ from typing import Any, Unpack
 from .._regex import compile_pattern
 from ..engine.budget import reports
 from ..engine.context import Context
-from ..engine.step import FunctionStep, as_step, digest_of
+from ..engine.step import FunctionStep, Leaf, as_step, digest_of
 from ..engine.stubs import acting
 from ..engine.threads import in_thread
 from ..errors import (
@@ -112,8 +112,8 @@ def function_check(
         ConfigurationError: For a step that is made of other steps.
         EvaluationError: At run time, of kind `check_error`, if the function raises or returns None.
     """
-    inner = as_step(function, name=name)
-    if not isinstance(inner, FunctionStep):
+    inner = as_step(function, name=name, purpose="evaluate")
+    if not isinstance(inner, Leaf):
         raise ConfigurationError(
             f"check: {inner.name} consists of several steps. If it is an evaluator, use it directly."
         )

@@ -108,7 +108,7 @@ async def call_model(
     asked = replace(request, path=path, run_id=ctx.run_id)
     # A replay compares the original request, not its changes by retries.
     token = codec.digest(asked.to_json()) if ctx.run.keeps else ""
-    caps = _caps(ctx)
+    caps = ctx.account.caps
     await models.prepare(asked, capped=_in_dollars(caps))
     if asked.max_tokens is None and any(
         cap.tokens is not None or cap.usd is not None for cap in caps
@@ -128,16 +128,6 @@ async def call_model(
         cutoff=request.cutoff,
     )
     return await call.run(token)
-
-
-def _caps(ctx: Context) -> list[Budget]:
-    caps = []
-    account: Account | None = ctx.account
-    while account is not None:
-        if account.cap is not None:
-            caps.append(account.cap)
-        account = account.parent
-    return caps
 
 
 def _in_dollars(caps: Sequence[Budget]) -> bool:
@@ -295,7 +285,7 @@ class _Call:
     async def _move(self) -> None:
         """Continue at the next endpoint, whose price must also be known."""
         self._use_target(self.tally.target)
-        await self.models.prepare(self.request, capped=_in_dollars(_caps(self.ctx)))
+        await self.models.prepare(self.request, capped=_in_dollars(self.ctx.account.caps))
 
     def _go_to(self, target: int) -> None:
         """Use the endpoint of the recorded attempt."""

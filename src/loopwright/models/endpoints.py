@@ -39,6 +39,7 @@ __all__ = [
     "endpoint_of",
     "is_loopback_name",
     "is_own_address",
+    "is_own_origin",
     "origin_of",
     "owner_of",
     "resolve",
@@ -354,12 +355,16 @@ def owner_of(key: str) -> Provider | None:
 
 def is_own_address(request: Request) -> bool:
     """Whether a request goes to its provider's own origin, where known prices apply."""
-    name = ALIASES.get(request.provider, request.provider)
-    provider = PROVIDERS.get(name)
-    if provider is None or not request.base_url:
+    return is_own_origin(request.provider, request.base_url)
+
+
+def is_own_origin(provider: str, base_url: str) -> bool:
+    """Whether a URL is that of a provider, where known prices apply; no URL means the provider's."""
+    known = PROVIDERS.get(ALIASES.get(provider, provider))
+    if known is None or not base_url:
         return True
     try:
-        return _origin(request.base_url) == _own_origin(provider, {})
+        return _origin(base_url) == _own_origin(known, {})
     except ValueError:
         return False
 

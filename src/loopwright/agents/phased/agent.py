@@ -220,7 +220,10 @@ class PhasedAgent(CompositeStep):
             if phase not in PHASES:
                 hint = nearest(str(phase), PHASES) or f"; use one of {', '.join(PHASES)}"
                 raise _wrong("evaluate", phase, f"is not a phase{hint}")
-        return {phase: as_step(judge, name="evaluate") for phase, judge in evaluate.items()}
+        return {
+            phase: as_step(judge, name="evaluate", purpose="evaluate")
+            for phase, judge in evaluate.items()
+        }
 
     def _check(self) -> None:
         if not self.phase_sum:
