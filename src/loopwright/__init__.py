@@ -1,6 +1,7 @@
 """Loops that run until they are satisfied: execute, evaluate, adapt, again, until a condition ends
 it."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import _aliases
@@ -24,8 +25,9 @@ from .conditions import (
 from .engine.composites import fallback, limited, parallel, retrying, sequence
 from .engine.context import Context
 from .engine.loop import Loop
-from .engine.run import resume, run, run_sync
+from .engine.run import resume, resume_sync, run, run_sync
 from .engine.step import step
+from .engine.streaming import stream
 from .engine.workflow import Workflow
 from .errors import LoopwrightError
 from .journal import Entry, Journal, MemoryJournal
@@ -44,6 +46,8 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .models import Models, ModelSettings
+    from .prompts import prompt
 
 __all__ = [
     "AllCriteriaMet",
@@ -65,6 +69,8 @@ __all__ = [
     "LoopwrightError",
     "MaxIterations",
     "MemoryJournal",
+    "ModelSettings",
+    "Models",
     "NoImprovement",
     "OutputMatches",
     "Passed",
@@ -83,23 +89,30 @@ __all__ = [
     "fallback",
     "limited",
     "parallel",
+    "prompt",
     "resume",
+    "resume_sync",
     "retrying",
     "run",
     "run_sync",
     "sequence",
     "step",
+    "stream",
 ]
 
 _aliases.install()
 
-_AGENTS = ("PhasedAgent", "ReasoningAgent")
+# Modules that load what models need, imported at the first use of a name.
+_LAZY = {
+    "ModelSettings": "models",
+    "Models": "models",
+    "PhasedAgent": "agents",
+    "ReasoningAgent": "agents",
+    "prompt": "prompts",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Agents ask models: who has none of them does not load what models need.
-    if name in _AGENTS:
-        from . import agents
-
-        return getattr(agents, name)
+    if name in _LAZY:
+        return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,7 @@ from .replies.own_words import own_words
 from .replies.values import Reading, read_value
 from .retry_policy import Policy
 from .scripted import ScriptedModel
+from .settings import ModelSettings
 
 __all__ = [
     "FREE",
@@ -27,6 +28,7 @@ __all__ = [
     "Model",
     "ModelError",
     "ModelFault",
+    "ModelSettings",
     "Models",
     "Policy",
     "Price",

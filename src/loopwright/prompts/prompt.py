@@ -15,20 +15,23 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Unpack
+from typing import Any, Unpack, cast
 
 from ..engine.context import Context
 from ..engine.scope import Scope
-from ..engine.step import CompositeStep, FunctionStep, digest_of
-from ..errors import ConfigurationError, nearest
+from ..engine.step import MODEL_NAME, CompositeStep, FunctionStep, digest_of
+from ..engine.text_listeners import OnText, text_listener
+from ..errors import ConfigurationError
 from ..models import Message, Reply, Request, Target, Timers, call_model, own_words
 from ..models.protocol import MAX_TOOL_CALLS
+from ..models.registry import MODEL_VARIABLE, Models, models_of, split_model
 from ..models.settings import (
     SAMPLING,
     ModelSettings,
     checked_cutoff,
     checked_headers,
     checked_sampling,
+    checked_settings,
     header_digests,
 )
 from ..records import Reason, Result, Status, codec
@@ -71,7 +74,8 @@ class PromptSettings:
 
     def __post_init__(self) -> None:
         for model in self.models:
-            split_model(model)
+            if not isinstance(model, str) or not model.strip(":") or ":" in model:
+                split_model(model)  # a name without a colon is one of `Models(names=…)`
         if self.temperature is not None:
             codec.number("temperature", self.temperature, least=0, most=2)
         if self.max_tokens is not None:
@@ -89,23 +93,32 @@ class PromptSettings:
         Raises:
             ConfigurationError: if no model is named.
         """
-        default = ctx.run.resources.get("model")
+        default = ctx.run.resources.get("model") or models_of(ctx).default
         models = self.models or ((str(default),) if default else ())
         if not models:
             raise ConfigurationError(
-                f"{ctx.path}: no model is named; give model='provider:model' here, or "
-                "resources={'model': …} to the run"
+                f"{ctx.path}: no model is named; give model='provider:model' to the prompt or to the "
+                f"run, or set {MODEL_VARIABLE} in the environment"
             )
         return models
 
-    async def ask(self, messages: Sequence[Message], ctx: Context, *, judge: bool = False) -> Reply:
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        ctx: Context,
+        *,
+        judge: bool = False,
+        on_text: OnText | None = None,
+    ) -> Reply:
         """Call the first model, and the next ones if it is not available.
 
         Raises:
             ModelError: when nothing is left to try.
         """
         request, targets = self.request(messages, ctx)
-        reply = Reply.from_json(await call_model(ctx, "", request, failover=targets, judge=judge))
+        reply = Reply.from_json(
+            await call_model(ctx, "", request, failover=targets, judge=judge, on_text=on_text)
+        )
         warn_of(reply, ctx)
         return reply
 
@@ -117,16 +130,43 @@ class PromptSettings:
         Raises:
             ConfigurationError: if no model is named.
         """
-        first, *others = (split_model(name) for name in self.named(ctx))
+        models = models_of(ctx)
+        if models.settings:
+            return replace(self, **self._defaults(models.settings))._request(messages, ctx, models)
+        return self._request(messages, ctx, models)
+
+    def _request(
+        self, messages: Sequence[Message], ctx: Context, models: Models
+    ) -> tuple[Request, tuple[Target, ...]]:
+        first, *others = (models.resolve(name) for name in self.named(ctx))
+        url = self.base_url or str(ctx.run.resources.get("model_url") or "") or models.base_url
         request = Request(
             tuple(messages), first[1], first[0],
             temperature=self.temperature, max_tokens=self.max_tokens or self.cap, schema=self.schema,
-            base_url=self.base_url or str(ctx.run.resources.get("model_url") or ""),
-            api_key_env=self.api_key_env, timeouts=self.timeouts, on_cutoff=self._cutoff(),
-            extra=self.sampling, headers=self.headers, strict=self.strict,
+            base_url=url, api_key_env=self.api_key_env, timeouts=self.timeouts,
+            on_cutoff=self._cutoff(), extra=self.sampling, headers=self.headers, strict=self.strict,
             max_tool_calls=self.max_tool_calls_per_reply,
         )  # fmt: skip
         return request, tuple(Target(provider, model) for provider, model in others)
+
+    def _defaults(self, settings: ModelSettings) -> dict[str, Any]:
+        """Return the fields that the settings of the run's models set and this prompt does not."""
+        common = asking_of((), cast("Mapping[str, Json]", settings))
+        fields: dict[str, Any] = {
+            "sampling": {**common.sampling, **self.sampling},
+            "headers": {**common.headers, **self.headers},
+        }
+        if self.temperature is None:
+            fields["temperature"] = common.temperature
+        if self.max_tokens is None:
+            fields["max_tokens"] = common.max_tokens
+        if self.timeouts == Timers():
+            fields["timeouts"] = common.timeouts
+        if not self.base_url and not self.api_key_env:  # a key belongs to its server
+            fields |= {"base_url": common.base_url, "api_key_env": common.api_key_env}
+        if not self.on_cutoff and not (self.schema is not None and common.on_cutoff == "accept"):
+            fields["on_cutoff"] = common.on_cutoff
+        return fields
 
     def _cutoff(self) -> str:
         """Return the reaction to a truncated reply; a default limit allows one retry."""
@@ -172,14 +212,8 @@ def asking_of(
     Raises:
         ConfigurationError: for an unknown setting, with the nearest name, or a value out of range.
     """
-    for name in settings:
-        if name not in ModelSettings.__annotations__:
-            hint = nearest(name, ModelSettings.__annotations__)
-            raise ConfigurationError(f"{name}: is not a setting of a model call{hint}")
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = checked_settings(settings)
     seconds = given.get("timeout")
-    if seconds is not None:
-        seconds = codec.number("timeout", seconds, least=0, above=True)
     return PromptSettings(
         models=(model,) if isinstance(model, str) else tuple(model),
         temperature=given.get("temperature", temperature),
@@ -188,9 +222,9 @@ def asking_of(
         base_url=given.get("base_url", ""),
         api_key_env=given.get("api_key_env", ""),
         timeouts=Timers() if seconds is None else Timers(seconds, seconds, seconds),
-        sampling={name: given[name] for name in SAMPLING if name in given},
-        headers=given.get("extra_headers", {}),
-        on_cutoff=given.get("on_cutoff", ""),
+        sampling={name: value for name, value in given.items() if name in SAMPLING},
+        headers=given.get("extra_headers") or {},
+        on_cutoff=given.get("on_cutoff") or "",
         cap=cap,
         strict=strict,
     )
@@ -224,6 +258,7 @@ class Prompt(CompositeStep):
         carried: use one conversation for all iterations of a loop; default False: each iteration starts
             a new conversation.
         read: returns the output for a reply; default: its data, else its text.
+        on_text: receives the text of the reply as it arrives; default none.
 
     Raises:
         TemplateError: for an invalid template, with its line and column.
@@ -243,6 +278,7 @@ class Prompt(CompositeStep):
         asking: PromptSettings,
         carried: bool = False,
         read: Callable[[Reply], Json] | None = None,
+        on_text: OnText | None = None,
     ) -> None:
         self.name = name
         self.text = fill(text) if isinstance(text, str) else text
@@ -250,6 +286,7 @@ class Prompt(CompositeStep):
         self.asking = asking
         self.carried = carried
         self.read = read or _output
+        self.on_text = on_text if on_text is None else text_listener(on_text)
 
     def calling_at_most(self, number: int) -> Prompt:
         """Return the same prompt with another limit of tool calls per reply."""
@@ -277,7 +314,7 @@ class Prompt(CompositeStep):
             await ctx.call(
                 "said", _SAID, question.content
             )  # a resumed run reads the conversation from this record
-        reply = await self.asking.ask([*head, *conversation, question], ctx)
+        reply = await self.asking.ask([*head, *conversation, question], ctx, on_text=self.on_text)
         if self.carried:
             _carry(ctx, [*conversation, question, reply.message()])
         output = self.read(reply)
@@ -295,7 +332,7 @@ class Prompt(CompositeStep):
             *([Message("assistant", quoted)] if quoted.strip() else []),
             Message("user", complaint),
         ]
-        return self.read(await self.asking.ask(messages, ctx))
+        return self.read(await self.asking.ask(messages, ctx, on_text=self.on_text))
 
 
 class Reask(CompositeStep):
@@ -410,20 +447,6 @@ _SAID = FunctionStep(_echo, name="said", fingerprint="note.said/1")
 _TRY = re.compile(r"/attempt-[0-9]+(?=/|$)")  # of a step that is retried
 
 
-def split_model(name: str) -> tuple[str, str]:
-    """Return provider and model of `provider:model`.
-
-    Raises:
-        ConfigurationError: for another form.
-    """
-    provider, _, model = name.partition(":")
-    if not provider or not model:
-        raise ConfigurationError(
-            f"{name!r} is not a model; write provider:model, like openai:gpt-4o"
-        )
-    return provider, model
-
-
 def _carry(ctx: Context, conversation: list[Message]) -> None:
     scope = _loop_scope(ctx)
     if scope is not None:
@@ -439,6 +462,7 @@ def prompt(
     schema: Mapping[str, Json] | None = None,
     strict: bool = False,
     carried: bool = False,
+    on_text: OnText | None = None,
     **settings: Unpack[ModelSettings],
 ) -> Prompt:
     """Make a step that sends a template to a model.
@@ -454,6 +478,8 @@ def prompt(
             is text.
         strict: read the reply as one strict JSON value; default False.
         carried: use one conversation for all iterations of a loop; default False.
+        on_text: receives the text of the reply as it arrives, such as `print`; `f(text)` or
+            `f(text, call)`. Default none.
         settings: settings of the model call; see `ModelSettings` for units and defaults.
 
     Returns:
@@ -480,8 +506,13 @@ def prompt(
                 f"prompt {name!r}: {what}: {template!r:.40} is not a template; give text"
             )
     asking = asking_of(model, settings, schema=schema, strict=strict)
-    step = Prompt(text, name=name, system=system, asking=asking, carried=carried)
+    step = Prompt(text, name=name, system=system, asking=asking, carried=carried, on_text=on_text)
     step.unsupplied = _unsupplied(name, text) | _unsupplied(name, system)
+    for short in (m for m in asking.models if ":" not in m):
+        step.unsupplied[MODEL_NAME + short] = (
+            f"prompt {name!r}: model: {short!r} is not a model; write provider:model, like "
+            f"openai:gpt-4o, or define it with Models(names={{{short!r}: …}})"
+        )
     return step
 
 
