@@ -12,7 +12,7 @@ from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from loopwright.telemetry import attributes as names
 from loopwright.telemetry.attributes import INSTRUMENTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "telemetry.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "telemetry.md"
 OURS = {
     value
     for key, value in vars(names).items()
@@ -34,7 +34,7 @@ def test_names_of_the_conventions_are_spelled_as_there(name: str) -> None:
 
 
 def test_the_page_lists_every_name_and_no_other() -> None:
-    """docs/telemetry.md names what is told, and nothing that is not."""
+    """docs/guide/telemetry.md lists every name and no other."""
     listed = set(re.findall(r"`((?:gen_ai|loopwright)\.[a-z_.]*[a-z_])`", PAGE.read_text("utf-8")))
     listed -= {"loopwright.telemetry.trace_id", "gen_ai.evaluation.result"}
     assert listed == OURS

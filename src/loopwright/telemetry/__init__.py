@@ -1,7 +1,7 @@
 """Runs as OpenTelemetry signals and log lines, both from journal entries alone.
 
 `Telemetry` and `over_http` need the extra `otel`; its library is imported when they are called. See
-docs/telemetry.md for every name.
+docs/guide/telemetry.md for every name.
 """
 
 from .log_lines import LogLines

@@ -1,0 +1,179 @@
+"""The generated reference names everything that the code has, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from loopwright import errors
+from loopwright.conditions.base import TAGS
+from loopwright.documents import export_schema
+from loopwright.documents.schema.document import ACTIONS
+from loopwright.records import Reason, Status
+from loopwright.templates.filters import FILTERS, METHODS
+from loopwright.ui.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "docs" / "scripts"
+
+
+def script(name: str) -> ModuleType:
+    """Import a script of the documentation."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+reference = script("reference")
+PAGES: dict[str, str] = reference.pages()
+
+
+def section(page: str, heading: str) -> str:
+    """Return the text below a second-level heading."""
+    return PAGES[page].partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def first_cells(text: str) -> set[str]:
+    """Return the names in the first column of the tables of a text."""
+    return set(re.findall(r"^\| `([^`]+)`", text, re.MULTILINE))
+
+
+def test_every_key_of_the_schema_is_in_its_section() -> None:
+    """Each part of the JSON Schema has a section with its keys, and settings of models have one of their own."""
+    schema = export_schema()
+    assert set(reference.PARTS) | reference.WITHIN == {"Document", *schema["$defs"]}
+    for name, (heading, _) in reference.PARTS.items():
+        part = schema if name == "Document" else schema["$defs"][name]
+        text = section("yaml.md", heading)
+        keys = set(part["properties"])
+        if "#settings-of-models" in text:
+            keys -= set(reference.SETTINGS)
+        assert first_cells(text) == keys, heading
+    assert first_cells(section("yaml.md", "Settings of models")) == set(reference.SETTINGS)
+
+
+def test_every_key_has_a_sentence() -> None:
+    """A key without a description in the schema has one in the generator; no sentence is left over."""
+    assert reference.undescribed() == []
+    schema = export_schema()
+    keys = {
+        key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", {})
+    }
+    assert {name.rpartition(".")[2] for name in reference.SENTENCES} <= keys
+
+
+def test_actions_conditions_and_template_names_are_listed() -> None:
+    """The tables that the schema does not have come from the code too."""
+    actions = section("yaml.md", "Steps").partition("### Actions")[2].partition("### ")[0]
+    assert first_cells(actions) == set(ACTIONS)
+    assert first_cells(section("yaml.md", "Conditions")) == set(TAGS)
+    templates = set(re.findall(r"`(\w+)`", section("yaml.md", "Templates")))
+    assert {*FILTERS, *METHODS} <= templates
+
+
+def test_every_command_and_option_is_listed() -> None:
+    """The page has a section for each command, with the options that its help prints."""
+    assert re.findall(r"^## (\w+)$", PAGES["cli.md"], re.MULTILINE) == [c.name for c in COMMANDS]
+    for command in COMMANDS:
+        source = inspect.getsource(command.load())
+        text = section("cli.md", command.name)
+        for option in re.findall(r'typer\.Option\(\s*"(--[a-z-]+)"', source):
+            assert f"`{option}`" in text, (command.name, option)
+
+
+def test_every_status_reason_and_error_is_listed() -> None:
+    """A new status, reason, error class or kind needs a sentence before the page can be made."""
+    assert first_cells(section("outcomes.md", "Statuses")) == {status.value for status in Status}
+    assert first_cells(section("outcomes.md", "Reasons")) == {reason.value for reason in Reason}
+    codes = re.findall(r"^\| (\d+)", section("outcomes.md", "Exit codes"), re.MULTILINE)
+    assert {int(code) for code in codes} == {2, *(status.exit_code for status in Status)}
+    classes = {kind.__name__ for kind in reference.error_classes()}
+    assert classes == {
+        name
+        for name in errors.__all__
+        if isinstance(getattr(errors, name), type)
+        and issubclass(getattr(errors, name), BaseException)
+    }
+    assert first_cells(section("errors.md", "Classes")) == classes
+    assert first_cells(section("errors.md", "Kinds of failed model calls")) == set(
+        errors.MODEL_ERROR_KINDS
+    )
+
+
+def test_every_code_of_a_warning_is_listed() -> None:
+    """A warning with a code that the generator does not know is an error, and so is a code that is gone."""
+    assert reference.warning_codes() == set(reference.CODES)
+    constants = re.compile(r'^([A-Z_]+) = "([a-z]+(?:_[a-z]+)*)"', re.MULTILINE)
+    for file in (ROOT / "src" / "loopwright").rglob("*.py"):
+        text = file.read_text("utf-8")
+        begun = re.findall(r'warn\(\s*f?"([a-z]+_[a-z_]+): ', text)
+        named = [value for name, value in constants.findall(text) if f"code={name}" in text]
+        assert {*begun, *named} <= set(reference.CODES), file
+
+
+@pytest.mark.parametrize("module", reference.MODULES)
+def test_every_public_name_is_on_a_page_with_a_docstring(module: str) -> None:
+    """Each name in `__all__` is in the reference, and what can be documented is."""
+    file = f"python/{module.removeprefix('loopwright.').replace('.', '_')}.md"
+    for name in reference.public_names(module):
+        place = re.escape(reference.place_of(module, name))
+        assert re.search(rf"^::: {place}$|^(?:\| |## )`{name}`", PAGES[file], re.MULTILINE), name
+        value = getattr(import_module(module), name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), f"{module}.{name}"
+
+
+def test_the_navigation_has_every_generated_page() -> None:
+    """A page outside of the navigation is not reachable."""
+    text = (ROOT / "mkdocs.yml").read_text("utf-8")
+    listed = set(re.findall(r"reference/([\w/-]+\.md)", text.partition("\nnav:")[2]))
+    assert listed - {"index.md"} == set(PAGES)
+    assert yaml.safe_load(text)["theme"]["font"] is False
+
+
+def test_a_page_that_loads_from_another_host_is_reported(tmp_path: Path) -> None:
+    """Links may lead anywhere; scripts, styles, fonts and images may not."""
+    offline = script("offline")
+    (tmp_path / "index.html").write_text(
+        '<a href="https://example.org">x</a><link rel="canonical" href="https://example.org">'
+        '<img src="images/own.png"><script src="//cdn.example.org/x.js"></script>'
+    )
+    (tmp_path / "site.css").write_text("@import url('https://fonts.example.org/a.css');")
+    addresses = [line.rpartition(": ")[2] for line in offline.foreign(tmp_path)]
+    assert addresses == ["//cdn.example.org/x.js", "https://fonts.example.org/a.css"]
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_another_host(tmp_path: Path) -> None:
+    """Zensical builds every page strictly; skipped loudly where its dependency group is not installed."""
+    if not (Path(sys.executable).parent / "zensical").exists():
+        lack = "the documentation site needs its dependency group: run `make docs-tools`"
+        pytest.fail(lack) if os.environ.get("CI") else pytest.skip(f"NOT TESTED: {lack}")
+    for name in ("docs", "src", "mkdocs.yml", "CHANGELOG.md"):
+        source = ROOT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, tmp_path / name)
+    for name, text in PAGES.items():
+        target = tmp_path / "docs" / "reference" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, "utf-8")
+    done = subprocess.run(
+        [Path(sys.executable).parent / "zensical", "build", "--strict"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(script("offline").foreign(tmp_path / "site")) == []
