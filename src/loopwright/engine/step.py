@@ -23,6 +23,7 @@ from ..records.codec import Json
 from .threads import in_thread
 
 __all__ = [
+    "MODEL_NAME",
     "CompositeStep",
     "FunctionStep",
     "Leaf",
@@ -42,6 +43,7 @@ In_contra = TypeVar("In_contra", contravariant=True, default=Any)
 Out_co = TypeVar("Out_co", covariant=True, default=Any)
 
 _KNOWN_AS = "__loopwright_step__"
+MODEL_NAME = "model:"  # before the name of a model in `unsupplied`
 Reserve = Callable[[Json], Usage | None]  # the most that a call with an input may cost
 _Act = Callable[..., Awaitable[Json]]  # takes an input, and a Context or None
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # where an object lies, which is another each time

@@ -100,13 +100,14 @@ class _Thread(threading.Thread):
 
 def _run_in_thread(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     thread = _Thread(start)
-    thread.start()
     try:
+        thread.start()
         while not thread.ended.wait(_INTERVAL):
             pass
     except BaseException:  # Ctrl-C
         thread.cancel()
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
         raise
     if thread.error is not None:
         raise thread.error
