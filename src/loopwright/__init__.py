@@ -46,7 +46,7 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
-    from .models import Models, ModelSettings
+    from .models import File, Models, ModelSettings
     from .prompts import prompt
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "Entry",
     "Evaluation",
     "Failure",
+    "File",
     "History",
     "Iteration",
     "Journal",
@@ -104,6 +105,7 @@ _aliases.install()
 
 # Modules that load what models need, imported at the first use of a name.
 _LAZY = {
+    "File": "models",
     "ModelSettings": "models",
     "Models": "models",
     "PhasedAgent": "agents",

@@ -7,6 +7,7 @@ from ..records.redaction import Redactor, secrets_in
 from .call import Target, call_model
 from .endpoints import PLACES, PROVIDERS, Endpoint, Provider, endpoint_of
 from .errors import KINDS, ModelError, ModelFault
+from .files import File, FileReference
 from .prices import FREE, Price, cost, price_of, read_prices, worst_case
 from .protocol import Finish, Message, Model, Reply, Request, Timers, ToolCall, ToolDefinition
 from .providers.provider_model import ProviderModel
@@ -23,6 +24,8 @@ __all__ = [
     "PLACES",
     "PROVIDERS",
     "Endpoint",
+    "File",
+    "FileReference",
     "Finish",
     "Message",
     "Model",

@@ -15,6 +15,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Unpack, cast
 
 from ..engine.context import Context
@@ -23,6 +24,7 @@ from ..engine.step import MODEL_NAME, CompositeStep, FunctionStep, digest_of
 from ..engine.text_listeners import OnText, text_listener
 from ..errors import ConfigurationError
 from ..models import Message, Reply, Request, Target, Timers, call_model, own_words
+from ..models.files import File
 from ..models.protocol import MAX_TOOL_CALLS
 from ..models.registry import MODEL_VARIABLE, Models, models_of, split_model
 from ..models.settings import (
@@ -38,6 +40,7 @@ from ..records import Reason, Result, Status, codec
 from ..records.codec import Json
 from ..records.excerpts import VALUE_CHARS, shortened
 from ..templates.variables import FIXED, TemplatedValue, fill, rendered
+from .files import Files, PromptFiles
 
 __all__ = ["Prompt", "PromptSettings", "Reask", "asking_of", "prompt", "warn_of"]
 
@@ -109,6 +112,7 @@ class PromptSettings:
         *,
         judge: bool = False,
         on_text: OnText | None = None,
+        contents: Mapping[str, bytes] | None = None,
     ) -> Reply:
         """Call the first model, and the next ones if it is not available.
 
@@ -116,6 +120,8 @@ class PromptSettings:
             ModelError: when nothing is left to try.
         """
         request, targets = self.request(messages, ctx)
+        if contents:
+            request = replace(request, contents=contents)
         reply = Reply.from_json(
             await call_model(ctx, "", request, failover=targets, judge=judge, on_text=on_text)
         )
@@ -259,6 +265,9 @@ class Prompt(CompositeStep):
             a new conversation.
         read: returns the output for a reply; default: its data, else its text.
         on_text: receives the text of the reply as it arrives; default none.
+        files: the files of the user message, see `prompt`; default none.
+        files_root: the folder that paths of files are relative to and must not leave; default: the
+            working folder.
 
     Raises:
         TemplateError: for an invalid template, with its line and column.
@@ -279,6 +288,8 @@ class Prompt(CompositeStep):
         carried: bool = False,
         read: Callable[[Reply], Json] | None = None,
         on_text: OnText | None = None,
+        files: Files | Sequence[File | TemplatedValue] = (),
+        files_root: Path | None = None,
     ) -> None:
         self.name = name
         self.text = fill(text) if isinstance(text, str) else text
@@ -286,6 +297,7 @@ class Prompt(CompositeStep):
         self.asking = asking
         self.carried = carried
         self.read = read or _output
+        self.files = PromptFiles(files, files_root)
         self.on_text = on_text if on_text is None else text_listener(on_text)
 
     def calling_at_most(self, number: int) -> Prompt:
@@ -302,11 +314,12 @@ class Prompt(CompositeStep):
             getattr(t, "source", getattr(t, "__qualname__", "")) for t in (self.text, self.system)
         )
         asking = codec.canonical(self.asking.to_json())
-        return digest_of("prompt", *(codec.canonical(s) for s in shown), asking)
+        files = [self.files.fingerprint] if self.files else []
+        return digest_of("prompt", *(codec.canonical(s) for s in shown), asking, *files)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Render the template, call the model and read the reply."""
-        question = Message("user", filled_in(self.text, value, ctx))
+        question, contents = await self.question(value, ctx)
         conversation = _conversation(ctx) if self.carried else []
         system = filled_in(self.system, value, ctx)
         head = [Message("system", system)] if system else []
@@ -314,25 +327,36 @@ class Prompt(CompositeStep):
             await ctx.call(
                 "said", _SAID, question.content
             )  # a resumed run reads the conversation from this record
-        reply = await self.asking.ask([*head, *conversation, question], ctx, on_text=self.on_text)
+        reply = await self.asking.ask(
+            [*head, *conversation, question], ctx, on_text=self.on_text, contents=contents
+        )
         if self.carried:
-            _carry(ctx, [*conversation, question, reply.message()])
+            # A file is sent with its own question only, as a resumed run reads texts from the record.
+            _carry(ctx, [*conversation, replace(question, files=()), reply.message()])
         output = self.read(reply)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
         )
 
+    async def question(self, value: Json, ctx: Context) -> tuple[Message, Mapping[str, bytes]]:
+        """Return the user message, and the contents of its files by digest."""
+        text = filled_in(self.text, value, ctx)
+        attached = await self.files.attach(value, ctx)
+        return Message("user", text, files=attached.references), attached.contents or {}
+
     async def asked_again(self, value: Json, reply: str, complaint: str, ctx: Context) -> Json:
         """Ask again in one conversation with the reply and its problem; return the output."""
         system = filled_in(self.system, value, ctx)
         quoted = own_words(reply)[:QUOTED]
+        question, contents = await self.question(value, ctx)
         messages = [
             *([Message("system", system)] if system else []),
-            Message("user", filled_in(self.text, value, ctx)),
+            question,
             *([Message("assistant", quoted)] if quoted.strip() else []),
             Message("user", complaint),
         ]
-        return self.read(await self.asking.ask(messages, ctx, on_text=self.on_text))
+        reply_again = await self.asking.ask(messages, ctx, on_text=self.on_text, contents=contents)
+        return self.read(reply_again)
 
 
 class Reask(CompositeStep):
@@ -463,6 +487,8 @@ def prompt(
     strict: bool = False,
     carried: bool = False,
     on_text: OnText | None = None,
+    files: Files = (),
+    files_root: str | Path | None = None,
     **settings: Unpack[ModelSettings],
 ) -> Prompt:
     """Make a step that sends a template to a model.
@@ -480,6 +506,10 @@ def prompt(
         carried: use one conversation for all iterations of a loop; default False.
         on_text: receives the text of the reply as it arrives, such as `print`; `f(text)` or
             `f(text, call)`. Default none.
+        files: the files of the user message: `File` objects and templates of a path or an address, or a
+            function of the input that returns these. Default none.
+        files_root: the folder that paths of files are relative to and must not leave; default: the
+            working folder.
         settings: settings of the model call; see `ModelSettings` for units and defaults.
 
     Returns:
@@ -506,8 +536,20 @@ def prompt(
                 f"prompt {name!r}: {what}: {template!r:.40} is not a template; give text"
             )
     asking = asking_of(model, settings, schema=schema, strict=strict)
-    step = Prompt(text, name=name, system=system, asking=asking, carried=carried, on_text=on_text)
+    step = Prompt(
+        text,
+        name=name,
+        system=system,
+        asking=asking,
+        carried=carried,
+        on_text=on_text,
+        files=files,
+        files_root=None if files_root is None else Path(files_root),
+    )
     step.unsupplied = _unsupplied(name, text) | _unsupplied(name, system)
+    for item in step.files.items if not callable(files) else ():
+        if isinstance(item, TemplatedValue):
+            step.unsupplied |= _unsupplied(name, str(item.source))
     for short in (m for m in asking.models if ":" not in m):
         step.unsupplied[MODEL_NAME + short] = (
             f"prompt {name!r}: model: {short!r} is not a model; write provider:model, like "

@@ -14,12 +14,13 @@ Rules:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..engine.concurrency import run_all
 from ..engine.context import Context
+from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError, nearest
 from ..models import Message, Reply, Request, Target, ToolCall, call_model
 from ..records import NOTHING, codec
@@ -39,7 +40,7 @@ async def call_with_tools(
     tools: Sequence[Any],
     *,
     max_rounds: int = MAX_ROUNDS,
-    on_text: Callable[[str], None] | None = None,
+    on_text: OnText | None = None,
     failover: Sequence[Target] = (),
 ) -> dict[str, Json]:
     """Call a model with tools until a reply calls none, or for at most `max_rounds` replies.
