@@ -17,7 +17,7 @@ from ..records import codec
 from ..records.codec import Json
 from ..templates.variables import TemplatedValue, fill, rendered
 
-__all__ = ["AttachedFiles", "Files", "PromptFiles"]
+__all__ = ["AttachedFiles", "Files", "PromptFiles", "file_of"]
 
 Files = Sequence[File | str] | Callable[[Json], Iterable[File | str]]
 
@@ -73,8 +73,8 @@ class PromptFiles:
     def files(self, value: Json, ctx: Context) -> list[File]:
         """Return the files for an input."""
         if self.function is not None:
-            return [_file(item) for item in self.function(value)]
-        return [i if isinstance(i, File) else _file(rendered(i, ctx, value)) for i in self.items]
+            return [file_of(item) for item in self.function(value)]
+        return [i if isinstance(i, File) else file_of(rendered(i, ctx, value)) for i in self.items]
 
     async def attach(self, value: Json, ctx: Context) -> AttachedFiles:
         """Read and store the files; a resumed run uses the stored contents.
@@ -118,7 +118,7 @@ class _ReadFiles(Leaf):
         return FileReference(file.media_type, digest=digest, name=name, size=len(content))
 
 
-def _file(item: object) -> File:
+def file_of(item: object) -> File:
     """Return the file of an item of a function or a rendered template."""
     if isinstance(item, File):
         return item
