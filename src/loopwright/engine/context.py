@@ -51,6 +51,7 @@ from .deadlines import DeadlineScope
 from .run_state import Run
 from .scope import Scope
 from .step import CompositeStep, Leaf, Step
+from .stubs import acting
 
 __all__ = ["Context", "being_cancelled", "unrecorded"]
 
@@ -339,10 +340,11 @@ async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
     try:
         # The step gets a copy: what it does to its input changes nothing that is recorded.
         given = own(value)
+        act = step.act if run.stubs is None else acting(run.stubs, step, path)
         if gate is None:
-            output = await step.act(given, inner)
+            output = await act(given, inner)
         else:
-            output = await gate.limit(run, functools.partial(step.act, given, inner), path)
+            output = await gate.limit(run, functools.partial(act, given, inner), path)
         output = codec.normalise(output, what="output")
         if run.redactor is not None:
             output = run.redactor.clean(output)

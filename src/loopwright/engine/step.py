@@ -24,6 +24,7 @@ from .threads import in_thread
 
 __all__ = [
     "MODEL_NAME",
+    "PYTHON",
     "CompositeStep",
     "FunctionStep",
     "Leaf",
@@ -44,6 +45,7 @@ Out_co = TypeVar("Out_co", covariant=True, default=Any)
 
 _KNOWN_AS = "__loopwright_step__"
 MODEL_NAME = "model:"  # before the name of a model in `unsupplied`
+PYTHON = "Python function"  # the kind of effect of a user's function
 Reserve = Callable[[Json], Usage | None]  # the most that a call with an input may cost
 _Act = Callable[..., Awaitable[Json]]  # takes an input, and a Context or None
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # where an object lies, which is another each time
@@ -119,10 +121,19 @@ class Leaf(Step[In_contra, Out_co]):
         @property
         def reserve(self) -> Reserve | None:
             """A function of the input that returns the most that a call may cost."""
+
+        @property
+        def stub(self) -> str:
+            """The kind of effect that a stub replaces in a dry run; "" if it acts there too."""
     else:
         idempotent = True
         wants_context = True
         reserve = None
+        stub = ""
+
+    def stubbed(self, output: Json) -> Json:
+        """Return the output of a stub in the form of the step's own output."""
+        return output
 
     def asks(self) -> Json:
         """Return what a call sends, where its input does not say it: part of its journal entry."""
@@ -173,6 +184,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     reports: bool | None
     reserve: Reserve | None
     scores_only: bool
+    stub: str
     wants_context: bool
     __slots__ = (
         "_fingerprint",
@@ -183,6 +195,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         "reports",
         "reserve",
         "scores_only",
+        "stub",
         "wants_context",
     )
 
@@ -204,6 +217,8 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.reports = reports
         self._fingerprint = fingerprint
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
+        # Functions of this package have a fingerprint; a dry run calls no others.
+        self.stub = "" if fingerprint or hasattr(function, _KNOWN_AS) else PYTHON
         count = _parameters(function)
         self.wants_context = count >= 2
         self.act = _caller(function, count, inline)
@@ -404,9 +419,11 @@ def step(
     """
 
     def made(inner: Function) -> FunctionStep:
-        return FunctionStep(
+        made_step = FunctionStep(
             inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline,
             fingerprint=fingerprint,
         )  # fmt: skip
+        made_step.stub = "" if hasattr(inner, _KNOWN_AS) else PYTHON
+        return made_step
 
     return made if function is None else made(function)

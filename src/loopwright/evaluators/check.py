@@ -21,6 +21,7 @@ from .._regex import compile_pattern
 from ..engine.budget import reports
 from ..engine.context import Context
 from ..engine.step import FunctionStep, as_step, digest_of
+from ..engine.stubs import acting
 from ..engine.threads import in_thread
 from ..errors import (
     BROKEN_EVALUATOR,
@@ -122,7 +123,7 @@ def function_check(
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         try:
-            result = await inner.act(value, ctx)
+            result = await acting(ctx.run.stubs, inner, ctx.path)(value, ctx)
         except StepError:
             raise
         except Exception as error:  # the function of a user may raise anything

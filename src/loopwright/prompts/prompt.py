@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 
 from ..engine.context import Context
-from ..engine.scope import Scope
-from ..engine.step import MODEL_NAME, CompositeStep, FunctionStep, digest_of
+from ..engine.step import MODEL_NAME, CompositeStep, digest_of
 from ..engine.text_listeners import OnText, text_listener
 from ..errors import ConfigurationError
 from ..models import Message, Reply, Request, Target, Timers, call_model, own_words
@@ -40,6 +39,7 @@ from ..records import Reason, Result, Status, codec
 from ..records.codec import Json
 from ..records.excerpts import VALUE_CHARS, shortened
 from ..templates.variables import FIXED, TemplatedValue, fill, rendered
+from .conversation import SUMMARY_TOKENS, Conversation, earlier, keep, note_question
 from .files import Files, PromptFiles
 
 __all__ = ["Prompt", "PromptSettings", "Reask", "asking_of", "prompt", "warn_of"]
@@ -263,6 +263,7 @@ class Prompt(CompositeStep):
         asking: the models and their settings.
         carried: use one conversation for all iterations of a loop; default False: each iteration starts
             a new conversation.
+        conversation: the same within limits; default None.
         read: returns the output for a reply; default: its data, else its text.
         on_text: receives the text of the reply as it arrives; default none.
         files: the files of the user message, see `prompt`; default none.
@@ -286,6 +287,7 @@ class Prompt(CompositeStep):
         system: Text = "",
         asking: PromptSettings,
         carried: bool = False,
+        conversation: Conversation | None = None,
         read: Callable[[Reply], Json] | None = None,
         on_text: OnText | None = None,
         files: Files | Sequence[File | TemplatedValue] = (),
@@ -295,7 +297,7 @@ class Prompt(CompositeStep):
         self.text = fill(text) if isinstance(text, str) else text
         self.system = fill(system) if isinstance(system, str) else system
         self.asking = asking
-        self.carried = carried
+        self.conversation = conversation or (Conversation() if carried else None)
         self.read = read or _output
         self.files = PromptFiles(files, files_root)
         self.on_text = on_text if on_text is None else text_listener(on_text)
@@ -313,26 +315,26 @@ class Prompt(CompositeStep):
         shown = (
             getattr(t, "source", getattr(t, "__qualname__", "")) for t in (self.text, self.system)
         )
-        asking = codec.canonical(self.asking.to_json())
-        files = [self.files.fingerprint] if self.files else []
-        return digest_of("prompt", *(codec.canonical(s) for s in shown), asking, *files)
+        parts = [*(codec.canonical(s) for s in shown), codec.canonical(self.asking.to_json())]
+        if self.conversation is not None and self.conversation.bounded:
+            parts.append(codec.canonical(self.conversation.to_json()))
+        if self.files:
+            parts.append(f"files {self.files.fingerprint}")
+        return digest_of("prompt", *parts)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Render the template, call the model and read the reply."""
         question, contents = await self.question(value, ctx)
-        conversation = _conversation(ctx) if self.carried else []
         system = filled_in(self.system, value, ctx)
         head = [Message("system", system)] if system else []
-        if self.carried:
-            await ctx.call(
-                "said", _SAID, question.content
-            )  # a resumed run reads the conversation from this record
-        reply = await self.asking.ask(
-            [*head, *conversation, question], ctx, on_text=self.on_text, contents=contents
-        )
-        if self.carried:
-            # A file is sent with its own question only, as a resumed run reads texts from the record.
-            _carry(ctx, [*conversation, replace(question, files=()), reply.message()])
+        if self.conversation is None:
+            reply = await self.asking.ask(
+                [*head, question], ctx, on_text=self.on_text, contents=contents
+            )
+        else:
+            reply = await self._continued(
+                [*head, question], self.conversation, ctx, contents=contents
+            )
         output = self.read(reply)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
@@ -343,6 +345,36 @@ class Prompt(CompositeStep):
         text = filled_in(self.text, value, ctx)
         attached = await self.files.attach(value, ctx)
         return Message("user", text, files=attached.references), attached.contents or {}
+
+    async def _continued(
+        self,
+        messages: Sequence[Message],
+        limits: Conversation,
+        ctx: Context,
+        *,
+        contents: Mapping[str, bytes],
+    ) -> Reply:
+        """Ask in the conversation of the earlier iterations, and keep it with the reply."""
+        *head, question = messages
+        talk = earlier(ctx, limits)
+        await note_question(ctx, question)
+        if limits.summary and (left_out := talk.left_out(limits)):
+            inner = ctx.child(ctx.below("summary"))
+            asking = replace(
+                self.asking, schema=None, max_tokens=None, cap=SUMMARY_TOKENS, on_cutoff="accept"
+            )
+            summary = await asking.ask([talk.request(left_out)], inner)
+            talk = talk.summarised(summary.text, limits)
+            keep(ctx, talk)  # a retry of this step sends the same summary
+        reply = await self.asking.ask(
+            [*head, *talk.messages(question, limits)],
+            ctx,
+            on_text=self.on_text,
+            contents=contents,
+        )
+        # A file is sent with its own question only, as a resumed run reads texts from the record.
+        keep(ctx, talk.answered(replace(question, files=()), reply))
+        return reply
 
     async def asked_again(self, value: Json, reply: str, complaint: str, ctx: Context) -> Json:
         """Ask again in one conversation with the reply and its problem; return the output."""
@@ -416,67 +448,6 @@ def source_of(text: Text) -> str:
     return text if isinstance(text, str) else str(getattr(text, "source", text))
 
 
-def _conversation(ctx: Context) -> list[Message]:
-    """Return the conversation of the previous iterations, from the scope or the journal."""
-    scope = _loop_scope(ctx)
-    if scope is None or scope.number <= 1:
-        return []
-    part = _part(ctx, scope)
-    if scope.talks is not None and part in scope.talks:
-        return list(scope.talks[part])
-    return _recorded_conversation(ctx, scope, part)
-
-
-def _loop_scope(ctx: Context) -> Scope | None:
-    """Return the scope of the nearest loop; a workflow inside its body has no iterations."""
-    scope = ctx.scope
-    while scope is not None and (not scope.number or scope.total):
-        scope = scope.parent
-    return scope
-
-
-def _part(ctx: Context, scope: Scope) -> str:
-    """Return the position of a prompt inside an iteration, the same for each retry."""
-    return _TRY.sub("", ctx.path.removeprefix(f"{scope.path}/{scope.number}"))
-
-
-def _recorded_conversation(ctx: Context, scope: Scope, part: str) -> list[Message]:
-    """Return the questions and replies of the previous iterations from the journal."""
-    replay = ctx.run.replay
-    if replay is None:
-        return []
-    questions: dict[int, Json] = {}
-    exchanges: dict[int, list[Message]] = {}
-    begin = f"{scope.path}/"
-    for path, entry in replay.finished.items():
-        place, _, leaf = path.rpartition("/")
-        number, slash, rest = place.removeprefix(begin).partition("/")
-        if entry.error is not None or not place.startswith(begin) or not number.isdecimal():
-            continue
-        if int(number) >= scope.number or _TRY.sub("", slash + rest) != part:
-            continue
-        if leaf == "said":
-            questions[int(number)] = entry.value
-        elif leaf.startswith("attempt-") and int(number) in questions:
-            question = Message("user", questions[int(number)])
-            exchanges[int(number)] = [question, Reply.from_json(entry.value).message()]
-    return [message for number in sorted(exchanges) for message in exchanges[number]]
-
-
-async def _echo(value: Json) -> Json:
-    return value
-
-
-_SAID = FunctionStep(_echo, name="said", fingerprint="note.said/1")
-_TRY = re.compile(r"/attempt-[0-9]+(?=/|$)")  # of a step that is retried
-
-
-def _carry(ctx: Context, conversation: list[Message]) -> None:
-    scope = _loop_scope(ctx)
-    if scope is not None:
-        scope.talks = {**(scope.talks or {}), _part(ctx, scope): conversation}
-
-
 def prompt(
     text: str,
     *,
@@ -486,6 +457,7 @@ def prompt(
     schema: Mapping[str, Json] | None = None,
     strict: bool = False,
     carried: bool = False,
+    conversation: Conversation | None = None,
     on_text: OnText | None = None,
     files: Files = (),
     files_root: str | Path | None = None,
@@ -504,6 +476,7 @@ def prompt(
             is text.
         strict: read the reply as one strict JSON value; default False.
         carried: use one conversation for all iterations of a loop; default False.
+        conversation: the same within limits; default None. See `Conversation`.
         on_text: receives the text of the reply as it arrives, such as `print`; `f(text)` or
             `f(text, call)`. Default none.
         files: the files of the user message: `File` objects and templates of a path or an address, or a
@@ -542,6 +515,7 @@ def prompt(
         system=system,
         asking=asking,
         carried=carried,
+        conversation=conversation,
         on_text=on_text,
         files=files,
         files_root=None if files_root is None else Path(files_root),

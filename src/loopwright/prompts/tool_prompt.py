@@ -22,7 +22,7 @@ from ..tools.base import Tool, call_tool
 from ..tools.function import as_tool
 from .files import Files
 from .prompt import Prompt, PromptSettings, Text, asking_of, filled_in, warn_of
-from .tool_calls import MAX_ROUNDS, call_with_tools, tools_of
+from .tool_calls import MAX_ROUNDS, OnResults, call_with_tools, tools_of
 
 __all__ = ["Selected", "ToolPrompt", "ToolStep", "answered", "tool_prompt", "tool_step"]
 
@@ -120,6 +120,8 @@ async def answered(
     *,
     on_text: OnText | None = None,
     contents: Mapping[str, bytes] | None = None,
+    judge: bool = False,
+    on_results: OnResults | None = None,
 ) -> tuple[Reply, list[Message]]:
     """Call a model with tools; return its answer and the conversation.
 
@@ -132,7 +134,15 @@ async def answered(
     if contents:
         request = replace(request, contents=contents)
     told = await call_with_tools(
-        ctx, "", request, tools, max_rounds=max_rounds, failover=targets, on_text=on_text
+        ctx,
+        "",
+        request,
+        tools,
+        max_rounds=max_rounds,
+        failover=targets,
+        judge=judge,
+        on_text=on_text,
+        on_results=on_results,
     )
     reply = Reply.from_json({**told, "tool_calls": ()})
     talk = [Message.from_json(one) for one in told["messages"]]
@@ -142,7 +152,7 @@ async def answered(
         described = tuple(tool.described() for tool in known.values())
         last = replace(request, messages=tuple(talk), tools=described)
         reply = Reply.from_json(
-            await call_model(ctx, "answer", last, failover=targets, on_text=on_text)
+            await call_model(ctx, "answer", last, failover=targets, judge=judge, on_text=on_text)
         )
         talk.append(reply.message())
     if reply.tool_calls:
