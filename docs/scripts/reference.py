@@ -200,6 +200,10 @@ CODES = {
         "A budget limits calls, tokens or dollars, and no step in it reports usage.",
         "Call `ctx.spend(Usage(...))`, declare `usage:` for the command, or limit `effects`.",
     ),
+    "blocking_event_loop": (
+        "`run_sync` was called inside a running event loop, which does nothing else meanwhile.",
+        "Use `await run(...)` there.",
+    ),
     "overshoot": (
         "A call cost more than the budget had left, because its cost was not reserved.",
         "State the maximum cost: `step(function, reserve=Usage(usd=0.02))`.",

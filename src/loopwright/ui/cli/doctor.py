@@ -10,14 +10,17 @@ import asyncio
 import json
 import os
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..._extras import needs
 from ...errors import ConfigurationError, nearest
 from ...models.endpoints import ALIASES, PROVIDERS, Allowed
-from ...models.providers.doctor import ProviderReport, try_providers
 from .output import Output
+
+if TYPE_CHECKING:
+    from ...models.providers.doctor import ProviderReport
 
 _COLOURS = {"ready": "green", "no key": "dim", "not tried": "dim"}
 
@@ -48,6 +51,8 @@ def doctor(
     names = [_provider(name) for name in providers or ()]
     if model_url and not names:
         names = ["openai_compatible"]
+    with needs("doctor", "models"):
+        from ...models.providers.doctor import try_providers
     named = bool(names)
     wanted = names or [name for name in PROVIDERS if name != "openai_compatible"]
     with Output(as_json=as_json) as output:
