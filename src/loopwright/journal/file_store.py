@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
+import threading
 from pathlib import Path
 
 from ..errors import StepError
@@ -42,11 +42,12 @@ class FileStore:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             # Written beside its place and renamed, so that a crash leaves no part of a content there.
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            partial = path.with_name(f"{digest}.{os.getpid()}.{threading.get_ident()}.part")
+            with partial.open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(file.name).replace(path)
+            partial.replace(path)
         return digest
 
     def get(self, digest: str) -> bytes:
