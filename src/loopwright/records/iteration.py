@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from ..errors import StepError
+from ..errors import BudgetExceeded, StepError
 from .codec import ATOMS, Json, error_text
 from .evaluation import Evaluation, as_evaluation
 from .isolation import Held, Record, read_by_copy, slot_of
@@ -66,7 +66,8 @@ class Failure:
 
     def to_error(self) -> StepError:
         """Return the error of a step that it records."""
-        return StepError(
+        kind = BudgetExceeded if self.kind == "budget" else StepError
+        return kind(
             self.message,
             path=self.path,
             kind=self.kind,

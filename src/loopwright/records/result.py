@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from ..errors import NotSatisfied
+from . import display
 from .codec import Json
 from .history import History
 from .isolation import Held, Record, own, read_by_copy
@@ -235,6 +236,15 @@ class Result(Record):
         if not self.satisfied:
             raise NotSatisfied(self)
         return self.output
+
+    def __repr__(self) -> str:
+        return display.result_line(self)
+
+    def __str__(self) -> str:
+        return display.result_text(self)
+
+    def _repr_html_(self) -> str:
+        return display.result_html(self)
 
     def loop_json(self) -> Json:
         """Return the row of a loop in the `loops` of the command line's JSON."""
