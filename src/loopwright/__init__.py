@@ -1,8 +1,8 @@
 """Loops that run until they are satisfied: execute, evaluate, adapt, again, until a condition ends
 it."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from . import _aliases
 from .conditions import (
@@ -29,8 +29,7 @@ from .engine.run import resume, resume_sync, run, run_sync
 from .engine.step import step
 from .engine.streaming import stream
 from .engine.workflow import Workflow
-from .errors import LoopwrightError
-from .journal import Entry, Journal, MemoryJournal
+from .errors import LoopwrightError, NotSatisfied
 from .records import (
     Criterion,
     Evaluation,
@@ -46,8 +45,13 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .evaluators import check, checklist, judge, rubric, score
+    from .journal import Entry as Entry
+    from .journal import Journal as Journal
+    from .journal import MemoryJournal as MemoryJournal
     from .models import File, Models, ModelSettings
     from .prompts import prompt
+    from .tools import shell, tool
 
 __all__ = [
     "AllCriteriaMet",
@@ -59,20 +63,18 @@ __all__ = [
     "Criterion",
     "Deadline",
     "Degrading",
-    "Entry",
     "Evaluation",
     "Failure",
     "File",
     "History",
     "Iteration",
-    "Journal",
     "Loop",
     "LoopwrightError",
     "MaxIterations",
-    "MemoryJournal",
     "ModelSettings",
     "Models",
     "NoImprovement",
+    "NotSatisfied",
     "OutputMatches",
     "Passed",
     "PhaseLimit",
@@ -87,34 +89,55 @@ __all__ = [
     "Timeout",
     "Usage",
     "Workflow",
+    "check",
+    "checklist",
     "fallback",
+    "judge",
     "limited",
     "parallel",
     "prompt",
     "resume",
     "resume_sync",
     "retrying",
+    "rubric",
     "run",
     "run_sync",
+    "score",
     "sequence",
+    "shell",
     "step",
     "stream",
+    "tool",
 ]
 
-_aliases.install()
-
-# Modules that load what models need, imported at the first use of a name.
+# Loaded at first use: these packages load templates, JSON Schema or the records of models.
 _LAZY = {
     "File": "models",
     "ModelSettings": "models",
     "Models": "models",
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",
+    "check": "evaluators",
+    "checklist": "evaluators",
+    "judge": "evaluators",
     "prompt": "prompts",
+    "rubric": "evaluators",
+    "score": "evaluators",
+    "shell": "tools",
+    "tool": "tools",
 }
 
+_aliases.install()
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker knows the names above, and reports every other
+
+    def __getattr__(name):
+        module = _LAZY.get(name) or _aliases.NAMES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f".{module}", __name__), name)
+        globals()[name] = value
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

@@ -273,7 +273,7 @@ def parallel(*steps: StepLike, name: str = "parallel", at_once: int = 16) -> Com
         >>> run_sync(parallel(str.upper, str.lower), "Ab").output
         {'upper': 'AB', 'lower': 'ab'}
     """
-    return _Parallel(name, _named(steps), codec.whole("parallel: at_once", at_once, least=1))
+    return _Parallel(name, _named(steps), codec.integer("parallel: at_once", at_once, minimum=1))
 
 
 @dataclass(frozen=True)
@@ -418,9 +418,9 @@ def retrying(
     return _Retrying(
         name or made.name,
         made,
-        codec.whole("retrying: attempts", attempts, least=1),
-        codec.number("retrying: delay", delay, least=0),
-        codec.number("retrying: longest", longest, least=0),
+        codec.integer("retrying: attempts", attempts, minimum=1),
+        codec.number("retrying: delay", delay, minimum=0),
+        codec.number("retrying: longest", longest, minimum=0),
     )
 
 
@@ -467,6 +467,6 @@ def limited(inner: StepLike, seconds: float) -> CompositeStep:
         >>> run_sync(limited(str.upper, 5.0), "a").output
         'A'
     """
-    limit = codec.number("timeout: seconds", seconds, least=0, above=True)
+    limit = codec.number("timeout: seconds", seconds, minimum=0, above=True)
     made = as_step(inner)
     return _Limited(made.name, made, limit)

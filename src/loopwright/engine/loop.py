@@ -123,7 +123,7 @@ class Loop(CompositeStep):
         ... )
         >>> result = run_sync(loop, 1)
         >>> result.output, result.reason.value, result.iterations
-        (8, 'score_at_least', 3)
+        (8, 'condition_met', 3)
     """
 
     execute: StepLike
@@ -204,15 +204,15 @@ class Loop(CompositeStep):
     def _check(self) -> None:
         _one_of("on_failure", self.on_failure, ("halt", "continue", "retry"))
         _one_of("keep", self.keep, ("best", "last"))
-        codec.whole("loop: max_retries", self.max_retries, least=0)
-        codec.whole("loop: max_failures", self.max_failures, least=1)
-        if codec.whole("loop: min_iterations", self.min_iterations, least=1) > CEILING:
+        codec.integer("loop: max_retries", self.max_retries, minimum=0)
+        codec.integer("loop: max_failures", self.max_failures, minimum=1)
+        if codec.integer("loop: min_iterations", self.min_iterations, minimum=1) > CEILING:
             raise ConfigurationError(
                 f"loop: min_iterations: {self.min_iterations} is above the ceiling of {CEILING}; "
                 f"give at most {CEILING}"
             )
-        codec.whole("loop: rejudge", self.rejudge, least=0)
-        codec.number("loop: retry_delay", self.retry_delay, least=0)
+        codec.integer("loop: rejudge", self.rejudge, minimum=0)
+        codec.number("loop: retry_delay", self.retry_delay, minimum=0)
         for name in ("until", "guards"):
             condition = getattr(self, name)
             if condition is not None and not isinstance(condition, Condition):
@@ -443,7 +443,7 @@ class Loop(CompositeStep):
         ):
             return
         judged = [item for item in history if item.eligible]
-        if any(goal.told(item) for item in judged for goal in self.goals):
+        if any(goal.applies_to(item) for item in judged for goal in self.goals):
             return
         for goal in self.goals if judged else ():
             # A score without a verdict: the loop lacks the score that is enough.

@@ -160,7 +160,7 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
     history, usage = History(), Usage()
     for entry in replay.rounds.get(path, ()):
         usage += entry.value.usage
-        history = history.appended(entry.value, entry.seconds, usage, entry.at)
+        history = history.with_iteration(entry.value, entry.seconds, usage, entry.at)
     stop = Stop.from_json(value["stop"])
     return Result(
         stop.reason.status,

@@ -58,7 +58,7 @@ class Workflow(CompositeStep):
         self.steps = {key: as_step(value, name=key) for key, value in steps.items()}
         self.supplies = self.steps.keys()
         self.needs = {key: tuple((needs or {}).get(key, ())) for key in self.steps}
-        self.at_once = codec.whole(f"workflow {name}: at_once", at_once, least=1)
+        self.at_once = codec.integer(f"workflow {name}: at_once", at_once, minimum=1)
         self.output = output or next(reversed(self.steps))
         for key in [*(needs or {}), self.output, *(n for ns in self.needs.values() for n in ns)]:
             if key not in self.steps:

@@ -119,7 +119,7 @@ def function_check(
         )
     name = name or inner.name
     if at_least is not None:
-        codec.number(f"check {name}: at_least", at_least, least=0, most=1)
+        codec.number(f"check {name}: at_least", at_least, minimum=0, maximum=1)
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         try:
@@ -282,7 +282,7 @@ def text_check(
 
 
 def _limit(keyword: str, limit: int) -> Rule:
-    codec.whole(f"check: {keyword}", limit, least=0)
+    codec.integer(f"check: {keyword}", limit, minimum=0)
     side, unit = keyword.split("_")
 
     def rule(text: str) -> str:

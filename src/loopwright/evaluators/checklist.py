@@ -78,7 +78,7 @@ def checklist(
         if item not in items:
             raise ConfigurationError(f"{name}: weights: no item {item!r}{nearest(item, items)}")
     checked = tuple(
-        (item, codec.number(f"{name}: weights: {item}", weight, least=0, above=True))
+        (item, codec.number(f"{name}: weights: {item}", weight, minimum=0, above=True))
         for item, weight in (weights or {}).items()
     )
     parts = zip(segments(items), items, strict=True)

@@ -1,12 +1,16 @@
-"""Models: what is asked, what is answered, and everything that can go wrong in between.
+"""Models: requests, replies, prices and errors of model calls.
 
 Importing this package loads no client library; the first real request does.
 """
 
-from ..records.redaction import Redactor, secrets_in
+from ..records.redaction import Redactor as Redactor
+from ..records.redaction import secrets_in as secrets_in
 from .call import Target, call_model
-from .endpoints import PLACES, PROVIDERS, Endpoint, Provider, endpoint_of
-from .errors import KINDS, ModelError, ModelFault
+from .endpoints import PLACES as PLACES
+from .endpoints import PROVIDERS, Endpoint, Provider, endpoint_of
+from .errors import KINDS as KINDS
+from .errors import ModelError
+from .errors import ModelFault as ModelFault
 from .files import File, FileReference
 from .prices import FREE, Price, cost, price_of, read_prices, worst_case
 from .protocol import Finish, Message, Model, Reply, Request, Timers, ToolCall, ToolDefinition
@@ -20,8 +24,6 @@ from .settings import ModelSettings
 
 __all__ = [
     "FREE",
-    "KINDS",
-    "PLACES",
     "PROVIDERS",
     "Endpoint",
     "File",
@@ -30,7 +32,6 @@ __all__ = [
     "Message",
     "Model",
     "ModelError",
-    "ModelFault",
     "ModelSettings",
     "Models",
     "Policy",
@@ -38,7 +39,6 @@ __all__ = [
     "Provider",
     "ProviderModel",
     "Reading",
-    "Redactor",
     "Reply",
     "Request",
     "ScriptedModel",
@@ -54,7 +54,6 @@ __all__ = [
     "price_of",
     "read_prices",
     "read_value",
-    "secrets_in",
     "worst_case",
 ]
 

@@ -97,8 +97,8 @@ class Price:
     def __post_init__(self) -> None:
         figures = [(self.input, self.output), *((tier.input, tier.output) for tier in self.tiers)]
         for low, high in figures:
-            codec.number("price: input", low, least=0)
-            codec.number("price: output", high, least=0)
+            codec.number("price: input", low, minimum=0)
+            codec.number("price: output", high, minimum=0)
 
     def at(self, input_tokens: int) -> tuple[float, float]:
         """Return the prices of input and output for a call with this number of input tokens."""
@@ -152,7 +152,7 @@ def _stated(name: str, value: Json) -> Price:
             "output: USD per million tokens}, or free"
         )
     low, high = (
-        codec.number(f"prices: {name}: {key}", value[key], least=0) for key in ("input", "output")
+        codec.number(f"prices: {name}: {key}", value[key], minimum=0) for key in ("input", "output")
     )
     return Price(low, high)
 

@@ -193,10 +193,10 @@ class Timers:
 
     def __post_init__(self) -> None:
         for name in ("first_byte", "idle", "whole"):
-            value = codec.number(f"timeouts: {name}", getattr(self, name), least=0, above=True)
+            value = codec.number(f"timeouts: {name}", getattr(self, name), minimum=0, above=True)
             object.__setattr__(self, name, value)
         if self.answer is not None:
-            codec.number("timeouts: answer", self.answer, least=0, above=True)
+            codec.number("timeouts: answer", self.answer, minimum=0, above=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class Request:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", tuple(self.messages))
-        codec.whole("request: max_tool_calls", self.max_tool_calls, least=1)
+        codec.integer("request: max_tool_calls", self.max_tool_calls, minimum=1)
         object.__setattr__(self, "tools", tuple(self.tools))
         if not any(message.role in ("user", "tool") for message in self.messages):
             raise ConfigurationError("request: messages: give at least one message of a user")
@@ -266,9 +266,9 @@ class Request:
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise ConfigurationError(f"request: {name}: is empty; name one")
         if self.temperature is not None:
-            codec.number("request: temperature", self.temperature, least=0, most=2)
+            codec.number("request: temperature", self.temperature, minimum=0, maximum=2)
         if self.max_tokens is not None:
-            codec.whole("request: max_tokens", self.max_tokens, least=1)
+            codec.integer("request: max_tokens", self.max_tokens, minimum=1)
         if self.schema is not None and not isinstance(self.schema, Mapping):
             raise ConfigurationError("request: schema: give a JSON Schema, an object")
         checked_cutoff(self.on_cutoff, schema=self.schema is not None)

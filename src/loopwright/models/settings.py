@@ -68,11 +68,11 @@ def checked_settings(settings: Mapping[str, Json]) -> ModelSettings:
             raise ConfigurationError(f"{name}: is not a setting of a model call{hint}")
     checked = {name: value for name, value in settings.items() if value is not None}
     if "temperature" in checked:
-        codec.number("temperature", checked["temperature"], least=0, most=2)
+        codec.number("temperature", checked["temperature"], minimum=0, maximum=2)
     if "max_tokens" in checked:
-        codec.whole("max_tokens", checked["max_tokens"], least=1)
+        codec.integer("max_tokens", checked["max_tokens"], minimum=1)
     if "timeout" in checked:
-        checked["timeout"] = codec.number("timeout", checked["timeout"], least=0, above=True)
+        checked["timeout"] = codec.number("timeout", checked["timeout"], minimum=0, above=True)
     for name in ("base_url", "api_key_env"):
         if not isinstance(checked.get(name, ""), str):
             raise ConfigurationError(f"{name}: {checked[name]!r:.80} is not text")
@@ -99,7 +99,7 @@ def checked_sampling(settings: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _share(name: str, value: Json) -> float:
-    return codec.number(name, value, least=0, most=1)
+    return codec.number(name, value, minimum=0, maximum=1)
 
 
 def _seed(name: str, value: Json) -> int:

@@ -80,10 +80,10 @@ class PromptSettings:
             if not isinstance(model, str) or not model.strip(":") or ":" in model:
                 split_model(model)  # a name without a colon is one of `Models(names=…)`
         if self.temperature is not None:
-            codec.number("temperature", self.temperature, least=0, most=2)
+            codec.number("temperature", self.temperature, minimum=0, maximum=2)
         if self.max_tokens is not None:
-            codec.whole("max_tokens", self.max_tokens, least=1)
-        codec.whole("max_tool_calls_per_reply", self.max_tool_calls_per_reply, least=1)
+            codec.integer("max_tokens", self.max_tokens, minimum=1)
+        codec.integer("max_tool_calls_per_reply", self.max_tool_calls_per_reply, minimum=1)
         object.__setattr__(self, "sampling", checked_sampling(self.sampling))
         checked_headers(self.headers)
         checked_cutoff(self.on_cutoff, schema=self.schema is not None)

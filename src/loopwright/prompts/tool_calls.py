@@ -72,7 +72,7 @@ async def call_with_tools(
         Suspended: while a call waits for approval, or was in progress during a crash.
         ConfigurationError: if two tools have the same name, or the run has no models.
     """
-    codec.whole("max_rounds", max_rounds, least=1)
+    codec.integer("max_rounds", max_rounds, minimum=1)
     known = await tools_of(ctx, tools)
     described = tuple(one.described() for one in known.values())
     conversation = _ToolConversation(ctx, f"{name}/" if name else "", known)

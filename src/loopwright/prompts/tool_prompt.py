@@ -30,7 +30,15 @@ NO_MORE = "No more tools can be called. Answer now, from what you have."
 
 
 class Selected:
-    """Some tools of a set, by name."""
+    """Some tools of a set, by name.
+
+    Args:
+        tools: the set, such as an MCP server.
+        names: the names of the tools.
+
+    Raises:
+        ConfigurationError: when the run lists the tools, for a name that the set does not have.
+    """
 
     def __init__(self, tools: Any, names: Sequence[str]) -> None:
         self.tools_of = tools
@@ -80,7 +88,7 @@ class ToolPrompt(Prompt):
             files_root=files_root,
         )
         self.tools = [as_tool(tool) for tool in tools]
-        self.max_rounds = codec.whole(f"{name}: max_tool_rounds", max_rounds, least=1)
+        self.max_rounds = codec.integer(f"{name}: max_tool_rounds", max_rounds, minimum=1)
         prints = (one.fingerprint for one in self.tools)
         self.fingerprint = digest_of("tools", str(max_rounds), self.fingerprint, *prints)
 
