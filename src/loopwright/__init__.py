@@ -25,8 +25,9 @@ from .conditions import (
 from .engine.composites import fallback, limited, parallel, retrying, sequence
 from .engine.context import Context
 from .engine.loop import Loop
-from .engine.run import resume, run, run_sync
+from .engine.run import resume, resume_sync, run, run_sync
 from .engine.step import step
+from .engine.streaming import stream
 from .engine.workflow import Workflow
 from .errors import LoopwrightError, NotSatisfied
 from .records import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from .journal import Entry as Entry
     from .journal import Journal as Journal
     from .journal import MemoryJournal as MemoryJournal
-    from .models import Models
+    from .models import File, Models, ModelSettings
     from .prompts import prompt
     from .tools import shell, tool
 
@@ -64,11 +65,13 @@ __all__ = [
     "Degrading",
     "Evaluation",
     "Failure",
+    "File",
     "History",
     "Iteration",
     "Loop",
     "LoopwrightError",
     "MaxIterations",
+    "ModelSettings",
     "Models",
     "NoImprovement",
     "NotSatisfied",
@@ -94,6 +97,7 @@ __all__ = [
     "parallel",
     "prompt",
     "resume",
+    "resume_sync",
     "retrying",
     "rubric",
     "run",
@@ -102,11 +106,14 @@ __all__ = [
     "sequence",
     "shell",
     "step",
+    "stream",
     "tool",
 ]
 
 # Loaded at first use: these packages load templates, JSON Schema or the records of models.
 _LAZY = {
+    "File": "models",
+    "ModelSettings": "models",
     "Models": "models",
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",

@@ -220,8 +220,8 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "Nothing, if the value is correct. `strict=True` asks the model again instead.",
     ),
     "blocking_event_loop": (
-        "A step held the event loop past its deadline and could not be ended there.",
-        "Await the slow call, or make the step a plain function. Plain functions run in threads.",
+        "A step held the event loop past its deadline, or `run_sync` was called inside a running event loop.",
+        "Await the slow call, or make the step a plain function. Instead of `run_sync`, use `await run(...)`.",
     ),
     "hook_failed": (
         "`on_iteration` or `on_terminate` raised an exception. The run continued.",

@@ -15,7 +15,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, cast
 
 from ..conditions import (
@@ -49,6 +49,7 @@ from .composites import acceptable, retrying
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
+from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
 from .step import CompositeStep, Leaf, Step, StepLike, as_step, digest_of, source_digest
 
@@ -95,6 +96,14 @@ class Loop(CompositeStep):
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
             both. The run is suspended until there is an answer.
+        min_score: the score that satisfies the loop, as `ScoreAtLeast`. This and the next six are joined
+            with `until`, which must not name the same limit. Default of each: none.
+        max_iterations: the most iterations, as `MaxIterations`.
+        patience: the iterations in a row without a better score that stop the loop, as `NoImprovement`.
+        max_calls: the most model calls, as `Budget`.
+        max_total_tokens: the most input and output tokens together, as `Budget`.
+        max_usd: the most US dollars, as `Budget`.
+        timeout: the most active seconds, as `Timeout`.
         on_iteration: called with each Iteration once it is durable. Its failure is a warning.
         on_terminate: called once with the Result, however the loop ends.
 
@@ -133,12 +142,38 @@ class Loop(CompositeStep):
     accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
     rejudge: int = field(default=0, kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
+    min_score: InitVar[float | None] = field(default=None, kw_only=True)
+    max_iterations: InitVar[int | None] = field(default=None, kw_only=True)
+    patience: InitVar[int | None] = field(default=None, kw_only=True)
+    max_calls: InitVar[int | None] = field(default=None, kw_only=True)
+    max_total_tokens: InitVar[int | None] = field(default=None, kw_only=True)
+    max_usd: InitVar[float | None] = field(default=None, kw_only=True)
+    timeout: InitVar[float | None] = field(default=None, kw_only=True)
     on_iteration: Callable[[Iteration], object] | None = field(default=None, kw_only=True)
     on_terminate: Callable[[Result], object] | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        self._check()
+    def __post_init__(
+        self,
+        min_score: float | None,
+        max_iterations: int | None,
+        patience: int | None,
+        max_calls: int | None,
+        max_total_tokens: int | None,
+        max_usd: float | None,
+        timeout: float | None,
+    ) -> None:
         put = functools.partial(object.__setattr__, self)
+        limits = LoopLimits(
+            min_score=min_score,
+            max_iterations=max_iterations,
+            patience=patience,
+            max_calls=max_calls,
+            max_total_tokens=max_total_tokens,
+            max_usd=max_usd,
+            timeout=timeout,
+        )
+        self._check()
+        put("until", with_limits(self.until, self.guards, limits))
         parts = []
         for stage in ("execute", "evaluate", "adapt"):
             if (function := getattr(self, stage)) is not None or stage == "execute":

@@ -24,6 +24,7 @@ from .external import Purpose, adapted
 from .threads import in_thread
 
 __all__ = [
+    "MODEL_NAME",
     "PYTHON",
     "CompositeStep",
     "FunctionStep",
@@ -45,6 +46,7 @@ In_contra = TypeVar("In_contra", contravariant=True, default=Any)
 Out_co = TypeVar("Out_co", covariant=True, default=Any)
 
 _KNOWN_AS = "__loopwright_step__"
+MODEL_NAME = "model:"  # before the name of a model in `unsupplied`
 PYTHON = "Python function"  # the kind of effect of a user's function
 Reserve = Callable[[Json], Usage | None]  # the most that a call with an input may cost
 _Act = Callable[..., Awaitable[Json]]  # takes an input, and a Context or None

@@ -11,6 +11,7 @@ from .endpoints import PROVIDERS, Endpoint, Provider, endpoint_of
 from .errors import KINDS as KINDS
 from .errors import ModelError
 from .errors import ModelFault as ModelFault
+from .files import File, FileReference
 from .prices import FREE, Price, cost, price_of, read_prices, worst_case
 from .protocol import Finish, Message, Model, Reply, Request, Timers, ToolCall, ToolDefinition
 from .providers.provider_model import ProviderModel
@@ -19,15 +20,19 @@ from .replies.own_words import own_words
 from .replies.values import Reading, read_value
 from .retry_policy import Policy
 from .scripted import ScriptedModel
+from .settings import ModelSettings
 
 __all__ = [
     "FREE",
     "PROVIDERS",
     "Endpoint",
+    "File",
+    "FileReference",
     "Finish",
     "Message",
     "Model",
     "ModelError",
+    "ModelSettings",
     "Models",
     "Policy",
     "Price",

@@ -101,6 +101,12 @@ class PromptFields(Part):
         description="How the reply of a prompt is read: as text; `json`: an object with `response`, else text; "
         "`binary`: true or false; `classification`: one of `options`; `criteria`: those of `preset`, each true or false.",
     )
+    files: list[str] | None = Field(
+        None,
+        min_length=1,
+        description="Images, audio, PDF and text files for the prompt: paths in the document's folder, addresses "
+        "of images, or templates of these.",
+    )
     options: list[str] | None = Field(
         None, min_length=1, description="The answers of `answer: classification`."
     )
