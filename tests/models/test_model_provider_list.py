@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import pkgutil
 import sys
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from loopwright.errors import ConfigurationError
-from loopwright.models import PROVIDERS, Message, Request, endpoint_of
+from loopwright.models import PROVIDERS, Message, ProviderModel, Request, endpoint_of
 
 # What the client library calls them, and where they differ from it.
 LIBRARY = {
@@ -156,19 +156,16 @@ def test_a_key_of_a_placed_provider_goes_nowhere_else() -> None:
 @pytest.mark.parametrize(
     ("provider", "module", "install"),
     [
-        ("bedrock", "pydantic_ai.providers.bedrock", r"install pydantic-ai-slim\[bedrock\]"),
-        ("vertex", "pydantic_ai.providers.google_cloud", r"install loopwright\[google\]"),
-        ("anthropic", "anthropic", r"install loopwright\[anthropic\]"),
+        ("bedrock", "boto3", r"pip install 'loopwright\[models\]' 'pydantic-ai-slim\[bedrock\]'"),
+        ("vertex", "google.genai", r"pip install 'loopwright\[google\]'"),
+        ("anthropic", "anthropic", r"pip install 'loopwright\[anthropic\]'"),
     ],
 )
 def test_a_missing_package_is_one_sentence(
     provider: str, module: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A provider whose package is not installed says what to install."""
-    from loopwright.models.providers import pydantic_ai as library
-
     monkeypatch.setitem(sys.modules, module, None)
     keys = {"ANTHROPIC_API_KEY": "canary"}
-    endpoint = endpoint_of(ask(provider), keys, PLACES)
     with pytest.raises(ConfigurationError, match=install):
-        library.build(endpoint, "m", httpx2.AsyncClient(), "prompted")
+        asyncio.run(ProviderModel(keys).complete(ask(provider)))

@@ -54,6 +54,9 @@ class ObjectStep(Leaf[Any, Any]):
         unseen: Why the cost of a call cannot be seen, as a clause. Default: "", which means it is reported.
         idempotent: Whether a call may be repeated after a crash. Default: False.
         reserve: The most that one call may cost, as a function of the input. Default: None.
+        reports: Whether the object reports what it costs. Default: True.
+        scores_only: Whether an evaluator never gives a verdict. Default: False.
+        stub: The kind of the object in the error of a dry run without a rule for it.
     """
 
     target: Any
@@ -129,6 +132,7 @@ class EvaluatorStep(ObjectStep):
     """An evaluator of another library. Adapters derive from it and write `call`.
 
     Args:
+        target, name, adapter, identity, unseen, reserve, reports, scores_only, stub: As for `ObjectStep`.
         idempotent: Whether a call may be repeated after a crash. Default: True, as an evaluator changes nothing.
         expected: The expected output. Default: the member `expected` or `target` of the loop's input.
         scale: The lowest and the highest score of the object. Default: 0 to 1.

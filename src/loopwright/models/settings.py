@@ -38,6 +38,11 @@ class ModelSettings(TypedDict, total=False):
     larger limit) or `accept` (text only: the truncated text is the output). `extra_body`: more fields of the
     request. `extra_headers`: more headers, without keys. `base_url`: the address of another server.
     `api_key_env`: the environment variable with its key.
+
+    Example:
+        >>> settings: ModelSettings = {"temperature": 0.2, "max_tokens": 200}
+        >>> settings["max_tokens"]
+        200
     """
 
     temperature: float | None
