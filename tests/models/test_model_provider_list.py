@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.errors import ConfigurationError
+from loopwright.errors import ConfigurationError, ModelError
 from loopwright.models import PROVIDERS, Message, ProviderModel, Request, endpoint_of
 
 # What the client library calls them, and where they differ from it.
@@ -166,6 +166,6 @@ def test_a_missing_package_is_one_sentence(
 ) -> None:
     """A provider whose package is not installed says what to install."""
     monkeypatch.setitem(sys.modules, module, None)
-    keys = {"ANTHROPIC_API_KEY": "canary"}
-    with pytest.raises(ConfigurationError, match=install):
+    keys = {"ANTHROPIC_API_KEY": "canary", "AWS_REGION": "eu-west-1"}
+    with pytest.raises(ModelError, match=install):
         asyncio.run(ProviderModel(keys).complete(ask(provider)))
