@@ -11,11 +11,13 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..errors import ConfigurationError, StepError, StepTimeout, Stopped, nearest
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
+from ..records.typed import ValueType, either_type, members_type, mixed, same_type
 from .concurrency import run_all
 from .context import Context
 from .deadlines import DeadlineScope
@@ -139,6 +141,7 @@ class _Named(CompositeStep):
     """Several steps, each with its name in paths."""
 
     members: tuple[tuple[str, Step], ...]
+    keeps_types: ClassVar[bool] = True
 
     def parts(self) -> Iterable[Step]:
         return [part for _, part in self.members]
@@ -151,6 +154,14 @@ class Wrapper(CompositeStep):
 
     def parts(self) -> Iterable[Step]:
         return [self.inner]
+
+    @property
+    def input_type(self) -> ValueType | None:
+        return self.inner.input_type
+
+    @property
+    def output_type(self) -> ValueType | None:
+        return self.inner.output_type
 
     @property
     def required(self) -> bool:
@@ -169,6 +180,14 @@ class Wrapper(CompositeStep):
 class _Sequence(_Named):
     name: str
     members: tuple[tuple[str, Step], ...]
+
+    @property
+    def input_type(self) -> ValueType | None:
+        return self.members[0][1].input_type
+
+    @property
+    def output_type(self) -> ValueType | None:
+        return self.members[-1][1].output_type
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -231,6 +250,10 @@ class _Parallel(_Named):
     at_once: int
 
     @functools.cached_property
+    def output_type(self) -> ValueType | None:
+        return members_type({name: part.output_type for name, part in self.members}, self.name)
+
+    @functools.cached_property
     def fingerprint(self) -> str:
         return digest_of("parallel", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
@@ -238,7 +261,8 @@ class _Parallel(_Named):
         jobs = [functools.partial(attempt, ctx, n, part, value) for n, part in self.members]
         ended = await run_all(jobs, self.at_once)
         parts = [(n, p, r) for (n, p), r in zip(self.members, ended, strict=True)]
-        return combined(self.name, {n: r.output for n, _, r in parts}, parts, ctx)
+        output = mixed({n: r.output for n, _, r in parts})
+        return combined(self.name, output, parts, ctx)
 
 
 def parallel(*steps: StepLike, name: str = "parallel", at_once: int = 16) -> CompositeStep:
@@ -267,6 +291,15 @@ def parallel(*steps: StepLike, name: str = "parallel", at_once: int = 16) -> Com
 class _Fallback(_Named):
     name: str
     members: tuple[tuple[str, Step], ...]
+
+    @functools.cached_property
+    def input_type(self) -> ValueType | None:
+        types = [part.input_type for _, part in self.members]
+        return types[0] if all(same_type(types[0], other) for other in types) else None
+
+    @functools.cached_property
+    def output_type(self) -> ValueType | None:
+        return either_type([part.output_type for _, part in self.members], self.name)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -339,6 +372,7 @@ def fallback(*steps: StepLike, name: str = "fallback") -> CompositeStep:
 
 @dataclass(frozen=True)
 class _Retrying(Wrapper):
+    keeps_types: ClassVar[bool] = True
     name: str
     inner: Step
     attempts: int
@@ -413,6 +447,7 @@ def retrying(
 
 @dataclass(frozen=True)
 class _Limited(Wrapper):
+    keeps_types: ClassVar[bool] = True
     name: str
     inner: Step
     seconds: float

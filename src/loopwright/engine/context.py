@@ -23,6 +23,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Awaitable, Coroutine, Mapping
+from typing import ClassVar
 
 from ..errors import (
     JournalError,
@@ -44,15 +45,18 @@ from ..records import (
     Usage,
     codec,
     own,
+    own_json,
 )
-from ..records.codec import Json
+from ..records.codec import ATOMS, Json
+from ..records.typed import ValueType, json_of
 from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
 from .run_state import Run
 from .scope import Scope
+from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT
 from .step import CompositeStep, Leaf, Step
 
-__all__ = ["Context", "being_cancelled", "unrecorded"]
+__all__ = ["Context", "being_cancelled", "retyped", "unrecorded"]
 
 
 class Context:
@@ -75,6 +79,8 @@ class Context:
     """
 
     __slots__ = ("account", "gate", "names", "path", "run", "scope", "spent")
+    _typed: ClassVar[bool] = False  # whether its reader receives values in their declared types
+    _own = staticmethod(own_json)
 
     def __init__(
         self, run: Run, path: str, gate: DeadlineScope | None, account: Account, scope: Scope | None
@@ -91,9 +97,10 @@ class Context:
         """Return the context of a step inside this one."""
         return Context(self.run, path, self.gate, self.account, self.scope)
 
-    def within(self, path: str) -> Context:
+    def within(self, path: str, *, typed: bool = False) -> Context:
         """Return the context of an effect inside this one: each of its calls needs its own name."""
-        inner = self.child(path)
+        kind = _TypedContext if typed else Context
+        inner = kind(self.run, path, self.gate, self.account, self.scope)
         inner.names = set()
         return inner
 
@@ -116,28 +123,28 @@ class Context:
     @property
     def history(self) -> History:
         """A copy of the finished iterations of the enclosing loop."""
-        return self.scope.history.view() if self.scope else History()
+        return self.scope.history.view(typed=self._typed) if self.scope else History()
 
     @property
     def last(self) -> Iteration | None:
         """A copy of the latest finished iteration of the enclosing loop, or None."""
         latest = self.scope.history.last if self.scope else None
-        return None if latest is None else latest.view()
+        return None if latest is None else latest.view(typed=self._typed)
 
     @property
     def initial(self) -> Json:
         """A copy of the first input of the enclosing loop or workflow; it never changes."""
-        return own(self.scope.initial) if self.scope else None
+        return self._own(self.scope.initial) if self.scope else None
 
     @property
     def input(self) -> Json:
         """A copy of the input of the current iteration."""
-        return own(self.scope.current) if self.scope else None
+        return self._own(self.scope.current) if self.scope else None
 
     @property
     def outputs(self) -> Mapping[str, Json]:
         """Copies of the outputs of the finished steps of the enclosing workflow, by name."""
-        return {k: own(v) for k, v in self.scope.outputs.items()} if self.scope else {}
+        return {k: self._own(v) for k, v in self.scope.outputs.items()} if self.scope else {}
 
     @property
     def idempotency_key(self) -> str:
@@ -245,7 +252,7 @@ class Context:
         if self.names is None:
             return await self._ended(name, step, value)
         self._take(name)
-        return (await self._ended(name, step, own(value))).view()
+        return (await self._ended(name, step, self._passed(step, value))).view(typed=self._typed)
 
     # What the engine does for it.
 
@@ -253,7 +260,13 @@ class Context:
         """Run a step for a user's function, which may change what it passes and what it receives."""
         self._take(name)
         within = Context(self.run, self.path, self.gate, self.account, self.scope)
-        return own(await within.call(name, step, own(value), token))
+        return self._own(await within.call(name, step, self._passed(step, value), token))
+
+    def _passed(self, step: Step, value: Json) -> Json:
+        """Return an input for a step as it is recorded; the function that passes it may change it."""
+        if isinstance(step, Step) and (declared := step.input_type) is not None:
+            return declared.write_input(value)
+        return own_json(value)
 
     def _bad_step(self, name: str, step: object) -> StepError:
         return StepError(
@@ -275,6 +288,8 @@ class Context:
         self.names.add(name)
 
     async def _through(self, path: str, step: CompositeStep, value: Json) -> Json:
+        if not step.keeps_types:
+            value = json_of(value)
         result: Result = await step.run(value, self.child(path))
         if result.status is Status.FAILED and not result.gone_on:
             raise StepError.of(result, path)
@@ -286,7 +301,7 @@ class Context:
     async def _ended(self, name: str, step: Step, value: Json) -> Result:
         path = self.below(name)
         if isinstance(step, CompositeStep):
-            return await step.run(value, self.child(path))
+            return await step.run(value if step.keeps_types else json_of(value), self.child(path))
         if not isinstance(step, Leaf):
             raise self._bad_step(name, step)
         output = await _perform(self, path, step, value, "")
@@ -295,6 +310,14 @@ class Context:
     def __dir__(self) -> list[str]:
         """The names that a user's function may use; the others are the engine's."""
         return sorted(_PUBLIC)
+
+
+class _TypedContext(Context):
+    """The context of a user's function, which receives values in their declared types."""
+
+    __slots__ = ()
+    _typed = True
+    _own = staticmethod(own)
 
 
 _PUBLIC = (
@@ -310,7 +333,7 @@ async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str)
     if run.keeps:
         fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
         if replay is not None and (recorded := replay.finished.get(path)) is not None:
-            return _replayed(run, recorded, fingerprint)
+            return _replayed(run, recorded, fingerprint, step)
         request = step.asks()
         if request is not None:
             request = run.clean(request)
@@ -318,7 +341,7 @@ async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str)
     started = Entry("started", path, run.now(), request, fingerprint)
     if replay is not None and path in replay.doubts:  # it was counted when it was restored
         if (answer := _doubt(run, path, step)) is not None:
-            return _settled_by(run, answer, started)
+            return _settled_by(run, answer, started, step)
     elif ctx.account.limited and not is_note(step.fingerprint):
         ctx.account.begin()
     if step.reserve is not None:
@@ -333,19 +356,18 @@ async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str)
 async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
     """Act, settle and record how it ended."""
     run, gate, path, cause = ctx.run, ctx.gate, started.path, None
-    inner = ctx.within(path) if step.wants_context else None
+    types = step.types
+    inner = ctx.within(path, typed=types is not None) if step.wants_context else None
     began = started.at + started.seconds
     finished = Entry("finished", path, began, None, started.fingerprint)
     try:
         # The step gets a copy: what it does to its input changes nothing that is recorded.
-        given = own(value)
+        given = own_json(value) if types is None else types.read(value)
         if gate is None:
             output = await step.act(given, inner)
         else:
             output = await gate.limit(run, functools.partial(step.act, given, inner), path)
-        output = codec.normalise(output, what="output")
-        if run.redactor is not None:
-            output = run.redactor.clean(output)
+        output = _written(ctx, step, output, path)
         finished.value = output
     except BaseException as error:
         _broken(error, ctx, inner, started, finished)
@@ -373,9 +395,9 @@ async def unrecorded(ctx: Context, name: str, step: Leaf, value: Json, token: st
     if run.cancelled is not None:
         raise Stopped("", run.cancelled)
     try:
-        given = own(value)
-        output = codec.normalise(await step.act(given, None), what="output")
-        return output if run.redactor is None else run.redactor.clean(output)
+        given = own_json(value) if (types := step.types) is None else types.read(value)
+        output = await step.act(given, None)
+        return _written(ctx, step, output, name)
     except asyncio.CancelledError as error:
         if run.cancelled is not None:
             raise Stopped("", run.cancelled) from None
@@ -385,6 +407,23 @@ async def unrecorded(ctx: Context, name: str, step: Leaf, value: Json, token: st
     except (Exception, SystemExit) as error:
         failure = run.failure(error, f"{path}/{name}" if path else name)
         raise failure.to_error() from _cause(error)
+
+
+def _written(ctx: Context, step: Leaf, output: object, path: str) -> Json:
+    """Return an output as it is recorded: normalised, or in its declared type, and without secrets."""
+    types, redactor = step.types, ctx.run.redactor
+    if types is None:
+        plain = codec.normalise(output, what="output")
+        return plain if redactor is None else redactor.clean(plain)
+    if types.problem:
+        ctx.run.warn(types.problem, code=ANNOTATION_UNREADABLE)
+    if (
+        type(output) not in ATOMS
+        and not path.endswith("evaluate")
+        and (sentence := types.untyped(output))
+    ):
+        ctx.run.warn(sentence, code=UNTYPED_OUTPUT)
+    return types.write(output, None if redactor is None else redactor.clean)
 
 
 def _check_allowed(ctx: Context) -> None:
@@ -487,7 +526,7 @@ def _cause(error: BaseException) -> BaseException | None:
     return error.__cause__ if inner else error
 
 
-def _replayed(run: Run, recorded: Entry, fingerprint: str) -> Json:
+def _replayed(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> Json:
     """Return the recorded output, or raise the recorded error.
 
     Raises:
@@ -499,7 +538,25 @@ def _replayed(run: Run, recorded: Entry, fingerprint: str) -> Json:
             _refuse_change(run, recorded, fingerprint)
     if recorded.error is not None:
         raise recorded.error.to_error()
-    return recorded.value
+    declared = step.output_type
+    return recorded.value if declared is None else retyped(declared, recorded.value, recorded.path)
+
+
+def retyped(declared: ValueType, value: Json, path: str) -> Json:
+    """Return a recorded value with its declared type.
+
+    Raises:
+        ReplayMismatch: if it no longer fits.
+    """
+    if problem := declared.check(value):
+        raise ReplayMismatch(
+            f"{path}: the recorded value is no longer a {declared.name}: {problem}; give new fields "
+            "a default, resume with the old version, or rewind to before it",
+            path=path,
+            recorded="",
+            now=declared.name,
+        )
+    return declared.attach(value)
 
 
 def _refuse_change(run: Run, recorded: Entry, fingerprint: str) -> None:
@@ -537,7 +594,7 @@ def _doubt(run: Run, path: str, step: Leaf) -> Json:
     return None if answer == "rerun" else answer
 
 
-def _settled_by(run: Run, answer: Json, started: Entry) -> Json:
+def _settled_by(run: Run, answer: Json, started: Entry, step: Leaf) -> Json:
     """Record a person's answer as the outcome of an effect in doubt, at the cost that was reserved."""
     assert run.replay is not None
     path, doubt = started.path, run.replay.doubts[started.path]
@@ -545,6 +602,8 @@ def _settled_by(run: Run, answer: Json, started: Entry) -> Json:
     finished.usage = doubt.reserved.at_most()
     if isinstance(answer, dict):
         finished.value = answer["output"]
+        if (declared := step.output_type) is not None:
+            finished.value = declared.attach(finished.value)
     else:
         message = "it was in flight when the process died, and a person said that it failed"
         finished.error = Failure("", "in_doubt", message, path, retryable=False)

@@ -16,7 +16,7 @@ import math
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from ..conditions import (
     CEILING,
@@ -43,13 +43,23 @@ from ..errors import (
 from ..records import History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
 from ..records.excerpts import shortened
+from ..records.typed import ValueType
 from .budget import CANNOT_BIND, cannot_bind
 from .composites import acceptable, retrying
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
 from .loop_run import LoopRun
-from .step import CompositeStep, Leaf, Step, StepLike, as_step, digest_of, source_digest
+from .step import (
+    CompositeStep,
+    FunctionStep,
+    Leaf,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    source_digest,
+)
 
 __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_TOLD", "Loop", "any_of"]
 
@@ -115,6 +125,7 @@ class Loop(CompositeStep):
         (8, 'score_at_least', 3)
     """
 
+    keeps_types: ClassVar[bool] = True
     execute: StepLike
     evaluate: StepLike | None = None
     adapt: StepLike | None = None
@@ -141,6 +152,8 @@ class Loop(CompositeStep):
         for stage in ("execute", "evaluate", "adapt"):
             if (function := getattr(self, stage)) is not None or stage == "execute":
                 part = as_step(function)
+                if stage == "adapt" and isinstance(part, FunctionStep):
+                    part = part.making_input_of(as_step(self.execute))
                 if self.on_failure == "retry":
                     part = retrying(part, attempts=self.max_retries + 1, delay=self.retry_delay)
                 put(stage, part)
@@ -224,6 +237,14 @@ class Loop(CompositeStep):
 
     def parts(self) -> Iterable[Step]:
         return self._parts
+
+    @property
+    def input_type(self) -> ValueType | None:
+        return as_step(self.execute).input_type
+
+    @property
+    def output_type(self) -> ValueType | None:
+        return as_step(self.execute).output_type
 
     @property
     def limit(self) -> int:

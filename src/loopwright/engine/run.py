@@ -414,7 +414,7 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
     """Run the root step, record how the run ended, and give the run back."""
     replay = state.replay
     if replay is not None and "" in replay.ended:
-        result = finished(state, replay.ended[""])
+        result = finished(state, replay.ended[""], step)
         await state.log.close(row_of(info, result, replay.active))
         return result
     if replay is not None and replay.doubts and state.log.keeps_values:
@@ -423,11 +423,11 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
             numbers = ", ".join(map(str, left))
             state.warn(f"processes of an earlier attempt of this run cannot be ended: {numbers}")
     if replay is not None:  # loops inside an ended one are not run again, and still are its loops
-        state.loops = ended_loops(state, replay)
+        state.loops = ended_loops(state, replay, step)
     if not state.log.silent:
         state.log.on_cancel = state.cancel
     try:
-        result = await _outcome(state, step, info.input)
+        result = await _outcome(state, step, _typed_input(step, info.input))
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
         await state.settle()
@@ -437,6 +437,12 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
     if not state.log.silent:
         await state.log.close(row_of(info, result, state.now()))
     return result
+
+
+def _typed_input(step: Step, value: Json) -> Json:
+    """Return the recorded input of a run with the type that its step declares."""
+    declared = step.input_type
+    return value if declared is None or value is None else declared.attach(value)
 
 
 async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:

@@ -7,19 +7,22 @@ plain (it runs in a thread) or async.
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from types import CodeType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
 from typing_extensions import TypeVar
 
 from ..errors import ConfigurationError
 from ..records import Result, Usage, own
 from ..records.codec import Json
+from ..records.typed import ValueType
+from .signatures import FunctionTypes, types_of
 from .threads import in_thread
 
 __all__ = [
@@ -86,7 +89,17 @@ class Step(Generic[In_contra, Out_co]):
         @property
         def reports(self) -> bool | None:
             """Whether it reports what it costs; None if its kind and its parts decide."""
+
+        @property
+        def input_type(self) -> ValueType | None:
+            """The declared type of its input, or None."""
+
+        @property
+        def output_type(self) -> ValueType | None:
+            """The declared type of its output, or None."""
     else:
+        input_type = None
+        output_type = None
         required = False
         accept = ()
         depth = 0
@@ -117,7 +130,12 @@ class Leaf(Step[In_contra, Out_co]):
         @property
         def reserve(self) -> Reserve | None:
             """A function of the input that returns the most that a call may cost."""
+
+        @property
+        def types(self) -> FunctionTypes | None:
+            """How it reads and writes values of declared types; None for a step that has JSON."""
     else:
+        types = None
         idempotent = True
         wants_context = True
         reserve = None
@@ -135,6 +153,7 @@ class CompositeStep(Step[In_contra, Out_co]):
     """A step that runs other steps: it has no effect itself, and is replayed by running it again."""
 
     supplies: Collection[str] = ()  # template variables inside it, beyond those always there
+    keeps_types: ClassVar[bool] = False  # whether it passes on values with their declared types
 
     if not TYPE_CHECKING:
 
@@ -174,6 +193,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     wants_context: bool
     __slots__ = (
         "_fingerprint",
+        "_types",
         "act",
         "function",
         "idempotent",
@@ -194,7 +214,10 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         inline: bool = False,
         fingerprint: str = "",
         reports: bool | None = None,
+        typed: bool = False,
     ) -> None:
+        # Read late: an annotation may name a class that is defined further down.
+        self._types: FunctionTypes | bool | None = typed and not hasattr(function, _KNOWN_AS)
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
@@ -205,6 +228,33 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         count = _parameters(function)
         self.wants_context = count >= 2
         self.act = _caller(function, count, inline)
+
+    @property
+    def types(self) -> FunctionTypes | None:
+        """Its declared types, by the annotations; None if it has JSON."""
+        if self._types is True:
+            self._types = types_of(self.function, self.name)
+        return self._types or None
+
+    @property
+    def input_type(self) -> ValueType | None:
+        """The type of the first parameter, by its annotation."""
+        return None if (types := self.types) is None else types.input
+
+    @property
+    def output_type(self) -> ValueType | None:
+        """The type that it returns, by its annotation."""
+        return None if (types := self.types) is None else types.output
+
+    def making_input_of(self, reader: Step) -> FunctionStep:
+        """Return it as a step whose output has the input type of another, unless it declares one."""
+        types = self.types
+        if types is None or types.output is not None:
+            return self
+        adapter = copy.copy(self)
+        adapter._types = copy.copy(types)
+        adapter._types.like = reader
+        return adapter
 
     @property
     def fingerprint(self) -> str:
@@ -335,7 +385,7 @@ def as_step(step: StepLike, *, name: str = "") -> Step:
     Raises:
         ConfigurationError: if it is neither.
     """
-    return step if isinstance(step, Step) else FunctionStep(step, name=name)
+    return step if isinstance(step, Step) else FunctionStep(step, name=name, typed=True)
 
 
 @overload
@@ -404,7 +454,7 @@ def step(
     def made(inner: Function) -> FunctionStep:
         return FunctionStep(
             inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline,
-            fingerprint=fingerprint,
+            fingerprint=fingerprint, typed=True,
         )  # fmt: skip
 
     return made if function is None else made(function)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..errors import ConfigurationError, StepError, Stopped, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
+from ..records.typed import ValueType, mixed
 from .composites import Unsatisfied, attempt, combined
 from .concurrency import run_all
 from .context import Context
@@ -44,6 +45,8 @@ class Workflow(CompositeStep):
         'A'
     """
 
+    keeps_types = True
+
     def __init__(
         self,
         name: str,
@@ -65,6 +68,11 @@ class Workflow(CompositeStep):
                 hint = nearest(str(key), self.steps)
                 raise ConfigurationError(f"workflow {name}: there is no step {key!r}{hint}")
         self.order = self._order()
+
+    @property
+    def output_type(self) -> ValueType | None:
+        """The declared type of the output step."""
+        return self.steps[self.output].output_type
 
     def parts(self) -> Iterable[Step]:
         return self.steps.values()
@@ -134,7 +142,7 @@ class Workflow(CompositeStep):
         if len(needs) == 1:
             value = ended[needs[0]].output
         elif needs:
-            value = {name: ended[name].output for name in needs}
+            value = mixed({name: ended[name].output for name in needs})
         if ctx.scope is None or ctx.scope.parent is not None:
             return await attempt(ctx, key, self.steps[key], value)
         return await self._recorded(ctx, key, value)

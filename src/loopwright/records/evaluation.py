@@ -98,7 +98,7 @@ class Evaluation(Record):
         _put(self, "undecided", undecided is True)
         _put(self, "details", _detailed(details) if details else EMPTY)
 
-    def view(self) -> Evaluation:
+    def view(self, *, typed: bool = True) -> Evaluation:
         """Return the evaluation for one reader, who receives copies of its votes and details."""
         return (
             self._with(Held(self.votes), Held(self.details) if self.details else EMPTY)

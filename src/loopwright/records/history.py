@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import FrozenInstanceError, replace
-from typing import overload
+from typing import ClassVar, overload
 
 from . import codec
 from .iteration import Iteration
@@ -155,9 +155,9 @@ class History(Sequence[Iteration]):
         window.effects = self.effects
         return window
 
-    def view(self) -> History:
+    def view(self, *, typed: bool = True) -> History:
         """Return the same iterations for one reader, who receives copies of their values."""
-        window = _new(_View)
+        window = _new(_View if typed else _JsonView)
         _fill(window, self, self.elapsed, self.usage, self.now)
         return window
 
@@ -288,6 +288,7 @@ class _View(History):
 
     __slots__ = ("_views",)
     _views: dict[int, Iteration]
+    _typed: ClassVar[bool] = True
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"a recorded history cannot be changed: {name!r} is read-only")
@@ -297,11 +298,11 @@ class _View(History):
 
     def _item(self, index: int) -> Iteration:
         if index not in self._views:
-            self._views[index] = self._rounds.items[index].view()
+            self._views[index] = self._rounds.items[index].view(typed=self._typed)
         return self._views[index]
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History:
-        window = _new(_View)
+        window = _new(type(self))
         _fill(window, self, elapsed, usage, now)
         return window
 
@@ -332,6 +333,13 @@ class _View(History):
         """The best iteration; see History.best."""
         index = self._rounds.marks[self._length][0] if self._length else -1
         return self._item(index) if index >= 0 else None
+
+
+class _JsonView(_View):
+    """A history for one reader of JSON."""
+
+    __slots__ = ()
+    _typed = False
 
 
 def _fill(window: _View, source: History, elapsed: float, usage: Usage, now: float) -> None:

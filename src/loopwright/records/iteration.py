@@ -9,7 +9,7 @@ from typing import ClassVar
 from ..errors import StepError
 from .codec import ATOMS, Json, error_text
 from .evaluation import Evaluation, as_evaluation
-from .isolation import Held, Record, read_by_copy, slot_of
+from .isolation import Held, HeldJson, Record, json_in, read_by_copy, slot_of, unread
 from .usage import NOTHING, Usage
 
 
@@ -162,15 +162,18 @@ class Iteration(Record):
     _raw_output: ClassVar[Json]
     _raw_steps: ClassVar[Json]
 
-    def view(self) -> Iteration:
+    def view(self, *, typed: bool = True) -> Iteration:
         """Return the iteration for one reader, who receives copies of its values."""
         flat = type(self._raw_input) in ATOMS and type(self._raw_output) in ATOMS
         evaluation = self.evaluation
         judged = None if evaluation is None else evaluation.view()
         if flat and judged is evaluation and self._raw_steps is None:
             return self
+        keep = Held if typed else HeldJson
         held: dict[str, Json] = {
-            name: Held(getattr(self, name)) for name in ("input", "output", "steps")
+            "input": keep(unread(self._raw_input)),
+            "output": keep(unread(self._raw_output)),
+            "steps": keep(unread(self._raw_steps)),
         }
         return Iteration(
             number=self.number,
@@ -220,8 +223,8 @@ class Iteration(Record):
             "passed": self.passed,
             "feedback": self.feedback,
             "error": self.error.to_json() if self.error else None,
-            "output": self.output,
-            "input": self.input,
+            "output": json_in(self._raw_output),
+            "input": json_in(self._raw_input),
             "seconds": round(self.seconds, 6),
             "usage": self.usage.to_json(),
         }
@@ -231,7 +234,7 @@ class Iteration(Record):
             if getattr(self, flag):
                 data[flag] = True
         if self.steps:
-            data["steps"] = dict(self.steps)
+            data["steps"] = dict(json_in(self._raw_steps))
         return data
 
     @classmethod

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar
 
 from ..errors import NotSatisfied
 from .codec import Json
 from .history import History
-from .isolation import Held, Record, own, read_by_copy
+from .isolation import Held, HeldJson, Record, json_in, own, own_json, read_by_copy, unread
 from .iteration import Failure, Iteration
 from .outcome import Reason, Status, Stop
 from .usage import NOTHING, Usage, by_purpose
@@ -34,9 +35,10 @@ class ItemOutcome(Record):
     output: Json = None
     error: Failure | None = None
 
-    def view(self) -> ItemOutcome:
+    def view(self, *, typed: bool = True) -> ItemOutcome:
         """Return the outcome for one reader, who receives copies of its values."""
-        return replace(self, item=own(self.item), output=own(self.output))
+        copy = own if typed else own_json
+        return replace(self, item=copy(self.item), output=copy(self.output))
 
     def to_json(self) -> Json:
         """Return the outcome as a row of the item table."""
@@ -103,9 +105,10 @@ class StepOutcome(Record):
     output: Json = None
     items: tuple[ItemOutcome, ...] = ()
 
-    def view(self) -> StepOutcome:
+    def view(self, *, typed: bool = True) -> StepOutcome:
         """Return the outcome for one reader, who receives copies of its values."""
-        return replace(self, output=own(self.output), items=own(self.items))
+        copy = own if typed else own_json
+        return replace(self, output=copy(self.output), items=copy(self.items))
 
     def to_json(self) -> Json:
         """Return the outcome as a JSON object, without the output: `steps` of the result has it."""
@@ -176,6 +179,9 @@ class Result(Record):
         ('satisfied', 2, 1)
     """
 
+    _raw_output: ClassVar[Json]
+    _raw_steps: ClassVar[Json]
+
     status: Status
     reason: Reason
     detail: str
@@ -200,14 +206,14 @@ class Result(Record):
     outcomes: Mapping[str, StepOutcome] = field(default_factory=dict)
     total: int = 0
 
-    def view(self) -> Result:
+    def view(self, *, typed: bool = True) -> Result:
         """Return the result for one reader, who receives copies of its values."""
-        copy = object.__new__(Result)
+        copy, held = object.__new__(Result), Held if typed else HeldJson
         for name in _SHARED:
             object.__setattr__(copy, name, getattr(self, name))
         for name in _COPIED:
-            object.__setattr__(copy, name, Held(getattr(self, name)))
-        object.__setattr__(copy, "history", self.history.view())
+            object.__setattr__(copy, name, held(unread(getattr(self, f"_raw_{name}"))))
+        object.__setattr__(copy, "history", self.history.view(typed=typed))
         return copy
 
     @property
@@ -246,7 +252,7 @@ class Result(Record):
             "detail": self.detail,
             "score": best.score if best else None,
             "best_iteration": best.number if best else None,
-            "output": self.output,
+            "output": json_in(self._raw_output),
             **self._reported(),
             **self._failed(),
             **({"items": [item.to_json() for item in self.items]} if self.items else {}),
@@ -272,14 +278,14 @@ class Result(Record):
             "reason": self.reason.value,
             "detail": self.detail,
             "also": [reason.value for reason in self.also],
-            "output": self.output,
+            "output": json_in(self._raw_output),
             "iterations": self.total
             or self.iterations
             or sum(r.iterations for r in self.loops.values()),
             "best": {"iteration": best.number, "score": best.score} if best else None,
             **self._reported(),
             "loops": {name: result.loop_json() for name, result in self.loops.items()},
-            "steps": dict(self.steps),
+            "steps": dict(json_in(self._raw_steps)),
             **self._outcomes(),
             **({"agents": {k: dict(v) for k, v in self.agents.items()}} if self.agents else {}),
             "usage": self.usage.to_json(),
