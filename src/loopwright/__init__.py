@@ -21,7 +21,9 @@ from .conditions import (
     ScoreAtLeast,
     Timeout,
 )
-from .engine.composites import fallback, limited, parallel, retrying, sequence
+from .engine.composites import fallback, parallel, retry, sequence, with_timeout
+from .engine.composites import limited as limited  # the names of version 0.1: with_timeout
+from .engine.composites import retrying as retrying  # and retry
 from .engine.context import Context
 from .engine.loop import Loop
 from .engine.run import resume, run, run_sync
@@ -81,14 +83,14 @@ __all__ = [
     "Usage",
     "Workflow",
     "fallback",
-    "limited",
     "parallel",
     "resume",
-    "retrying",
+    "retry",
     "run",
     "run_sync",
     "sequence",
     "step",
+    "with_timeout",
 ]
 
 _aliases.install()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
-from .engine.composites import attempt, combined, retrying
+from .engine.composites import attempt, combined, retry
 from .engine.concurrency import run_all
 from .engine.context import Context
 from .engine.loop import Loop, any_of
@@ -250,7 +250,7 @@ def _retried(options: dict[str, Any]) -> Callable[[Step], Step]:
         return lambda part: part
     options["on_failure"] = "halt"
     attempts = codec.whole("loop: max_retries", options.pop("max_retries", 2), least=0) + 1
-    return functools.partial(retrying, attempts=attempts, delay=options.pop("retry_delay", 0.5))
+    return functools.partial(retry, attempts=attempts, delay=options.pop("retry_delay", 0.5))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Composite steps: sequence, parallel, fallback, retrying, limited.
+"""Composite steps: sequence, parallel, fallback, retry, with_timeout.
 
 A composite step has no effect itself: it is replayed by running it again over the recorded effects. Its
 status is the worst of its parts (of a fallback the best), so that no success hides a loop that was not
@@ -32,10 +32,10 @@ __all__ = [
     "checked",
     "combined",
     "fallback",
-    "limited",
     "parallel",
-    "retrying",
+    "retry",
     "sequence",
+    "with_timeout",
 ]
 
 
@@ -265,13 +265,16 @@ class _Parallel(_Named):
         return combined(self.name, output, parts, ctx)
 
 
-def parallel(*steps: StepLike, name: str = "parallel", at_once: int = 16) -> CompositeStep:
+def parallel(
+    *steps: StepLike, name: str = "parallel", at_once: int = 16, **named: StepLike
+) -> CompositeStep:
     """Run steps concurrently on the same input. The first failure cancels the others.
 
     Args:
-        steps: steps or functions, at least one.
+        steps: steps or functions. With those in `named`, at least one.
         name: the name of the step in paths.
         at_once: the most steps that run at a time.
+        named: steps or functions by the name that they have in the output.
 
     Returns:
         A step. Its output is an object of the outputs by name, its status the worst of the steps'.
@@ -281,10 +284,15 @@ def parallel(*steps: StepLike, name: str = "parallel", at_once: int = 16) -> Com
 
     Example:
         >>> from loopwright import parallel, run_sync
-        >>> run_sync(parallel(str.upper, str.lower), "Ab").output
-        {'upper': 'AB', 'lower': 'ab'}
+        >>> run_sync(parallel(str.upper, low=str.lower), "Ab").output
+        {'upper': 'AB', 'low': 'ab'}
     """
-    return _Parallel(name, _named(steps), codec.whole("parallel: at_once", at_once, least=1))
+    most = codec.whole("parallel: at_once", at_once, least=1)
+    members = _named(steps) if steps or not named else ()
+    if taken := sorted({key for key, _ in members} & named.keys()):
+        raise ConfigurationError(f"parallel: two steps have the name {taken[0]!r}")
+    members += tuple((key, as_step(part, name=key)) for key, part in named.items())
+    return _Parallel(name, members, most)
 
 
 @dataclass(frozen=True)
@@ -408,7 +416,7 @@ def _tried(ctx: Context, name: str) -> bool:
     return replay is not None and replay.began(ctx.below(name)) is not None
 
 
-def retrying(
+def retry(
     inner: StepLike, *, attempts: int = 3, delay: float = 0.5, longest: float = 30.0, name: str = ""
 ) -> CompositeStep:
     """Run a step again when it fails. Errors that are not retryable end it at once.
@@ -431,17 +439,17 @@ def retrying(
         ConfigurationError: for `attempts` below 1, or a negative time.
 
     Example:
-        >>> from loopwright import retrying, run_sync
-        >>> run_sync(retrying(int, attempts=2, delay=0), "4").output
+        >>> from loopwright import retry, run_sync
+        >>> run_sync(retry(int, attempts=2, delay=0), "4").output
         4
     """
     made = as_step(inner)
     return _Retrying(
         name or made.name,
         made,
-        codec.whole("retrying: attempts", attempts, least=1),
-        codec.number("retrying: delay", delay, least=0),
-        codec.number("retrying: longest", longest, least=0),
+        codec.whole("retry: attempts", attempts, least=1),
+        codec.number("retry: delay", delay, least=0),
+        codec.number("retry: longest", longest, least=0),
     )
 
 
@@ -471,7 +479,7 @@ class _Limited(Wrapper):
         raise StepTimeout(stop.detail, path=ctx.path)
 
 
-def limited(inner: StepLike, seconds: float) -> CompositeStep:
+def with_timeout(inner: StepLike, seconds: float) -> CompositeStep:
     """Give a step a time limit. At the limit it is cancelled and fails with StepTimeout.
 
     Args:
@@ -485,10 +493,13 @@ def limited(inner: StepLike, seconds: float) -> CompositeStep:
         ConfigurationError: for a limit that is not above 0.
 
     Example:
-        >>> from loopwright import limited, run_sync
-        >>> run_sync(limited(str.upper, 5.0), "a").output
+        >>> from loopwright import run_sync, with_timeout
+        >>> run_sync(with_timeout(str.upper, 5.0), "a").output
         'A'
     """
     limit = codec.number("timeout: seconds", seconds, least=0, above=True)
     made = as_step(inner)
     return _Limited(made.name, made, limit)
+
+
+retrying, limited = retry, with_timeout  # the names of version 0.1

@@ -48,6 +48,7 @@ from ..records import (
     own_json,
 )
 from ..records.codec import ATOMS, Json
+from ..records.result import key_of
 from ..records.typed import ValueType, json_of
 from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
@@ -128,8 +129,7 @@ class Context:
     @property
     def last(self) -> Iteration | None:
         """A copy of the latest finished iteration of the enclosing loop, or None."""
-        latest = self.scope.history.last if self.scope else None
-        return None if latest is None else latest.view(typed=self._typed)
+        return self._view_of(self.scope.history.last) if self.scope else None
 
     @property
     def initial(self) -> Json:
@@ -145,6 +145,43 @@ class Context:
     def outputs(self) -> Mapping[str, Json]:
         """Copies of the outputs of the finished steps of the enclosing workflow, by name."""
         return {k: self._own(v) for k, v in self.scope.outputs.items()} if self.scope else {}
+
+    def output_of(self, step: Step) -> Json:
+        """Return a copy of the output of a finished step of an enclosing workflow.
+
+        Args:
+            step: the step; it is looked up by its name, from the nearest workflow outwards.
+
+        Raises:
+            KeyError: if no finished step has that name; names those that have ended.
+        """
+        names: list[str] = []
+        scope = self.scope
+        while scope is not None:
+            if (name := key_of(step, scope.members)) in scope.outputs:
+                return self._own(scope.outputs[name])
+            names += scope.outputs
+            scope = scope.parent
+        ended = ", ".join(dict.fromkeys(names)) or "none"
+        raise KeyError(f"no step {key_of(step, {})!r} has ended; ended: {ended}")
+
+    def last_of(self, loop: Step) -> Iteration | None:
+        """Return a copy of the latest iteration of an enclosing or finished loop, or None.
+
+        Args:
+            loop: the loop; it is looked up by its name, from the nearest one outwards.
+        """
+        scope = self.scope
+        while scope is not None:
+            if scope.name == loop.name:
+                return self._view_of(scope.history.last)
+            if (ended := scope.loops.get(loop.name)) is not None:
+                return self._view_of(ended.history.last)
+            scope = scope.parent
+        return None
+
+    def _view_of(self, item: Iteration | None) -> Iteration | None:
+        return None if item is None else item.view(typed=self._typed)
 
     @property
     def idempotency_key(self) -> str:
@@ -321,8 +358,8 @@ class _TypedContext(Context):
 
 
 _PUBLIC = (
-    "ask", "call", "history", "idempotency_key", "initial", "input", "iteration", "last", "outcome",
-    "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "warn",
+    "ask", "call", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
+    "outcome", "output_of", "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "warn",
 )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ from ..records.codec import Json
 from ..records.excerpts import shortened
 from ..records.typed import ValueType
 from .budget import CANNOT_BIND, cannot_bind
-from .composites import acceptable, retrying
+from .composites import acceptable, retry
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
@@ -155,7 +155,7 @@ class Loop(CompositeStep):
                 if stage == "adapt" and isinstance(part, FunctionStep):
                     part = part.making_input_of(as_step(self.execute))
                 if self.on_failure == "retry":
-                    part = retrying(part, attempts=self.max_retries + 1, delay=self.retry_delay)
+                    part = retry(part, attempts=self.max_retries + 1, delay=self.retry_delay)
                 put(stage, part)
                 parts.append(part)
         put("_parts", tuple(parts))

@@ -53,6 +53,7 @@ from .run_state import (
     redactor_of,
 )
 from .step import CompositeStep, Step, StepLike, as_step
+from .workflow import Workflow
 
 __all__ = ["RunOptions", "new_run_id", "resume", "run", "run_sync"]
 
@@ -520,6 +521,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         total=state.rounds,
         error=failed.error,
         cause=failed.cause,
+        members=step.steps if isinstance(step, Workflow) else {},
     )
 
 

@@ -148,6 +148,7 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
         total=replay.iterations,
         items=own.items if own is not None else (),
         error=Failure.from_json(ended.get("error")),
+        members=step.steps if isinstance(step, Workflow) else {},
     )
 
 

@@ -23,6 +23,7 @@ class Scope:
         "history",
         "initial",
         "loops",
+        "members",
         "name",
         "number",
         "outputs",
@@ -52,6 +53,7 @@ class Scope:
         self.history = _UNBEGUN
         # Read-only until `keep` replaces them: most scopes are loops', which have neither.
         self.outputs: Mapping[str, Json] = _NOTHING_YET
+        self.members: Mapping[str, object] = _NOTHING_YET  # the steps of a workflow by name
         self.results: Mapping[str, Result] = _NOTHING_YET
         self.loops: Mapping[str, Result] = _NOTHING_YET  # in the order of their ends
         self.variables: dict[str, Json] | None = (

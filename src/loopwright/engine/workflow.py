@@ -33,7 +33,7 @@ class Workflow(CompositeStep):
         steps: steps or functions by name, in the order in which they run.
         needs: for each step the names of the steps that run before it.
         at_once: the most steps that run at a time.
-        output: the step whose output is the workflow's. Default: the last one.
+        output: the step whose output is the workflow's, or its name. Default: the last one.
 
     Raises:
         ConfigurationError: for an unknown or circular need, an unknown output, or no steps.
@@ -54,7 +54,7 @@ class Workflow(CompositeStep):
         *,
         needs: Mapping[str, Sequence[str]] | None = None,
         at_once: int = 1,
-        output: str = "",
+        output: str | StepLike = "",
     ) -> None:
         _check_shape(name, steps, {} if needs is None else needs)
         self.name = name
@@ -62,6 +62,8 @@ class Workflow(CompositeStep):
         self.supplies = self.steps.keys()
         self.needs = {key: tuple((needs or {}).get(key, ())) for key in self.steps}
         self.at_once = codec.whole(f"workflow {name}: at_once", at_once, least=1)
+        if not isinstance(output, str):
+            output = _key_of(name, output, steps)
         self.output = output or next(reversed(self.steps))
         for key in [*(needs or {}), self.output, *(n for ns in self.needs.values() for n in ns)]:
             if key not in self.steps:
@@ -105,6 +107,7 @@ class Workflow(CompositeStep):
     async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
         """Run its steps with their variables in `scope`."""
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
+        scope.members = self.steps
         ended: dict[str, Result] = {}
         try:
             await self._drive(inner, value, ended)
@@ -203,6 +206,16 @@ def _check_shape(
             raise ConfigurationError(
                 f"workflow {name}: needs of {key!r}: give a list of steps, not {needed!r}"
             )
+
+
+def _key_of(name: str, step: StepLike, steps: Mapping[str, StepLike]) -> str:
+    """Return the name under which a workflow has a step."""
+    keys = [key for key, other in steps.items() if other is step]
+    if not keys:
+        raise ConfigurationError(
+            f"workflow {name}: output: {step!r:.60} is not one of its steps; give a step, or a name"
+        )
+    return keys[0]
 
 
 def _outcome(name: str, stop: Stop, seconds: float, result: Result | None) -> StepOutcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from ..errors import NotSatisfied
 from .codec import Json
@@ -140,6 +140,22 @@ def failure_of(stop: Stop, history: History) -> Failure | None:
     return next((error for error in failed if error is not None), None)
 
 
+class NamedStep(Protocol):
+    """A step, by its name."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the run."""
+
+
+def key_of(step: NamedStep, members: Mapping[str, object]) -> str:
+    """Return the name of a step in a workflow with these members, else its own name."""
+    for key, member in members.items():
+        if member is step or getattr(member, "function", None) is step:
+            return key
+    return getattr(step, "name", "") or getattr(step, "__name__", "")
+
+
 @read_by_copy(*_COPIED)
 @dataclass(frozen=True, slots=True)
 class Result(Record):
@@ -171,6 +187,7 @@ class Result(Record):
         items: the item table, for a list; a row for every item.
         outcomes: the outcomes of workflow steps by name.
         total: iterations of all loops and items of all lists.
+        members: the steps of the workflow by name, for `of`.
 
     Example:
         >>> from loopwright import Loop, ScoreAtLeast, run_sync
@@ -205,6 +222,7 @@ class Result(Record):
     items: tuple[ItemOutcome, ...] = ()
     outcomes: Mapping[str, StepOutcome] = field(default_factory=dict)
     total: int = 0
+    members: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     def view(self, *, typed: bool = True) -> Result:
         """Return the result for one reader, who receives copies of its values."""
@@ -241,6 +259,32 @@ class Result(Record):
         if not self.satisfied:
             raise NotSatisfied(self)
         return self.output
+
+    def of(self, step: NamedStep) -> Json:
+        """Return the output of an inner loop or workflow step.
+
+        Args:
+            step: the step, such as the Loop that a Workflow contains.
+
+        Raises:
+            KeyError: if the result has no output of that name; names those that it has.
+
+        Example:
+            >>> from loopwright import Workflow, run_sync, step
+            >>> shout = step(str.upper)
+            >>> result = run_sync(Workflow("post", {"upper": shout, "size": len}), "a")
+            >>> result.of(shout), result.output
+            ('A', 1)
+        """
+        name = key_of(step, self.members)
+        if name in self.steps:
+            return self.steps[name]
+        if name in self.loops:
+            return self.loops[name].output
+        if name == self.name:
+            return self.output
+        names = ", ".join(dict.fromkeys([*self.steps, *self.loops])) or "none"
+        raise KeyError(f"{self.name} has no output of {name!r}; it has: {names}")
 
     def loop_json(self) -> Json:
         """Return the row of a loop in the `loops` of the command line's JSON."""

@@ -137,7 +137,7 @@ class ValueType:
         ('2026-11-22', datetime.date(2026, 11, 22))
     """
 
-    __slots__ = ("_codec", "declared", "flat", "is_json", "name", "owner")
+    __slots__ = ("_codec", "bare", "declared", "flat", "is_json", "name", "owner")
 
     def __init__(self, declared: Any, owner: str = "") -> None:
         self.declared = declared
@@ -145,6 +145,7 @@ class ValueType:
         self.name = _name_of(declared)
         self.flat = _flat(declared)
         self.is_json = bool(self.flat) or _is_json(declared)
+        self.bare = _bare(declared) if self.is_json else None
         self._codec: TypeCodec | None = None
         if not self.is_json:
             self._load()
@@ -275,11 +276,19 @@ class ValueType:
         Raises:
             StepError: of kind `bad_input`, if it does not fit; names both steps and the places.
         """
-        if type(value) in self.flat:
+        kind = type(value)
+        if kind in self.flat:
             return value
+        if kind is self.bare:
+            return codec.copied(value)
         source: ValueType | None = getattr(value, "type", None)
+        data = _text(value) if source is None else value.data
         try:
-            return self._load().load(_text(value) if source is None else value.data)
+            if not self.is_json:
+                return self._load().load(data)
+            # JSON stays as it is: converting 1 to 1.0 would change runs without classes.
+            self._load().load(data, strict=True)
+            return codec.copied(json_of(value))
         except ValueError as error:
             passed = "its input"
             if source is not None:
@@ -306,6 +315,13 @@ def _name_of(declared: Any) -> str:
     if typing.get_args(declared):
         return str(declared).replace("typing.", "")
     return getattr(declared, "__name__", "") or str(declared)
+
+
+def _bare(declared: Any) -> type | None:
+    """Return dict or list for a type that every object or list has, such as `dict[str, Any]`."""
+    kind = _JSON_CONTAINERS.get(typing.get_origin(declared) or declared)
+    last = typing.get_args(declared)[-1:]
+    return kind if last in ((), (Any,), (object,)) else None
 
 
 def _flat(declared: Any) -> tuple[type, ...]:
@@ -350,8 +366,8 @@ def members_type(types: Mapping[str, ValueType | None], owner: str) -> ValueType
 
 _FLAT: dict[object, tuple[type, ...]] = {
     str: (str,),
-    int: (int,),
-    float: (float, int),
+    int: (int, bool),
+    float: (float, int, bool),
     bool: (bool,),
     None: (type(None),),
     type(None): (type(None),),

@@ -77,7 +77,7 @@ class TypeCodec:
         except (ValueError, TypeError, RecursionError) as error:
             raise DoesNotFit(codec.error_text(error)) from error
 
-    def load(self, data: bytes) -> Any:
+    def load(self, data: bytes, *, strict: bool | None = None) -> Any:
         """Return a new value of the type from JSON text.
 
         Raises:
@@ -85,8 +85,8 @@ class TypeCodec:
         """
         try:
             if self._wrapped:
-                return self._adapter.validate_json(b"[" + data + b"]")[0]
-            return self._adapter.validate_json(data)
+                return self._adapter.validate_json(b"[" + data + b"]", strict=strict)[0]
+            return self._adapter.validate_json(data, strict=strict)
         except ValidationError as error:
             raise DoesNotFit(self._places(error)) from error
 
