@@ -190,7 +190,7 @@ async def test_ten_thousand_characters_are_a_setting() -> None:
         ({"notice_lead": 0}, "notice_lead: 0"),
         ({"max_prompt_chars": 0}, "max_prompt_chars: 0"),
         ({"name": ""}, "give text without a slash"),
-        ({"max_iterations": 1001}, "give at most 1000"),
+        ({"max_iterations": 1001}, "use at most 1000"),
     ],
 )
 def test_settings_that_could_not_mean_anything_are_refused(fields: Any, words: str) -> None:

@@ -204,8 +204,8 @@ def test_the_polish_example_runs_on_a_server_of_ones_own_and_on_replies(
         (3, 9) if by == "replies" else (1, 3)
     )
     told = command("show", "last", cwd=tmp_path)
-    assert "on working and" in told.stdout
-    assert "on judging" in told.stdout
+    assert "for work and" in told.stdout
+    assert "for judging" in told.stdout
     assert json.loads(command("show", "last", "--json", cwd=tmp_path).stdout)["usage_by"] == apart
 
 

@@ -6,16 +6,16 @@ a reference that is not inside the schema is refused when the check is made, ins
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from .._regex import Pattern, compile_pattern
+from .._regex import compile_pattern
 from ..engine.step import FunctionStep, digest_of
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError, EvaluationError
 from ..records import Criterion, Evaluation, codec
 from ..records.codec import Json
+from ..records.json_schema import Schema, library, validator_of
 from .criteria import verdict
 from .parsing.text import read_json
 
@@ -30,10 +30,9 @@ __all__ = ["json_schema", "schema_check"]
 LISTED = 50  # errors in one feedback
 MESSAGE = 300  # characters of one error
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_Schema = Mapping[str, Json]
 
 
-def json_schema(schema: Mapping[str, Json], *, name: str = "schema") -> FunctionStep:
+def json_schema(schema: Schema, *, name: str = "schema") -> FunctionStep:
     """Make an evaluator that checks an output against a JSON Schema.
 
     A text output is first read as one strict JSON value, alone or in one code fence; any other text
@@ -103,7 +102,7 @@ def _report(name: str, errors: list[str]) -> Evaluation:
 
 def _line(error: ValidationError) -> str:
     message = _short(error.message)
-    near = _library().exceptions.best_match([error])
+    near = library().exceptions.best_match([error])
     if near is not None and near is not error:  # the closest alternative of an anyOf or oneOf
         message = f"{message} (nearest: {near.json_path}: {_short(near.message)})"
     return f"{error.json_path}: {message}"
@@ -114,23 +113,15 @@ def _short(message: str) -> str:
     return message if len(message) <= MESSAGE else f"{message[:half]} … {message[-half:]}"
 
 
-def _library() -> Any:
-    # Importing it takes 30 ms, and only schemas need it. Its type stubs lack `extend` with a registry.
-    import jsonschema
-
-    return jsonschema
-
-
-def _validator(schema: _Schema) -> Validator:
-    library = _library()
+def _validator(schema: Schema) -> Validator:
     if not isinstance(schema, Mapping):
         raise ConfigurationError(
             f"check: schema: {schema!r} is not an object. Use a JSON Schema as a mapping."
         )
     dialect = schema.get("$schema")
-    kind = library.Draft202012Validator
+    kind = library().Draft202012Validator
     if dialect is not None:
-        kind = library.validators.validator_for(schema, default=None)
+        kind = library().validators.validator_for(schema, default=None)
     if kind is None:
         raise ConfigurationError(
             f"check: schema: $schema: {dialect!r} is not a known dialect. Use for example "
@@ -138,26 +129,26 @@ def _validator(schema: _Schema) -> Validator:
         )
     try:
         kind.check_schema(schema)
-    except library.SchemaError as error:
+    except library().SchemaError as error:
         raise ConfigurationError(
             f"check: schema: {error.json_path}: {_short(error.message)}"
         ) from None
-    return _with_limits(schema, kind)
+    _check_parts(schema, kind)
+    return validator_of(schema)
 
 
-def _with_limits(schema: _Schema, kind: Any) -> Validator:
-    """Return a validator with bounded patterns, of a schema whose references were checked."""
+def _check_parts(schema: Schema, kind: Any) -> None:
+    """Raise an error for a pattern or a reference that would fail only when a value reaches it."""
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import EMPTY_REGISTRY, specification_with
 
     root = specification_with(kind.META_SCHEMA["$schema"]).create_resource(schema)
-    patterns: dict[str, Pattern] = {}
     keys: set[str] = set()
     for part, resolver in _parts(root, EMPTY_REGISTRY.resolver_with_root(root)):
         keys.update(part)
         for text in (part.get("pattern"), *part.get("patternProperties", ())):
             if isinstance(text, str):
-                patterns[text] = compile_pattern(text)
+                compile_pattern(text)
         for reference in (part[key] for key in _REFERENCES if key in part):
             try:
                 resolver.lookup(reference)
@@ -171,66 +162,12 @@ def _with_limits(schema: _Schema, kind: Any) -> Validator:
             "check: schema: patternProperties together with unevaluatedProperties has no time limit. "
             "Use additionalProperties."
         )
-    extended = _library().validators.extend(kind, _keywords(patterns))
-    return cast("Validator", extended(schema, registry=EMPTY_REGISTRY))
 
 
 def _parts(
     resource: Resource[Json], resolver: Resolver[Json]
-) -> Iterator[tuple[_Schema, Resolver[Json]]]:
+) -> Iterator[tuple[Schema, Resolver[Json]]]:
     if isinstance(resource.contents, Mapping):
         yield resource.contents, resolver
     for inner in resource.subresources():
         yield from _parts(inner, resolver.in_subresource(inner))
-
-
-def _keywords(patterns: Mapping[str, Pattern]) -> dict[str, Callable[..., Iterator[object]]]:
-    """Return the keywords that search a pattern, with a time limit.
-
-    A property counts as additional unless `properties` or a pattern names it (JSON Schema 2020-12,
-    sections 10.3.2.2 and 10.3.2.3).
-    """
-
-    def matches(pattern: str, text: str) -> bool:
-        return (patterns.get(pattern) or compile_pattern(pattern)).search(text) is not None
-
-    return {
-        "pattern": functools.partial(_pattern, matches),
-        "patternProperties": functools.partial(_pattern_properties, matches),
-        "additionalProperties": functools.partial(_additional_properties, matches),
-    }
-
-
-_Matches = Callable[[str, str], bool]
-
-
-def _pattern(
-    matches: _Matches, validator: Validator, pattern: str, value: Json, _: _Schema
-) -> Iterator[object]:
-    if validator.is_type(value, "string") and not matches(pattern, value):
-        yield _library().ValidationError(f"{value!r} does not match {pattern!r}")
-
-
-def _pattern_properties(
-    matches: _Matches, validator: Any, parts: _Schema, value: Json, _: _Schema
-) -> Iterator[object]:
-    if not validator.is_type(value, "object"):
-        return
-    for pattern, part in parts.items():
-        for key in (key for key in value if matches(pattern, key)):
-            yield from validator.descend(value[key], part, path=key, schema_path=pattern)
-
-
-def _additional_properties(
-    matches: _Matches, validator: Any, part: Json, value: Json, schema: _Schema
-) -> Iterator[object]:
-    if not validator.is_type(value, "object") or part is True:
-        return
-    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    for key in value:
-        if key in named or any(matches(pattern, key) for pattern in patterns):
-            continue
-        if part is False:
-            yield _library().ValidationError(f"{key!r} is not among the allowed properties")
-        else:
-            yield from validator.descend(value[key], part, path=key)

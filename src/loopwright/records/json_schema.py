@@ -1,48 +1,56 @@
-"""JSON Schemas: what a value has to meet, and what keeps it from that.
+"""JSON Schema validation: bounded patterns, no remote references, problems in one sentence.
 
-Types are as written: no text is turned into a number or a boolean. See `strict_json` for how a text is
-read, and `values` for replies.
+Types are checked as they are: no text is converted to a number or a boolean. A schema and the values may
+come from a model or a server, so each pattern is searched with a time limit, and a `$ref` never causes a
+request. See https://json-schema.org/draft/2020-12.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from .._regex import compile_pattern
+from .._regex import Pattern, compile_pattern
 from ..errors import ConfigurationError, StepError
-from ..records.codec import Json
+from .codec import Json
 
-__all__ = ["check_schema", "checker", "problem_with"]
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
-SHOWN = 200
+__all__ = ["Schema", "check_schema", "checker", "library", "problem_with", "validator_of"]
+
+SHOWN = 200  # characters of one problem
+Schema = Mapping[str, Json]
 
 
-def problem_with(value: Json, schema: Mapping[str, Json]) -> str:
-    """Return what keeps `value` from meeting a JSON Schema, in one sentence, or "".
+def problem_with(value: Json, schema: Schema) -> str:
+    """Return the first problem of a value with a JSON Schema in one sentence, or "".
 
     Raises:
-        ConfigurationError: for a schema whose references lead nowhere.
+        ConfigurationError: If a reference of the schema cannot be resolved.
     """
     return checker(schema)(value)
 
 
-def checker(schema: Mapping[str, Json]) -> Callable[[Json], str]:
-    """Return `problem_with` of one schema, for several values."""
+def checker(schema: Schema) -> Callable[[Json], str]:
+    """Return `problem_with` for one schema and several values."""
     from referencing.exceptions import Unresolvable
 
-    validator = _validator(schema)
+    validator = validator_of(schema)
 
     def check(value: Json) -> str:
         try:
-            found = list(validator.iter_errors(value))
+            problems = list(validator.iter_errors(value))
         except Unresolvable as error:
             raise ConfigurationError(
-                f"schema: $ref {error.ref!r} leads nowhere; only references inside it are followed"
+                f"schema: $ref {error.ref!r} is not in the schema, and remote schemas are not fetched"
             ) from None
         except RecursionError:
-            raise ConfigurationError("schema: its $ref go round in a circle") from None
-        errors = sorted(found, key=lambda error: (len(error.path), str(error.path)))
+            raise ConfigurationError("schema: its $ref refer to each other without end") from None
+        except StepError as error:  # a pattern that takes too long on this value
+            return f"the answer: {error}"
+        errors = sorted(problems, key=lambda error: (len(error.path), str(error.path)))
         if not errors:
             return ""
         first = errors[0]
@@ -53,42 +61,97 @@ def checker(schema: Mapping[str, Json]) -> Callable[[Json], str]:
     return check
 
 
-def check_schema(schema: Mapping[str, Json]) -> None:
-    """Refuse what is no JSON Schema.
+def check_schema(schema: Schema) -> None:
+    """Raise an error for an invalid JSON Schema.
 
     Raises:
-        ConfigurationError: naming the place in the schema.
+        ConfigurationError: With the place in the schema.
     """
-    from jsonschema.exceptions import SchemaError
-
     try:
-        type(_validator(schema)).check_schema(dict(schema))
-    except SchemaError as error:
+        type(validator_of(schema)).check_schema(dict(schema))
+    except library().SchemaError as error:
         raise ConfigurationError(f"schema: {error.json_path}: {error.message[:SHOWN]}") from None
 
 
-def _validator(schema: Mapping[str, Json]) -> Any:
-    # 30 ms to import, and only structured replies need it.
-    import jsonschema
+def validator_of(schema: Schema) -> Validator:
+    """Return a validator whose patterns have a time limit and whose references stay in the schema.
+
+    The dialect is the one that `$schema` names, or draft 2020-12.
+    """
     import referencing
 
-    base = jsonschema.validators.validator_for(dict(schema), jsonschema.Draft202012Validator)
-    extend: Any = jsonschema.validators.extend
-    made = extend(base, {"pattern": _pattern})
-    # An empty registry: a schema's $ref never makes a request.
-    return made(dict(schema), registry=referencing.Registry())
+    known = library().validators
+    kind = known.validator_for(dict(schema), library().Draft202012Validator)
+    # An empty registry: a reference to another schema cannot be followed.
+    return cast(
+        "Validator", known.extend(kind, _keywords())(dict(schema), registry=referencing.Registry())
+    )
 
 
-def _pattern(_: Any, pattern: Any, value: Json, __: Any) -> Iterator[Exception]:
-    """The `pattern` keyword under our own time limit: the text it reads is a model's."""
-    from jsonschema.exceptions import ValidationError
+def library() -> Any:
+    """Return the `jsonschema` library, whose type stubs lack `extend` with a registry."""
+    import jsonschema  # takes 30 ms, and only schemas need it
 
-    if not isinstance(value, str) or not isinstance(pattern, str):
+    return jsonschema
+
+
+_Matches = Callable[[str, str], bool]
+
+
+def _keywords() -> dict[str, Callable[..., Iterator[object]]]:
+    """Return the keywords that search a pattern, with a time limit.
+
+    A property counts as additional unless `properties` or a pattern names it (JSON Schema 2020-12,
+    sections 10.3.2.2 and 10.3.2.3).
+    """
+    patterns: dict[str, Pattern] = {}
+
+    def matches(pattern: str, text: str) -> bool:
+        if pattern not in patterns:
+            patterns[pattern] = compile_pattern(pattern)
+        return patterns[pattern].search(text) is not None
+
+    return {
+        "pattern": functools.partial(_pattern, matches),
+        "patternProperties": functools.partial(_pattern_properties, matches),
+        "additionalProperties": functools.partial(_additional_properties, matches),
+    }
+
+
+def _pattern(
+    matches: _Matches, validator: Validator, pattern: Json, value: Json, _: Schema
+) -> Iterator[object]:
+    if not validator.is_type(value, "string") or not isinstance(pattern, str):
         return
     try:
-        found = compile_pattern(pattern).search(value)
-    except (ConfigurationError, StepError) as error:
-        yield ValidationError(str(error))
+        found = matches(pattern, value)
+    except ConfigurationError as error:  # a server may send a pattern that cannot be compiled
+        yield library().ValidationError(str(error))
         return
-    if found is None:
-        yield ValidationError(f"{value[:60]!r} does not match {pattern!r}")
+    if not found:
+        yield library().ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    matches: _Matches, validator: Any, parts: Schema, value: Json, _: Schema
+) -> Iterator[object]:
+    if not validator.is_type(value, "object"):
+        return
+    for pattern, part in parts.items():
+        for key in (key for key in value if matches(pattern, key)):
+            yield from validator.descend(value[key], part, path=key, schema_path=pattern)
+
+
+def _additional_properties(
+    matches: _Matches, validator: Any, part: Json, value: Json, schema: Schema
+) -> Iterator[object]:
+    if not validator.is_type(value, "object") or part is True:
+        return
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    for key in value:
+        if key in named or any(matches(pattern, key) for pattern in patterns):
+            continue
+        if part is False:
+            yield library().ValidationError(f"{key!r} is not among the allowed properties")
+        else:
+            yield from validator.descend(value[key], part, path=key)

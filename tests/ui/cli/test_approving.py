@@ -99,7 +99,7 @@ def test_a_tool_is_approved_denied_or_edited(asks: Project, options: list[str], 
 WRONG = [
     ([], "one has 2 open questions. Give the path of one: two/sign/who, two/name/name", ["--yes"]),
     (["two/sign/wo"], "did you mean 'two/sign/who'?", ["--yes"]),
-    (["two/sign/who"], "is no answer to this question", ["--value", "7"]),
+    (["two/sign/who"], "is not an answer to this question", ["--value", "7"]),
     (["two/sign/who"], "arguments: 'b' is not an object", ["--edit", "b"]),
     (["two/sign/who"], "--accept applies to iterations", ["--accept"]),
     (["two/sign/who"], "give one of --yes, --no", ["--yes", "--no"]),

@@ -43,7 +43,7 @@ def test_a_limit_of_the_command_line_ends_the_run_and_the_hint_names_it(
     """The run is exhausted by its budget; the hint is the option that raises it, and no other."""
     answer = _run(talk, option, value)
     assert answer.code == 3
-    (hint,) = [line for line in answer.out.splitlines() if line.startswith("go further:")]
+    (hint,) = [line for line in answer.out.splitlines() if line.startswith("continue:")]
     assert f" {option} N" in hint
     told = json.loads(talk.call("show", "last", "--json").out)
     assert told["reason"] == "budget"

@@ -205,7 +205,7 @@ def test_a_terminal_sees_rows_with_bars(project: Project) -> None:
     assert code == 0
     assert "█████████░" in shown
     assert "✓ passed" in shown
-    assert " s total" in shown
+    assert "s total" in shown
     assert "\x1b[32m" in shown
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
     assert "Satisfied: score 0.9 is at least 0.9" in shown

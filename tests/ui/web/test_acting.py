@@ -41,7 +41,7 @@ def test_a_running_run_is_live_and_ends_by_the_button(browser: Any, server: Serv
         )  # fmt: skip
         listed.wait_for_selector("tr[data-run=live] .badge.running")
         page.goto(f"{server.base}/runs/live")
-        page.wait_for_selector(".in_flight code")
+        page.wait_for_selector(".in-flight code")
         assert "slowly/1/execute" in page.text_content(".in-flight")
         for number in (1, 2, 3):
             (folder / f"go-{number}").touch()

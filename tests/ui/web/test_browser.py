@@ -111,7 +111,7 @@ def test_no_output_is_more_than_text(browser: Any, server: Server, tmp_path: Pat
         alone.on("request", lambda request: asked.append(request.url))
         alone.goto(file.as_uri())
         assert alone.evaluate("window.hit") is None
-        assert alone.locator(".round").count() == 100
+        assert alone.locator(".iteration-detail").count() == 100
         alone.close()
         assert asked == [file.as_uri()]
 
@@ -123,12 +123,12 @@ def test_a_run_is_told_at_a_glance(browser: Any, server: Server) -> None:
         page.wait_for_selector(".uplot")
         assert "8 of 8 iterations" in page.text_content(".sentence")
         facts = page.text_content(".facts")
-        for word in ("0.80 wanted", "of 8", "of $0.5000", "of 1m 00s"):
+        for word in ("of 0.80 required", "of 8", "of $0.5000", "of 1m 00s"):
             assert word in facts
         assert page.locator(".chart").count() == 3
         said = page.get_attribute(".chart[data-kind=score] .plot", "aria-label")
         assert said == (
-            "Score of 8 iterations: first 0.30, highest 0.74 in iteration 8, last 0.74; 0.80 is wanted"
+            "Score of 8 iterations: first 0.30, highest 0.74 in iteration 8, last 0.74; 0.80 is required"
         )
         page.locator(".chart[data-kind=score] .numbers summary").click()
         # That it opened is told afterwards.

@@ -94,7 +94,7 @@ def test_a_run_is_exported_whole(server: Server) -> None:
     assert "default-src 'none'" in report
     assert "src=" not in report
     assert "<script" not in report
-    assert report.count('class="round') == 8
+    assert report.count('class="iteration') == 8
     assert len(server.ask("/runs/noted/export/csv")[1].splitlines()) >= 9
     assert json.loads(server.ask("/runs/noted/export/json")[1])["run_id"] == "noted"
 
@@ -124,4 +124,4 @@ def test_what_is_too_long_says_how_much_there_is(server: Server) -> None:
     server.folder.joinpath("long.txt").write_text("x" * 100_250)
     call(server.folder, "run", "shape.yaml", "--input-file", "long.txt", "--run-id", "long")
     report = server.ask("/runs/long/export/html")[1]
-    assert "[… 250 characters more; export the run as JSON for all]" in report
+    assert "[… 250 more characters; the JSON export has the full text]" in report

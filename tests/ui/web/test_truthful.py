@@ -229,7 +229,7 @@ def test_the_number_of_runs_on_record_is_live(browser: Any, told: Server) -> Non
         before = int(window.text_content("#total").split()[0])
         expect(window.locator("#link")).to_have_text("live", timeout=60_000)
         call(told.folder, "run", "plain.yaml", "--yes", "--run-id", "later", "--input", "x")
-        expect(window.locator("#total")).to_have_text(f"{before + 1} on record", timeout=60_000)
+        expect(window.locator("#total")).to_have_text(f"{before + 1} recorded", timeout=60_000)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")

@@ -67,6 +67,9 @@ class _HookedTools:
     hooks: Hooks
     state: AgentState
     name: str = field(default="watched", init=False)
+    fingerprint: str = field(
+        default="", init=False
+    )  # the tools inside have fingerprints of their own
 
     async def tools(self, ctx: Context) -> Sequence[Tool]:
         tools = await tools_of(ctx, self.given)
