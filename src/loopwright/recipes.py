@@ -318,7 +318,7 @@ async def _plan(last: Iteration, ctx: Context) -> Json:
     """Return which items are kept, which of them have passed, and which are made again."""
     before = last.input if last.number > 1 else {"items": {}, "passed": [], "redo": {}}
     made = last.output is not None
-    items = dict(last.output if made else before["items"])
+    items = dict(last.output or {} if made else before["items"])
     plan = {"input": ctx.initial, "items": items, "passed": before["passed"]}
     if last.evaluation is None:
         return {**plan, "redo": {} if made else before["redo"]}

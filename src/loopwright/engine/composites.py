@@ -11,7 +11,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar, overload
 
 from ..errors import ConfigurationError, StepError, StepTimeout, Stopped, nearest
 from ..journal import Entry
@@ -21,7 +21,7 @@ from ..records.typed import ValueType, either_type, members_type, mixed, same_ty
 from .concurrency import run_all
 from .context import Context
 from .deadlines import DeadlineScope
-from .step import CompositeStep, Step, StepLike, as_step, digest_of
+from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
 
 __all__ = [
     "ACCEPTABLE",
@@ -39,6 +39,11 @@ __all__ = [
 ]
 
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
 _WORST = tuple(
     Status(word)
     for word in ("cancelled", "suspended", "failed", "impossible", "exhausted", "satisfied")
@@ -206,6 +211,62 @@ class _Sequence(_Named):
         return combined(self.name, value, ended, ctx)
 
 
+@overload
+def sequence(a: StepLike[In, Out], /, *, name: str = ...) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A], b: StepLike[A, Out], /, *, name: str = ...
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A], b: StepLike[A, B], c: StepLike[B, Out], /, *, name: str = ...
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A],
+    b: StepLike[A, B],
+    c: StepLike[B, C],
+    d: StepLike[C, Out],
+    /,
+    *,
+    name: str = ...,
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A],
+    b: StepLike[A, B],
+    c: StepLike[B, C],
+    d: StepLike[C, D],
+    e: StepLike[D, Out],
+    /,
+    *,
+    name: str = ...,
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A],
+    b: StepLike[A, B],
+    c: StepLike[B, C],
+    d: StepLike[C, D],
+    e: StepLike[D, E],
+    f: StepLike[E, Out],
+    /,
+    *,
+    name: str = ...,
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike,
+    b: StepLike,
+    c: StepLike,
+    d: StepLike,
+    e: StepLike,
+    f: StepLike,
+    g: StepLike,
+    /,
+    *more: StepLike,
+    name: str = ...,
+) -> CompositeStep: ...
 def sequence(*steps: StepLike, name: str = "sequence") -> CompositeStep:
     """Run steps one after the other, each on the output of the previous one.
 
@@ -266,8 +327,8 @@ class _Parallel(_Named):
 
 
 def parallel(
-    *steps: StepLike, name: str = "parallel", at_once: int = 16, **named: StepLike
-) -> CompositeStep:
+    *steps: StepLike[In, Any], name: str = "parallel", at_once: int = 16, **named: StepLike[In, Any]
+) -> CompositeStep[In, dict[str, Any]]:
     """Run steps concurrently on the same input. The first failure cancels the others.
 
     Args:
@@ -356,7 +417,7 @@ def _better(best: Result | None, other: Result | None) -> Result | None:
     return other if ranks[1] > ranks[0] else best
 
 
-def fallback(*steps: StepLike, name: str = "fallback") -> CompositeStep:
+def fallback(*steps: StepLike[In, Out], name: str = "fallback") -> CompositeStep[In, Out]:
     """Try steps in order on the same input until one is satisfied.
 
     Args:
@@ -417,8 +478,13 @@ def _tried(ctx: Context, name: str) -> bool:
 
 
 def retry(
-    inner: StepLike, *, attempts: int = 3, delay: float = 0.5, longest: float = 30.0, name: str = ""
-) -> CompositeStep:
+    inner: StepLike[In, Out],
+    *,
+    attempts: int = 3,
+    delay: float = 0.5,
+    longest: float = 30.0,
+    name: str = "",
+) -> CompositeStep[In, Out]:
     """Run a step again when it fails. Errors that are not retryable end it at once.
 
     The wait after attempt k is uniform(0, min(longest, delay * 2^(k-1))) seconds: exponential back-off
@@ -479,7 +545,7 @@ class _Limited(Wrapper):
         raise StepTimeout(stop.detail, path=ctx.path)
 
 
-def with_timeout(inner: StepLike, seconds: float) -> CompositeStep:
+def with_timeout(inner: StepLike[In, Out], seconds: float) -> CompositeStep[In, Out]:
     """Give a step a time limit. At the limit it is cancelled and fails with StepTimeout.
 
     Args:

@@ -23,7 +23,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Awaitable, Coroutine, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from ..errors import (
     JournalError,
@@ -55,7 +55,7 @@ from .deadlines import DeadlineScope
 from .run_state import Run
 from .scope import Scope
 from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT
-from .step import CompositeStep, Leaf, Step
+from .step import CompositeStep, In, Leaf, Out, Step
 
 __all__ = ["Context", "being_cancelled", "retyped", "unrecorded"]
 
@@ -146,7 +146,7 @@ class Context:
         """Copies of the outputs of the finished steps of the enclosing workflow, by name."""
         return {k: self._own(v) for k, v in self.scope.outputs.items()} if self.scope else {}
 
-    def output_of(self, step: Step) -> Json:
+    def output_of(self, step: Step[Any, Out]) -> Out:
         """Return a copy of the output of a finished step of an enclosing workflow.
 
         Args:
@@ -159,13 +159,13 @@ class Context:
         scope = self.scope
         while scope is not None:
             if (name := key_of(step, scope.members)) in scope.outputs:
-                return self._own(scope.outputs[name])
+                return cast("Out", self._own(scope.outputs[name]))
             names += scope.outputs
             scope = scope.parent
         ended = ", ".join(dict.fromkeys(names)) or "none"
         raise KeyError(f"no step {key_of(step, {})!r} has ended; ended: {ended}")
 
-    def last_of(self, loop: Step) -> Iteration | None:
+    def last_of(self, loop: Step[In, Out]) -> Iteration[In, Out] | None:
         """Return a copy of the latest iteration of an enclosing or finished loop, or None.
 
         Args:
@@ -248,8 +248,12 @@ class Context:
             self.gate.ask(self.run)
 
     def call(
-        self, name: str, step: Step, value: Json = None, token: str = ""
-    ) -> Coroutine[object, object, Json]:
+        self,
+        name: str,
+        step: Step[In, Out],
+        value: In = None,  # type: ignore[assignment]
+        token: str = "",
+    ) -> Coroutine[object, object, Out]:
         """Run a step inside this one and return its output; await it.
 
         Args:
@@ -275,7 +279,12 @@ class Context:
             return self._through(self.below(name), step, value)
         raise self._bad_step(name, step)
 
-    async def outcome(self, name: str, step: Step, value: Json = None) -> Result:
+    async def outcome(
+        self,
+        name: str,
+        step: Step[In, Out],
+        value: In = None,  # type: ignore[assignment]
+    ) -> Result[Out]:
         """Run a step inside this one and return how it ended; a leaf completes or raises.
 
         Args:

@@ -52,8 +52,11 @@ from .loop_declaration import LoopDeclaration
 from .loop_run import LoopRun
 from .step import (
     CompositeStep,
+    EvaluationLike,
     FunctionStep,
+    In,
     Leaf,
+    Out,
     Step,
     StepLike,
     as_step,
@@ -76,7 +79,7 @@ NO_GOAL_TOLD = (
 
 
 @dataclass(frozen=True)
-class Loop(CompositeStep):
+class Loop(CompositeStep[In, Out]):
     """A loop: execute, evaluate and adapt, until a condition stops it.
 
     Args:
@@ -126,9 +129,9 @@ class Loop(CompositeStep):
     """
 
     keeps_types: ClassVar[bool] = True
-    execute: StepLike
-    evaluate: StepLike | None = None
-    adapt: StepLike | None = None
+    execute: StepLike[In, Out]
+    evaluate: StepLike[Out, EvaluationLike] | None = None
+    adapt: StepLike[Iteration[In, Out], In] | None = None
     until: Condition | None = None
     guards: Condition | None = None
     name: str = ""
@@ -142,8 +145,8 @@ class Loop(CompositeStep):
     accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
     rejudge: int = field(default=0, kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
-    on_iteration: Callable[[Iteration], object] | None = field(default=None, kw_only=True)
-    on_terminate: Callable[[Result], object] | None = field(default=None, kw_only=True)
+    on_iteration: Callable[[Iteration[In, Out]], object] | None = field(default=None, kw_only=True)
+    on_terminate: Callable[[Result[Out]], object] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self._check()

@@ -52,7 +52,7 @@ from .run_state import (
     opened_listeners,
     redactor_of,
 )
-from .step import CompositeStep, Step, StepLike, as_step
+from .step import CompositeStep, In, Out, Step, StepLike, as_step
 from .workflow import Workflow
 
 __all__ = ["RunOptions", "new_run_id", "resume", "run", "run_sync"]
@@ -82,8 +82,8 @@ class RunOptions(ResumeOptions, total=False):
 
 
 async def run(
-    step: StepLike,
-    value: Json = None,
+    step: StepLike[In, Out],
+    value: In = None,  # type: ignore[assignment]
     *,
     journal: Journal | str | None = None,
     run_id: str = "",
@@ -96,7 +96,7 @@ async def run(
     accept_changes: bool = False,
     in_doubt: str = "suspend",
     takeover: bool = False,
-) -> Result:
+) -> Result[Out]:
     """Run a loop, a workflow, any other step or a function to its end.
 
     Args:
@@ -161,7 +161,11 @@ async def run(
             await store.close()
 
 
-def run_sync(step: StepLike, value: Json = None, **options: Unpack[RunOptions]) -> Result:
+def run_sync(
+    step: StepLike[In, Out],
+    value: In = None,  # type: ignore[assignment]
+    **options: Unpack[RunOptions],
+) -> Result[Out]:
     """Run a step from synchronous code.
 
     Args:
@@ -201,7 +205,7 @@ def run_sync(step: StepLike, value: Json = None, **options: Unpack[RunOptions]) 
 
 
 async def resume(
-    step: StepLike,
+    step: StepLike[Any, Out],
     run_id: str,
     *,
     journal: Journal | str,
@@ -211,7 +215,7 @@ async def resume(
     max_total_tokens: int | None = None,
     max_effects: int | None = None,
     **options: Unpack[ResumeOptions],
-) -> Result:
+) -> Result[Out]:
     """Continue a recorded run; first raise the limit that ended it, if one is given.
 
     Args:

@@ -14,12 +14,22 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from types import CodeType, MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    TypedDict,
+    Unpack,
+    cast,
+    overload,
+)
 
 from typing_extensions import TypeVar
 
 from ..errors import ConfigurationError
-from ..records import Result, Usage, own
+from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
 from ..records.typed import ValueType
 from .signatures import FunctionTypes, types_of
@@ -27,6 +37,7 @@ from .threads import in_thread
 
 __all__ = [
     "CompositeStep",
+    "EvaluationLike",
     "FunctionStep",
     "Leaf",
     "Step",
@@ -40,6 +51,8 @@ __all__ = [
 
 Function = Callable[..., Any]  # what a function takes is read from its signature
 _Function = TypeVar("_Function", bound=Function)
+In = TypeVar("In", default=Any)
+Out = TypeVar("Out", default=Any)
 # The defaults keep a bare `Step`, `Leaf` or `CompositeStep` legal under `mypy --strict`.
 In_contra = TypeVar("In_contra", contravariant=True, default=Any)
 Out_co = TypeVar("Out_co", covariant=True, default=Any)
@@ -173,7 +186,18 @@ class CompositeStep(Step[In_contra, Out_co]):
         raise NotImplementedError
 
 
-StepLike = Step | Function
+if TYPE_CHECKING:
+    from .context import Context
+
+    # The union is in the result, not in the function: four callables make mypy infer too late.
+    StepLike = (
+        Step[In, Out]
+        | Callable[[In], Awaitable[Out] | Out]
+        | Callable[[In, Context], Awaitable[Out] | Out]
+    )
+else:
+    StepLike = Step | Function
+EvaluationLike = Evaluation | float | bool | Mapping[str, Any] | None  # what an evaluator returns
 
 
 class FunctionStep(Leaf[In_contra, Out_co]):
@@ -379,7 +403,7 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def as_step(step: StepLike, *, name: str = "") -> Step:
+def as_step(step: StepLike[In, Out], *, name: str = "") -> Step[In, Out]:
     """Return a step as it is, and a function as a FunctionStep.
 
     Raises:
@@ -388,29 +412,53 @@ def as_step(step: StepLike, *, name: str = "") -> Step:
     return step if isinstance(step, Step) else FunctionStep(step, name=name, typed=True)
 
 
-@overload
-def step(
-    function: Function,
-    *,
-    name: str = "",
-    reserve: Usage | Reserve | None = None,
-    idempotent: bool = True,
-    inline: bool = False,
-    fingerprint: str = "",
-) -> FunctionStep: ...
+class StepDecorator(Protocol):
+    """The decorator that `step` returns when it is called with options."""
+
+    @overload
+    def __call__(self, function: Callable[[In], Awaitable[Out]], /) -> FunctionStep[In, Out]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[In, Context], Awaitable[Out]], /
+    ) -> FunctionStep[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[In], Out], /) -> FunctionStep[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[In, Context], Out], /) -> FunctionStep[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[], object], /) -> FunctionStep: ...
+
+
+class StepOptions(TypedDict, total=False):
+    """The options of `step`, which explains them."""
+
+    name: str
+    reserve: Usage | Reserve | None
+    idempotent: bool
+    inline: bool
+    fingerprint: str
 
 
 @overload
 def step(
-    *,
-    name: str = "",
-    reserve: Usage | Reserve | None = None,
-    idempotent: bool = True,
-    inline: bool = False,
-    fingerprint: str = "",
-) -> Callable[[Function], FunctionStep]: ...
-
-
+    function: Callable[[In], Awaitable[Out]], /, **options: Unpack[StepOptions]
+) -> FunctionStep[In, Out]: ...
+@overload
+def step(
+    function: Callable[[In, Context], Awaitable[Out]], /, **options: Unpack[StepOptions]
+) -> FunctionStep[In, Out]: ...
+@overload
+def step(
+    function: Callable[[In], Out], /, **options: Unpack[StepOptions]
+) -> FunctionStep[In, Out]: ...
+@overload
+def step(
+    function: Callable[[In, Context], Out], /, **options: Unpack[StepOptions]
+) -> FunctionStep[In, Out]: ...
+@overload
+def step(function: Callable[[], object], /, **options: Unpack[StepOptions]) -> FunctionStep: ...
+@overload
+def step(**options: Unpack[StepOptions]) -> StepDecorator: ...
 def step(
     function: Function | None = None,
     *,
@@ -419,7 +467,7 @@ def step(
     idempotent: bool = True,
     inline: bool = False,
     fingerprint: str = "",
-) -> FunctionStep | Callable[[Function], FunctionStep]:
+) -> FunctionStep | StepDecorator:
     """Make a function a step, as a decorator or a call.
 
     The function takes no argument, a value, or a value and a Context. An async function is awaited, any
@@ -457,4 +505,4 @@ def step(
             fingerprint=fingerprint, typed=True,
         )  # fmt: skip
 
-    return made if function is None else made(function)
+    return cast("StepDecorator", made) if function is None else made(function)

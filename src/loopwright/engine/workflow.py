@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 from ..errors import ConfigurationError, StepError, Stopped, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
@@ -15,12 +16,14 @@ from .concurrency import run_all
 from .context import Context
 from .run_state import Run
 from .scope import Scope
-from .step import CompositeStep, Step, StepLike, as_step, digest_of
+from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
 
 __all__ = ["Workflow"]
 
+T = TypeVar("T")
 
-class Workflow(CompositeStep):
+
+class Workflow(CompositeStep[In, Out]):
     """Named steps with dependencies, run as one step.
 
     The input of a step is the workflow's input, the output of the one step that it needs, or an object
@@ -46,6 +49,28 @@ class Workflow(CompositeStep):
     """
 
     keeps_types = True
+
+    @overload
+    def __init__(
+        self: Workflow[Any, T],
+        name: str,
+        steps: Mapping[str, StepLike],
+        *,
+        needs: Mapping[str, Sequence[str]] | None = ...,
+        at_once: int = ...,
+        output: Step[Any, T],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Workflow[Any, Any],
+        name: str,
+        steps: Mapping[str, StepLike],
+        *,
+        needs: Mapping[str, Sequence[str]] | None = ...,
+        at_once: int = ...,
+        output: str | Callable[..., Any] = ...,
+    ) -> None: ...
 
     def __init__(
         self,

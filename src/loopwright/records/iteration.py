@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
 
 from ..errors import StepError
 from .codec import ATOMS, Json, error_text
 from .evaluation import Evaluation, as_evaluation
 from .isolation import Held, HeldJson, Record, json_in, read_by_copy, slot_of, unread
 from .usage import NOTHING, Usage
+
+In = TypeVar("In", default=Any)  # the defaults keep a bare Iteration legal under `mypy --strict`
+Out = TypeVar("Out", default=Any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ class Failure:
 
 @read_by_copy("input", "output", "steps")
 @dataclass(frozen=True, slots=True, init=False)
-class Iteration(Record):
+class Iteration(Record, Generic[In, Out]):
     """One iteration of a loop: adapt, execute and evaluate, successful or not.
 
     Args:
@@ -122,8 +127,8 @@ class Iteration(Record):
     """
 
     number: int
-    input: Json = None
-    output: Json = None
+    input: In = None  # type: ignore[assignment]
+    output: Out | None = None
     evaluation: Evaluation | None = None
     error: Failure | None = None
     usage: Usage = NOTHING
@@ -162,7 +167,7 @@ class Iteration(Record):
     _raw_output: ClassVar[Json]
     _raw_steps: ClassVar[Json]
 
-    def view(self, *, typed: bool = True) -> Iteration:
+    def view(self, *, typed: bool = True) -> Iteration[In, Out]:
         """Return the iteration for one reader, who receives copies of its values."""
         flat = type(self._raw_input) in ATOMS and type(self._raw_output) in ATOMS
         evaluation = self.evaluation

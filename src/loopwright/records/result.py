@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from ..errors import NotSatisfied
 from .codec import Json
 from .history import History
 from .isolation import Held, HeldJson, Record, json_in, own, own_json, read_by_copy, unread
-from .iteration import Failure, Iteration
+from .iteration import Failure, Iteration, Out
 from .outcome import Reason, Status, Stop
 from .usage import NOTHING, Usage, by_purpose
+
+if TYPE_CHECKING:
+    from ..engine.step import Step
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +145,7 @@ def failure_of(stop: Stop, history: History) -> Failure | None:
     return next((error for error in failed if error is not None), None)
 
 
-class NamedStep(Protocol):
-    """A step, by its name."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the run."""
-
-
-def key_of(step: NamedStep, members: Mapping[str, object]) -> str:
+def key_of(step: object, members: Mapping[str, object]) -> str:
     """Return the name of a step in a workflow with these members, else its own name."""
     for key, member in members.items():
         if member is step or getattr(member, "function", None) is step:
@@ -158,7 +155,7 @@ def key_of(step: NamedStep, members: Mapping[str, object]) -> str:
 
 @read_by_copy(*_COPIED)
 @dataclass(frozen=True, slots=True)
-class Result(Record):
+class Result(Record, Generic[Out]):
     """The result of a run, or of a loop inside it.
 
     Args:
@@ -202,8 +199,8 @@ class Result(Record):
     status: Status
     reason: Reason
     detail: str
-    output: Json = None
-    history: History = field(default_factory=History)
+    output: Out | None = None
+    history: History[Any, Out] = field(default_factory=History)
     usage: Usage = NOTHING
     run_id: str = ""
     name: str = ""
@@ -224,7 +221,7 @@ class Result(Record):
     total: int = 0
     members: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
-    def view(self, *, typed: bool = True) -> Result:
+    def view(self, *, typed: bool = True) -> Result[Out]:
         """Return the result for one reader, who receives copies of its values."""
         copy, held = object.__new__(Result), Held if typed else HeldJson
         for name in _SHARED:
@@ -240,7 +237,7 @@ class Result(Record):
         return self.status is Status.SATISFIED
 
     @property
-    def best(self) -> Iteration | None:
+    def best(self) -> Iteration[Any, Out] | None:
         """The best iteration; see History.best."""
         return self.history.best
 
@@ -249,7 +246,7 @@ class Result(Record):
         """The number of iterations in `history`."""
         return len(self.history)
 
-    def unwrap(self) -> Json:
+    def unwrap(self) -> Out:
         """Return the output of a satisfied run.
 
         Raises:
@@ -258,9 +255,9 @@ class Result(Record):
         """
         if not self.satisfied:
             raise NotSatisfied(self)
-        return self.output
+        return cast("Out", self.output)  # None is a value of Out, if there is none
 
-    def of(self, step: NamedStep) -> Json:
+    def of(self, step: Step[Any, T]) -> T:
         """Return the output of an inner loop or workflow step.
 
         Args:
@@ -278,11 +275,11 @@ class Result(Record):
         """
         name = key_of(step, self.members)
         if name in self.steps:
-            return self.steps[name]
+            return cast("T", self.steps[name])
         if name in self.loops:
-            return self.loops[name].output
+            return cast("T", self.loops[name].output)
         if name == self.name:
-            return self.output
+            return cast("T", self.output)
         names = ", ".join(dict.fromkeys([*self.steps, *self.loops])) or "none"
         raise KeyError(f"{self.name} has no output of {name!r}; it has: {names}")
 
