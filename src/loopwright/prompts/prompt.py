@@ -15,12 +15,12 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Unpack
+from typing import Any, Unpack, overload
 
 from ..engine.context import Context
 from ..engine.scope import Scope
-from ..engine.step import CompositeStep, FunctionStep, digest_of
-from ..errors import ConfigurationError, nearest
+from ..engine.step import CompositeStep, FunctionStep, In, Out, digest_of
+from ..errors import ConfigurationError, StepError, nearest
 from ..models import Message, Reply, Request, Target, Timers, call_model, own_words
 from ..models.protocol import MAX_TOOL_CALLS
 from ..models.settings import (
@@ -34,6 +34,7 @@ from ..models.settings import (
 from ..records import Reason, Result, Status, codec
 from ..records.codec import Json
 from ..records.excerpts import VALUE_CHARS, shortened
+from ..records.typed import ValueType, value_type
 from ..templates.variables import FIXED, TemplatedValue, fill, rendered
 
 __all__ = ["Prompt", "PromptSettings", "Reask", "asking_of", "prompt", "warn_of"]
@@ -211,7 +212,7 @@ def warn_of(reply: Reply, ctx: Context) -> None:
         ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")
 
 
-class Prompt(CompositeStep):
+class Prompt(CompositeStep[In, Out]):
     """A prompt as a step; its output is the reply's text, or its data if there is a schema.
 
     `prompt` makes one from the settings of a model call.
@@ -250,6 +251,8 @@ class Prompt(CompositeStep):
         self.asking = asking
         self.carried = carried
         self.read = read or _output
+        self.input_type: ValueType | None = None
+        self.output_type: ValueType | None = None
 
     def calling_at_most(self, number: int) -> Prompt:
         """Return the same prompt with another limit of tool calls per reply."""
@@ -280,10 +283,24 @@ class Prompt(CompositeStep):
         reply = await self.asking.ask([*head, *conversation, question], ctx)
         if self.carried:
             _carry(ctx, [*conversation, question, reply.message()])
-        output = self.read(reply)
+        output = self._typed(self.read(reply), ctx)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
         )
+
+    def _typed(self, output: Json, ctx: Context) -> Json:
+        """Return the output with its declared type.
+
+        Raises:
+            StepError: of kind `bad_output`, if it has the schema of the type and is refused by its rules.
+        """
+        declared = self.output_type
+        if declared is None:
+            return output
+        if problem := declared.check(output):
+            message = f"{self.name}: the reply is not a {declared.name}: {problem}"
+            raise StepError(message, path=ctx.path, kind="bad_output")
+        return declared.attach(output)
 
     async def asked_again(self, value: Json, reply: str, complaint: str, ctx: Context) -> Json:
         """Ask again in one conversation with the reply and its problem; return the output."""
@@ -430,9 +447,37 @@ def _carry(ctx: Context, conversation: list[Message]) -> None:
         scope.talks = {**(scope.talks or {}), _part(ctx, scope): conversation}
 
 
+class PromptOptions(ModelSettings, total=False):
+    """The options of `prompt`, which explains them."""
+
+    model: str | Sequence[str]
+    name: str
+    system: str
+    strict: bool
+    carried: bool
+
+
+@overload
+def prompt(
+    text: str, *, schema: Mapping[str, Json], **options: Unpack[PromptOptions]
+) -> Prompt[object, Any]: ...
+@overload
+def prompt(
+    text: str, *, input: type[In], output: type[Out], **options: Unpack[PromptOptions]
+) -> Prompt[In, Out]: ...
+@overload
+def prompt(
+    text: str, *, output: type[Out], **options: Unpack[PromptOptions]
+) -> Prompt[object, Out]: ...
+@overload
+def prompt(text: str, *, input: type[In], **options: Unpack[PromptOptions]) -> Prompt[In, str]: ...
+@overload
+def prompt(text: str, **options: Unpack[PromptOptions]) -> Prompt[object, str]: ...
 def prompt(
     text: str,
     *,
+    input: type | None = None,
+    output: type | None = None,
     model: str | Sequence[str] = (),
     name: str = "prompt",
     system: str = "",
@@ -450,8 +495,11 @@ def prompt(
         model: `provider:model`, or several to try in order; default: the model of the run.
         name: the name of the step; default "prompt".
         system: the template of the system message; default "": none.
-        schema: a JSON Schema; the output is the value in the reply that fits it. Default None: the output
-            is text.
+        input: the type of its input. Default: any.
+        output: the type of its output, such as a dataclass or a pydantic model. The model is asked for a
+            reply that fits the JSON Schema of the type. Default: text.
+        schema: a JSON Schema, instead of `output`; the output is the JSON value in the reply that fits it.
+            Default: none.
         strict: read the reply as one strict JSON value; default False.
         carried: use one conversation for all iterations of a loop; default False.
         settings: settings of the model call; see `ModelSettings` for units and defaults.
@@ -479,9 +527,16 @@ def prompt(
             raise ConfigurationError(
                 f"prompt {name!r}: {what}: {template!r:.40} is not a template; give text"
             )
+    declared = None if output is None else value_type(output, name)
+    if declared is not None and not declared.is_text:
+        if schema is not None:
+            raise ConfigurationError(f"prompt {name!r}: give output or schema, not both")
+        schema = declared.schema
     asking = asking_of(model, settings, schema=schema, strict=strict)
-    step = Prompt(text, name=name, system=system, asking=asking, carried=carried)
+    step: Prompt[Any, Any] = Prompt(text, name=name, system=system, asking=asking, carried=carried)
     step.unsupplied = _unsupplied(name, text) | _unsupplied(name, system)
+    step.output_type = declared
+    step.input_type = None if input is None else value_type(input, name)
     return step
 
 

@@ -150,6 +150,11 @@ class ValueType:
         if not self.is_json:
             self._load()
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it is `str`."""
+        return self.flat == (str,)
+
     def _load(self) -> TypeCodec:
         """Return the codec; it is loaded late, as pydantic takes 0.2 seconds to import."""
         if self._codec is None:
