@@ -6,12 +6,17 @@
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    Loader = object  # importing importlib.abc takes 10 ms
 
 MODULES = {
     "adapters": "engine.adapters",
@@ -35,7 +40,7 @@ MODULES = {
 }
 
 
-class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _Alias(Loader):
     """Finds a module under its former path."""
 
     def find_spec(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.support import texts
-from loopwright.conditions.statistics import (
+from loopwright.conditions.progress import (
     cycle_period,
     drawdown_limit,
     shingles,

@@ -15,29 +15,8 @@ from loopwright.models import read_value
 CORPUS: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[1] / "data" / "model_replies.yaml").read_text("utf-8")
 )
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "title": {"type": "string"},
-        "score": {"type": "number", "minimum": 0, "maximum": 1},
-        "tags": {"type": "array", "items": {"type": "string"}},
-        "kind": {"enum": ["short", "long"]},
-        "count": {"type": "integer"},
-        "done": {"type": "boolean"},
-        "subTitle": {"type": "string"},
-        "parts": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"n": {"type": "integer"}},
-                "required": ["n"],
-            },
-        },
-    },
-    "required": ["title", "score", "tags"],
-    "additionalProperties": False,
-}
-MARK = "7f3a9c"
+SCHEMA: dict[str, Any] = CORPUS["schema"]
+MARK: str = CORPUS["mark"]
 VALUES = [
     pytest.param(*row, id=f"{group['group']}-{number}")
     for group in CORPUS["values"]

@@ -213,4 +213,4 @@ async def test_a_library_that_is_missing_is_named(provider: str) -> None:
         assert found.kind == "transient"
     else:
         assert (found.kind, found.reason) == ("permanent", "configuration")
-        assert f"install loopwright[{extra}]" in str(found)
+        assert f"pip install 'loopwright[{extra}]'" in str(found)

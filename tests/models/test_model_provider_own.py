@@ -93,7 +93,7 @@ async def test_openai_itself_is_asked_by_its_own_api(
         request = Request(
             (Message("user", "hello"),), "gpt-4o", "openai", max_tokens=9, temperature=0.5
         )
-        requests = await model._prepared(endpoint)
+        requests = await model._prepared(endpoint, "any")
         try:
             found = (await requests.ask(endpoint, request)).text
         except ModelError as fault:
@@ -113,7 +113,7 @@ async def test_openai_itself_is_asked_by_its_own_api(
 async def at(endpoint: Endpoint, request: Request) -> Any:
     """Return what comes of a request to an endpoint as if it were its provider's own."""
     async with ProviderModel(KEYS) as model:
-        requests = await model._prepared(endpoint)
+        requests = await model._prepared(endpoint, "any")
         try:
             return await requests.ask(endpoint, request)
         except ModelError as fault:

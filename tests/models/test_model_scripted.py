@@ -81,7 +81,7 @@ def test_rules_come_as_yaml_json_or_a_list() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- {step: a}", "r.yaml:1:3: [0].replies: give a list of at least one reply"),
+        ("- {step: a}", "r.yaml:1:3: [0]: has no result; give replies of a model, or output, exit or error of another effect"),
         ("- replies: []", "r.yaml:1:12: [0].replies: give a list of at least one reply"),
         ("- {stp: a, replies: [x]}", "r.yaml:1:9: [0].stp: unknown key 'stp'; did you mean 'step'?"),
         ("- replies: [{error: throtled}]",

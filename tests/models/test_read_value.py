@@ -104,3 +104,26 @@ def test_references_and_alternatives_of_a_schema_are_followed() -> None:
     }
     found = read_value('{"n": {"X": "0.5"}, "m": "4", "o": "4"}', schema)
     assert found.value == {"n": {"x": 0.5}, "m": 4, "o": "4"}
+
+
+def test_a_single_item_is_a_list_of_one_unless_a_text_could_list_several() -> None:
+    """Numbers and members of an enumeration are certain; "none" and "a, b" are not one item."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            "sizes": {"type": "array", "items": {"type": "integer"}},
+            "kinds": {"type": "array", "items": {"enum": ["short", "long"]}},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+    }
+    for reply, expected in (
+        ('{"sizes": 4}', {"sizes": [4]}),
+        ('{"sizes": "4"}', {"sizes": [4]}),
+        ('{"kinds": "Short"}', {"kinds": ["short"]}),
+        ('{"sizes": "4, 5"}', None),
+        ('{"kinds": "short, long"}', None),
+        ('{"tags": "none"}', None),
+    ):
+        reading = read_value(reply, schema)
+        assert reading.value == expected
+        assert (reading.problem == "") == (expected is not None)

@@ -170,7 +170,7 @@ def test_without_the_extra_there_is_a_sentence_that_says_how_to_get_it() -> None
         "except Exception as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("ConfigurationError telemetry needs the extra 'otel'")
+    assert done.stdout.startswith("ConfigurationError telemetry needs the OpenTelemetry SDK")
     assert "pip install 'loopwright[otel]'" in done.stdout
 
 

@@ -224,7 +224,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     """Where the library is missing, what is to be installed is said."""
     monkeypatch.setitem(sys.modules, "mcp", None)
     monkeypatch.delitem(sys.modules, "loopwright.tools.mcp.client", raising=False)
-    with pytest.raises(ConfigurationError, match=r"Install loopwright\[mcp\]"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'loopwright\[mcp\]'"):
         call(misbehaving(), ("echo", {}))
 
 

@@ -2,9 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any, TypedDict
-
-from typing_extensions import assert_type
+from typing import Any, TypedDict, assert_type
 
 from loopwright import (
     Context,

@@ -17,6 +17,7 @@ from ..records import Iteration, codec
 from ..records.codec import Json
 from .context import Context
 from .step import FunctionStep, Leaf, StepLike, as_step, digest_of, known_as
+from .stubs import acting
 
 __all__ = ["feedback", "keep_input", "merge", "rotate", "use_output"]
 
@@ -130,7 +131,7 @@ def merge(function: StepLike) -> FunctionStep:
         )
 
     async def merged(last: Iteration, ctx: Context) -> Json:
-        members = await inner.act(last, ctx)
+        members = await acting(ctx.run.stubs, inner, ctx.path)(last, ctx)
         if not isinstance(members, Mapping):
             raise StepError(
                 f"{inner.name} returned {members!r:.80}; return an object of the members of the "

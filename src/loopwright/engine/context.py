@@ -56,6 +56,7 @@ from .run_state import Run
 from .scope import Scope
 from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT
 from .step import CompositeStep, In, Leaf, Out, Step
+from .stubs import acting
 
 __all__ = ["Context", "being_cancelled", "retyped", "unrecorded"]
 
@@ -409,10 +410,11 @@ async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
     try:
         # The step gets a copy: what it does to its input changes nothing that is recorded.
         given = own_json(value) if types is None else types.read(value)
+        act = step.act if run.stubs is None else acting(run.stubs, step, path)
         if gate is None:
-            output = await step.act(given, inner)
+            output = await act(given, inner)
         else:
-            output = await gate.limit(run, functools.partial(step.act, given, inner), path)
+            output = await gate.limit(run, functools.partial(act, given, inner), path)
         output = _written(ctx, step, output, path)
         finished.value = output
     except BaseException as error:
@@ -469,6 +471,8 @@ def _written(ctx: Context, step: Leaf, output: object, path: str) -> Json:
         and (sentence := types.untyped(output))
     ):
         ctx.run.warn(sentence, code=UNTYPED_OUTPUT)
+    if ctx.run.stubs is not None and types.output is not None:  # a rule writes JSON
+        return types.output.write_input(output, what="output")
     return types.write(output, None if redactor is None else redactor.clean)
 
 

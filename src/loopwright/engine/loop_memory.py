@@ -1,22 +1,225 @@
-"""A loop that leaves an episode behind, and is given the lessons of earlier ones."""
+"""Memory in a loop: the space of a run as steps, and a loop that reads lessons and records episodes."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from ..errors import ConfigurationError, StepError
-from ..memory import Lessons
+from ..errors import ConfigurationError, JournalError, StepError
+from ..memory import Episode, Fact, Lessons, Memory, Space, SuccessRate
 from ..records import Iteration, Result, Status, codec
 from ..records.codec import Json
 from .composites import Wrapper
 from .context import Context
-from .memory_steps import Operation, remembered
 from .scope import Scope
-from .step import CompositeStep, StepLike, as_step, digest_of
+from .step import CompositeStep, Leaf, StepLike, as_step, digest_of
 
-__all__ = ["LoopWithMemory", "lessons", "remembered", "remembering"]
+__all__ = [
+    "READS",
+    "WRITES",
+    "LoopWithMemory",
+    "MemorySpaceStep",
+    "Operation",
+    "lessons",
+    "memory_of",
+    "remembered",
+    "remembering",
+]
+
+READS = (
+    "all", "recall", "episodes", "success_rate", "recall_facts", "facts", "lessons", "notes",
+)  # fmt: skip
+WRITES = (
+    "set", "delete", "clear", "record", "feedback", "remember", "reinforce", "contradict",
+    "supersede", "decay", "consolidate", "cleanup", "note",
+)  # fmt: skip
+
+
+def memory_of(ctx: Context, who: str) -> Memory:
+    """Return the memory of a run.
+
+    Raises:
+        StepError: of kind `no_memory`, if it has none.
+    """
+    found: Memory | None = ctx.run.resources.get("memory")
+    if found is None:
+        raise StepError(
+            f"{who} remembers from run to run, and this run has no memory; give it a journal, or "
+            "resources={'memory': …}",
+            kind="no_memory",
+            retryable=False,
+        )
+    return found
+
+
+class Operation(Leaf):
+    """The leaf that calls a method of a space with its input as the arguments."""
+
+    fingerprint: str
+
+    def __init__(self, space: str, method: str) -> None:
+        self.space = space
+        self.method = method
+        self.name = method
+        self.fingerprint = digest_of("memory", space, method)
+
+    async def act(self, value: Mapping[str, Json], ctx: Context) -> Json:
+        """Call it, with the time of the run and the key of this effect."""
+        space = Space(memory_of(ctx, self.space), self.space, run=ctx.run_id)
+        given = dict(ctx.run.clean(value))  # what it keeps outlives the run
+        if self.method in WRITES:
+            given["at"] = ctx.run.clock.wall()
+            given["key"] = f"{ctx.idempotency_key}~{digest_of(codec.encode(value))[:8]}"
+        try:
+            found = await getattr(space, self.method)(**given)
+        except JournalError as error:
+            raise StepError(f"memory: {error}", kind="memory_unavailable") from error
+        if getattr(found, "unreadable", 0):
+            ctx.warn(f"{found.unreadable} damaged entries of the memory were left out")
+        return found
+
+
+class MemorySpaceStep:
+    """What goes under one name in the memory of a run; `Space` says what its methods do.
+
+    Each call is an effect named `memory-N` below the step, N counting the calls, so calls are to be
+    made in an order that is the same on every replay.
+
+    Raises:
+        StepError: of kind `no_memory` without a memory, `memory_unavailable` if its store fails.
+    """
+
+    def __init__(self, ctx: Context, name: str) -> None:
+        self._ctx = ctx
+        self.name = name
+        self._count = 0
+        self._operations: dict[str, Operation] = {}
+
+    async def _call(self, method: str, **given: Json) -> Json:
+        names = self._ctx.names or ()
+        self._count += 1
+        name = f"memory-{self._count}"
+        while name in names:  # another object for a space of the same step
+            self._count += 1
+            name = f"memory-{self._count}"
+        operation = self._operations.get(method)
+        if operation is None:
+            operation = self._operations[method] = Operation(self.name, method)
+        return await self._ctx.call(name, operation, given)
+
+    async def set(self, name: str, value: Json) -> None:
+        await self._call("set", name=name, value=value)
+
+    async def get(self, name: str, default: Json = None) -> Json:
+        return (await self.all()).get(name, default)
+
+    async def all(self) -> dict[str, Json]:
+        found: dict[str, Json] = await self._call("all")
+        return found
+
+    async def delete(self, name: str) -> None:
+        await self._call("delete", name=name)
+
+    async def clear(self) -> None:
+        await self._call("clear")
+
+    async def record(
+        self,
+        action: str,
+        outcome: str,
+        *,
+        description: str = "",
+        score: float | None = None,
+        feedback: str = "",
+        tried: Sequence[Json] = (),
+        context: Json = None,
+    ) -> int:
+        number: int = await self._call(
+            "record", action=action, outcome=outcome, description=description, score=score,
+            feedback=feedback, tried=list(tried), context=context,
+        )  # fmt: skip
+        return number
+
+    async def recall(self, query: str = "", *, limit: int = 5, action: str = "") -> list[Episode]:
+        found = await self._call("recall", query=query, limit=limit, action=action)
+        return [Episode.from_json(item) for item in found]
+
+    async def episodes(self, action: str = "") -> list[Episode]:
+        return [Episode.from_json(item) for item in await self._call("episodes", action=action)]
+
+    async def success_rate(self, action: str = "") -> SuccessRate:
+        found = await self._call("success_rate", action=action)
+        return SuccessRate(found["successes"], found["partial"], found["failures"])
+
+    async def feedback(self, episode: int, text: str, *, rating: float | None = None) -> None:
+        await self._call("feedback", episode=episode, text=text, rating=rating)
+
+    async def remember(self, text: str, *, category: str = "", confidence: float = 0.5) -> str:
+        found: str = await self._call(
+            "remember", text=text, category=category, confidence=confidence
+        )
+        return found
+
+    async def recall_facts(
+        self, query: str = "", *, limit: int = 5, category: str = ""
+    ) -> list[Fact]:
+        found = await self._call("recall_facts", query=query, limit=limit, category=category)
+        return [Fact.from_json(item) for item in found]
+
+    async def facts(self, category: str = "", *, status: str = "active") -> list[Fact]:
+        found = await self._call("facts", category=category, status=status)
+        return [Fact.from_json(item) for item in found]
+
+    async def reinforce(self, fact: str) -> None:
+        await self._call("reinforce", fact=fact)
+
+    async def contradict(self, fact: str, reason: str = "") -> None:
+        await self._call("contradict", fact=fact, reason=reason)
+
+    async def supersede(self, fact: str, text: str, *, confidence: float = 0.5) -> str:
+        found: str = await self._call("supersede", fact=fact, text=text, confidence=confidence)
+        return found
+
+    async def decay(self, *, half_life: float = 30 * 86400.0) -> None:
+        await self._call("decay", half_life=half_life)
+
+    async def consolidate(self, *, least: int = 3) -> list[Fact]:
+        return [Fact.from_json(item) for item in await self._call("consolidate", least=least)]
+
+    async def cleanup(
+        self, *, relevance: float = 0.05, older_than: float = 90 * 86400.0
+    ) -> tuple[int, int]:
+        facts, episodes = await self._call("cleanup", relevance=relevance, older_than=older_than)
+        return facts, episodes
+
+    async def note(self, value: Json) -> int:
+        number: int = await self._call("note", value=value)
+        return number
+
+    async def notes(self, *, latest: int = 0) -> list[Json]:
+        found: list[Json] = await self._call("notes", latest=latest)
+        return found
+
+
+def remembered(ctx: Context, name: str) -> MemorySpaceStep:
+    """Return a space of the run's memory, for a step that is a function.
+
+    >>> from loopwright import run_sync
+    >>> async def draft(task: str, ctx) -> str:
+    ...     space = remembered(ctx, "drafts")
+    ...     past = await space.recall(task)
+    ...     await space.record("draft", "success", description=task, score=0.9)
+    ...     return f"{task}, after {len(past)} like it"
+    >>> from loopwright import MemoryJournal
+    >>> journal = MemoryJournal()
+    >>> for _ in range(2):
+    ...     print(run_sync(draft, "release note", journal=journal).output)
+    release note, after 0 like it
+    release note, after 1 like it
+    """
+    return MemorySpaceStep(ctx, name)
+
 
 _OUTCOMES: Mapping[Status, str] = MappingProxyType(
     {Status.SATISFIED: "success", Status.EXHAUSTED: "partial", Status.FAILED: "failure"}

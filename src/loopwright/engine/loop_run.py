@@ -297,9 +297,9 @@ class LoopRun:
 
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""
-        replay, answer = self.run_state.replay, f"{self.ctx.path}/input"
-        value, adapts = self.current, self.loop.adapt is not None and self.scope.number > 1
-        if replay is not None and answer in replay.answers:
+        replay, value = self.run_state.replay, self.current
+        adapts = self.loop.adapt is not None and self.scope.number > 1
+        if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
             value, adapts = self._typed_input(replay.answers[answer]), False
         self.attempted = Attempt(

@@ -36,6 +36,7 @@ from .signatures import FunctionTypes, types_of
 from .threads import in_thread
 
 __all__ = [
+    "PYTHON",
     "CompositeStep",
     "EvaluationLike",
     "FunctionStep",
@@ -58,6 +59,7 @@ In_contra = TypeVar("In_contra", contravariant=True, default=Any)
 Out_co = TypeVar("Out_co", covariant=True, default=Any)
 
 _KNOWN_AS = "__loopwright_step__"
+PYTHON = "Python function"  # the kind of effect of a user's function
 Reserve = Callable[[Json], Usage | None]  # the most that a call with an input may cost
 _Act = Callable[..., Awaitable[Json]]  # takes an input, and a Context or None
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # where an object lies, which is another each time
@@ -147,11 +149,20 @@ class Leaf(Step[In_contra, Out_co]):
         @property
         def types(self) -> FunctionTypes | None:
             """How it reads and writes values of declared types; None for a step that has JSON."""
+
+        @property
+        def stub(self) -> str:
+            """The kind of effect that a stub replaces in a dry run; "" if it acts there too."""
     else:
         types = None
         idempotent = True
         wants_context = True
         reserve = None
+        stub = ""
+
+    def stubbed(self, output: Json) -> Json:
+        """Return the output of a stub in the form of the step's own output."""
+        return output
 
     def asks(self) -> Json:
         """Return what a call sends, where its input does not say it: part of its journal entry."""
@@ -214,6 +225,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     reports: bool | None
     reserve: Reserve | None
     scores_only: bool
+    stub: str
     wants_context: bool
     __slots__ = (
         "_fingerprint",
@@ -225,6 +237,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         "reports",
         "reserve",
         "scores_only",
+        "stub",
         "wants_context",
     )
 
@@ -249,6 +262,8 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.reports = reports
         self._fingerprint = fingerprint
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
+        # Functions of this package have a fingerprint; a dry run calls no others.
+        self.stub = "" if fingerprint or hasattr(function, _KNOWN_AS) else PYTHON
         count = _parameters(function)
         self.wants_context = count >= 2
         self.act = _caller(function, count, inline)
@@ -500,9 +515,11 @@ def step(
     """
 
     def made(inner: Function) -> FunctionStep:
-        return FunctionStep(
+        made_step = FunctionStep(
             inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline,
             fingerprint=fingerprint, typed=True,
         )  # fmt: skip
+        made_step.stub = "" if hasattr(inner, _KNOWN_AS) else PYTHON
+        return made_step
 
     return cast("StepDecorator", made) if function is None else made(function)

@@ -21,6 +21,7 @@ from .._regex import compile_pattern
 from ..engine.budget import reports
 from ..engine.context import Context
 from ..engine.step import FunctionStep, as_step, digest_of
+from ..engine.stubs import acting
 from ..engine.threads import in_thread
 from ..errors import (
     BROKEN_EVALUATOR,
@@ -42,7 +43,9 @@ CANNOT_RUN = (126, 127)  # a shell's codes for "not executable" and "not found"
 Rule = Callable[[str], str]  # returns what is missing in a text, or ""
 
 
-def check(function: Callable[..., object] | None = None, /, **options: Any) -> FunctionStep[object, Evaluation]:
+def check(
+    function: Callable[..., object] | None = None, /, **options: Any
+) -> FunctionStep[object, Evaluation]:
     """Make an evaluator of a function, a command, a JSON Schema or rules for the text.
 
     Args:
@@ -122,7 +125,7 @@ def function_check(
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         try:
-            result = await inner.act(value, ctx)
+            result = await acting(ctx.run.stubs, inner, ctx.path)(value, ctx)
         except StepError:
             raise
         except Exception as error:  # the function of a user may raise anything

@@ -10,7 +10,7 @@ from ..engine.composites import attempt, combined
 from ..engine.context import Context
 from ..engine.step import CompositeStep, Step, StepLike, digest_of
 from ..errors import ConfigurationError, nearest
-from ..records import Result, as_evaluation, codec
+from ..records import Evaluation, Result, as_evaluation, codec
 from ..records.codec import Json
 from .check import check
 from .criteria import grade, segments

@@ -17,9 +17,8 @@ from ..prompts.prompt import Prompt
 from ..records import Evaluation, Reason, Result, Status, codec
 from ..records.codec import Json
 from ..tools.process import tail
-from .parsing.objects import objects_of, plain
 from .parsing.scores import ScoreReading, read_score, read_score_by_pattern
-from .parsing.text import normalise_reply
+from .parsing.text import normalise_reply, objects_of, plain
 
 __all__ = ["ScoreOf", "finder", "score"]
 

@@ -8,8 +8,7 @@ Rules:
 3. Time is a value of each entry; this package does not read a clock.
 """
 
-from .entries import Memory, MemoryEntry, entry
-from .in_memory import InMemory
+from .entries import InMemory, Memory, MemoryEntry, entry
 from .lessons import Lessons, lessons_of
 from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
 from .space import Space, ranked

@@ -1,14 +1,15 @@
-"""The entries of a memory, and the protocol that every store of memories implements."""
+"""The entries of a memory, the protocol that every store of memories implements, and the store in memory."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 from ..errors import ConfigurationError, nearest
 from ..records import codec
-from ..records.codec import Json
+from ..records.codec import Json, copied
 
 LARGEST = 1 << 20  # bytes of an entry as JSON
 LONGEST_NAME = 200  # characters of a space's name
@@ -121,3 +122,49 @@ class Memory(Protocol):
 
     async def close(self) -> None:
         """Write all waiting entries and close the store."""
+
+
+class InMemory:
+    """A memory that lasts as long as its process: that of a MemoryJournal, and for tests."""
+
+    def __init__(self) -> None:
+        self._entries: list[MemoryEntry] = []
+        self._known: dict[tuple[str, str], int] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def append(self, *entries: MemoryEntry) -> list[int]:
+        """Append entries and return their numbers; see Memory.append."""
+        return [self._append(item) for item in entries]
+
+    def _append(self, item: MemoryEntry) -> int:
+        name = (item.space, item.key)
+        if item.key and name in self._known:
+            return self._known[name]
+        seq = len(self._entries) + 1
+        self._entries.append(replace(item, value=copied(item.value), seq=seq))
+        if item.key:
+            self._known[name] = seq
+        return seq
+
+    async def entries(
+        self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
+    ) -> list[MemoryEntry]:
+        """Return the entries of a space in order; see Memory.entries."""
+        entries = [
+            replace(item, value=copied(item.value))
+            for item in self._entries[after:]
+            if item.space == space and (not kinds or item.kind in kinds)
+        ]
+        return entries[-latest:] if latest else entries
+
+    async def spaces(self) -> dict[str, int]:
+        """Return the names of the spaces with the number of their entries."""
+        return dict(sorted(Counter(item.space for item in self._entries).items()))
+
+    async def close(self) -> None:
+        """Do nothing: the memory stays usable."""

@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 Api = Literal["responses", "chat", "anthropic", "gemini", "vertex", "bedrock"]
+# The extra that brings the client of an API; all others use `models`.
+_EXTRAS = {"anthropic": "anthropic", "gemini": "google", "vertex": "google", "bedrock": "bedrock"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,11 @@ class Endpoint:
     account: str = ""
     notes: tuple[str, ...] = ()
     project: str = ""
+
+    @property
+    def extra(self) -> str:
+        """The extra that brings the client of the API."""
+        return _EXTRAS.get(self.api, "models")
 
     @property
     def host(self) -> str:

@@ -186,7 +186,10 @@ def price_of(
 
 def _known(source: str, model: str) -> Price | None:
     # The table is large, and stated prices do not need it.
-    from genai_prices.data_snapshot import get_snapshot
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:  # the table comes with the extra `models`
+        return None
 
     try:
         _, found = get_snapshot().find_provider_model(model, None, source, None)

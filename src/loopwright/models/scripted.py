@@ -60,6 +60,7 @@ class ScriptedModel:
 
     def __init__(self, rules: str | Sequence[Any], *, file: str = "replies") -> None:
         self.rules = read_rules(rules, file)
+        self.file = file
         self._used: dict[str, Counter[int]] = {}
 
     def __repr__(self) -> str:

@@ -51,6 +51,7 @@ Finishes = Literal["stop", "length", "refused", "content_filter", "tool_calls"]
 FINISHES = get_args(Finishes)
 USAGE = tuple(Usage.__dataclass_fields__)
 Place = tuple[int | str, ...]
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 def _seconds(value: object, info: ValidationInfo) -> float | None:
@@ -69,6 +70,12 @@ def _one_of_errors(value: object) -> str:
     if value and value not in ERRORS:
         raise ValueError(f"unknown error {value!r}{_nearest(value, ERRORS)}")
     return str(value)
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise ValueError(f"{value!r} is not the kind of an error; give a word such as timeout")
+    return value
 
 
 def _compiled(value: object) -> Pattern | None:
@@ -142,21 +149,44 @@ class ScriptedReply(_Model):
 
 
 class Rule(_Model):
-    """Which calls get which replies: a glob over the path, a pattern over the prompt, or both."""
+    """Which calls get which replies: a glob over the path, a pattern over the prompt, or both.
+
+    Without `replies` it is a stub of another effect in a dry run: its output, exit code or error.
+    """
 
     step: str = Field("", strict=True)
     prompt: Annotated[Json, BeforeValidator(_compiled)] = (
         None  # a Pattern, which pydantic cannot describe
     )
-    replies: Annotated[tuple[ScriptedReply, ...], BeforeValidator(_filled)] = Field(
-        (), validate_default=True
-    )
+    replies: Annotated[tuple[ScriptedReply, ...], BeforeValidator(_filled)] = ()
+    output: Normal = None
+    exit: int | None = Field(None, strict=True, ge=-64, le=255)
+    error: Annotated[str, BeforeValidator(_word)] = ""
+
+    @model_validator(mode="after")
+    def _check_result(self) -> Rule:
+        stub = self.model_fields_set & {"output", "exit", "error"}
+        if not stub and not self.replies:
+            raise ValueError(
+                "has no result; give replies of a model, or output, exit or error of another effect"
+            )
+        if stub and self.model_fields_set & {"replies", "prompt"}:
+            raise ValueError(
+                f"{' and '.join(sorted(stub))} cannot stand beside replies or prompt; write two rules"
+            )
+        if "error" in stub and len(stub) > 1:
+            raise ValueError("error stands alone; remove output and exit")
+        return self
 
     def matches(self, path: str, prompt: str) -> bool:
         """Whether the rule applies to a call."""
-        if self.step and not fnmatch.fnmatchcase(path, self.step):
+        if not self.replies or not self.at(path):
             return False
         return bool(self.prompt is None or self.prompt.search(prompt) is not None)
+
+    def at(self, path: str) -> bool:
+        """Whether the glob of the rule matches a path."""
+        return not self.step or fnmatch.fnmatchcase(path, self.step)
 
 
 _RULES = TypeAdapter(Annotated[tuple[Rule, ...], BeforeValidator(_filled)])
@@ -201,6 +231,8 @@ def _message(error: ErrorDetails) -> str:
         case "model_type" | "model_attributes_type":
             kind = "null" if value is None else type(value).__name__
             return f"{kind} is not a {_object_at(place)}; give text, or an object"
+        case _ if name == "exit":
+            return f"{value!r} is not an exit code; give a number from -64 to 255"
         case "string_type" if name == "step":
             return f"{value!r} is not text; give a glob such as '*draft*'"
         case "value_error":

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Unpack, overload
 
 from ..engine.context import Context
-from ..engine.scope import Scope
-from ..engine.step import CompositeStep, FunctionStep, In, Out, digest_of
+from ..engine.step import CompositeStep, In, Out, digest_of
 from ..errors import ConfigurationError, StepError, nearest
 from ..models import Message, Reply, Request, Target, Timers, call_model, own_words
 from ..models.protocol import MAX_TOOL_CALLS
@@ -36,6 +35,7 @@ from ..records.codec import Json
 from ..records.excerpts import VALUE_CHARS, shortened
 from ..records.typed import ValueType, value_type
 from ..templates.variables import FIXED, TemplatedValue, fill, rendered
+from .conversation import SUMMARY_TOKENS, Conversation, earlier, keep, note_question
 
 __all__ = ["Prompt", "PromptSettings", "Reask", "asking_of", "prompt", "warn_of"]
 
@@ -224,6 +224,7 @@ class Prompt(CompositeStep[In, Out]):
         asking: the models and their settings.
         carried: use one conversation for all iterations of a loop; default False: each iteration starts
             a new conversation.
+        conversation: the same within limits; default None.
         read: returns the output for a reply; default: its data, else its text.
 
     Raises:
@@ -243,13 +244,14 @@ class Prompt(CompositeStep[In, Out]):
         system: Text = "",
         asking: PromptSettings,
         carried: bool = False,
+        conversation: Conversation | None = None,
         read: Callable[[Reply], Json] | None = None,
     ) -> None:
         self.name = name
         self.text = fill(text) if isinstance(text, str) else text
         self.system = fill(system) if isinstance(system, str) else system
         self.asking = asking
-        self.carried = carried
+        self.conversation = conversation or (Conversation() if carried else None)
         self.read = read or _output
         self.input_type: ValueType | None = None
         self.output_type: ValueType | None = None
@@ -267,22 +269,20 @@ class Prompt(CompositeStep[In, Out]):
         shown = (
             getattr(t, "source", getattr(t, "__qualname__", "")) for t in (self.text, self.system)
         )
-        asking = codec.canonical(self.asking.to_json())
-        return digest_of("prompt", *(codec.canonical(s) for s in shown), asking)
+        parts = [*(codec.canonical(s) for s in shown), codec.canonical(self.asking.to_json())]
+        if self.conversation is not None and self.conversation.bounded:
+            parts.append(codec.canonical(self.conversation.to_json()))
+        return digest_of("prompt", *parts)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Render the template, call the model and read the reply."""
         question = Message("user", filled_in(self.text, value, ctx))
-        conversation = _conversation(ctx) if self.carried else []
         system = filled_in(self.system, value, ctx)
         head = [Message("system", system)] if system else []
-        if self.carried:
-            await ctx.call(
-                "said", _SAID, question.content
-            )  # a resumed run reads the conversation from this record
-        reply = await self.asking.ask([*head, *conversation, question], ctx)
-        if self.carried:
-            _carry(ctx, [*conversation, question, reply.message()])
+        if self.conversation is None:
+            reply = await self.asking.ask([*head, question], ctx)
+        else:
+            reply = await self._continued(head, question, self.conversation, ctx)
         output = self._typed(self.read(reply), ctx)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
@@ -301,6 +301,24 @@ class Prompt(CompositeStep[In, Out]):
             message = f"{self.name}: the reply is not a {declared.name}: {problem}"
             raise StepError(message, path=ctx.path, kind="bad_output")
         return declared.attach(output)
+
+    async def _continued(
+        self, head: Sequence[Message], question: Message, limits: Conversation, ctx: Context
+    ) -> Reply:
+        """Ask in the conversation of the earlier iterations, and keep it with the reply."""
+        talk = earlier(ctx, limits)
+        await note_question(ctx, question)
+        if limits.summary and (left_out := talk.left_out(limits)):
+            inner = ctx.child(ctx.below("summary"))
+            asking = replace(
+                self.asking, schema=None, max_tokens=None, cap=SUMMARY_TOKENS, on_cutoff="accept"
+            )
+            summary = await asking.ask([talk.request(left_out)], inner)
+            talk = talk.summarised(summary.text, limits)
+            keep(ctx, talk)  # a retry of this step sends the same summary
+        reply = await self.asking.ask([*head, *talk.messages(question, limits)], ctx)
+        keep(ctx, talk.answered(question, reply))
+        return reply
 
     async def asked_again(self, value: Json, reply: str, complaint: str, ctx: Context) -> Json:
         """Ask again in one conversation with the reply and its problem; return the output."""
@@ -372,61 +390,6 @@ def source_of(text: Text) -> str:
     return text if isinstance(text, str) else str(getattr(text, "source", text))
 
 
-def _conversation(ctx: Context) -> list[Message]:
-    """Return the conversation of the previous iterations, from the scope or the journal."""
-    scope = _loop_scope(ctx)
-    if scope is None or scope.number <= 1:
-        return []
-    part = _part(ctx, scope)
-    if scope.talks is not None and part in scope.talks:
-        return list(scope.talks[part])
-    return _recorded_conversation(ctx, scope, part)
-
-
-def _loop_scope(ctx: Context) -> Scope | None:
-    """Return the scope of the nearest loop; a workflow inside its body has no iterations."""
-    scope = ctx.scope
-    while scope is not None and (not scope.number or scope.total):
-        scope = scope.parent
-    return scope
-
-
-def _part(ctx: Context, scope: Scope) -> str:
-    """Return the position of a prompt inside an iteration, the same for each retry."""
-    return _TRY.sub("", ctx.path.removeprefix(f"{scope.path}/{scope.number}"))
-
-
-def _recorded_conversation(ctx: Context, scope: Scope, part: str) -> list[Message]:
-    """Return the questions and replies of the previous iterations from the journal."""
-    replay = ctx.run.replay
-    if replay is None:
-        return []
-    questions: dict[int, Json] = {}
-    exchanges: dict[int, list[Message]] = {}
-    begin = f"{scope.path}/"
-    for path, entry in replay.finished.items():
-        place, _, leaf = path.rpartition("/")
-        number, slash, rest = place.removeprefix(begin).partition("/")
-        if entry.error is not None or not place.startswith(begin) or not number.isdecimal():
-            continue
-        if int(number) >= scope.number or _TRY.sub("", slash + rest) != part:
-            continue
-        if leaf == "said":
-            questions[int(number)] = entry.value
-        elif leaf.startswith("attempt-") and int(number) in questions:
-            question = Message("user", questions[int(number)])
-            exchanges[int(number)] = [question, Reply.from_json(entry.value).message()]
-    return [message for number in sorted(exchanges) for message in exchanges[number]]
-
-
-async def _echo(value: Json) -> Json:
-    return value
-
-
-_SAID = FunctionStep(_echo, name="said", fingerprint="note.said/1")
-_TRY = re.compile(r"/attempt-[0-9]+(?=/|$)")  # of a step that is retried
-
-
 def split_model(name: str) -> tuple[str, str]:
     """Return provider and model of `provider:model`.
 
@@ -441,12 +404,6 @@ def split_model(name: str) -> tuple[str, str]:
     return provider, model
 
 
-def _carry(ctx: Context, conversation: list[Message]) -> None:
-    scope = _loop_scope(ctx)
-    if scope is not None:
-        scope.talks = {**(scope.talks or {}), _part(ctx, scope): conversation}
-
-
 class PromptOptions(ModelSettings, total=False):
     """The options of `prompt`, which explains them."""
 
@@ -455,6 +412,7 @@ class PromptOptions(ModelSettings, total=False):
     system: str
     strict: bool
     carried: bool
+    conversation: Conversation | None
 
 
 @overload
@@ -484,6 +442,7 @@ def prompt(
     schema: Mapping[str, Json] | None = None,
     strict: bool = False,
     carried: bool = False,
+    conversation: Conversation | None = None,
     **settings: Unpack[ModelSettings],
 ) -> Prompt:
     """Make a step that sends a template to a model.
@@ -502,6 +461,7 @@ def prompt(
             Default: none.
         strict: read the reply as one strict JSON value; default False.
         carried: use one conversation for all iterations of a loop; default False.
+        conversation: the same within limits; default None. See `Conversation`.
         settings: settings of the model call; see `ModelSettings` for units and defaults.
 
     Returns:
@@ -533,7 +493,9 @@ def prompt(
             raise ConfigurationError(f"prompt {name!r}: give output or schema, not both")
         schema = declared.schema
     asking = asking_of(model, settings, schema=schema, strict=strict)
-    step: Prompt[Any, Any] = Prompt(text, name=name, system=system, asking=asking, carried=carried)
+    step: Prompt[Any, Any] = Prompt(
+        text, name=name, system=system, asking=asking, carried=carried, conversation=conversation
+    )
     step.unsupplied = _unsupplied(name, text) | _unsupplied(name, system)
     step.output_type = declared
     step.input_type = None if input is None else value_type(input, name)

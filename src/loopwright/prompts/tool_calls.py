@@ -27,9 +27,10 @@ from ..records.codec import Json
 from ..tools.base import Tool, call_tool, error_of, message_of
 from ..tools.function import as_tool
 
-__all__ = ["MAX_ROUNDS", "call_with_tools", "tools_of"]
+__all__ = ["MAX_ROUNDS", "OnResults", "call_with_tools", "tools_of"]
 
 MAX_ROUNDS = 8
+OnResults = Callable[[Sequence[Message]], object]
 
 
 async def call_with_tools(
@@ -41,6 +42,8 @@ async def call_with_tools(
     max_rounds: int = MAX_ROUNDS,
     on_text: Callable[[str], None] | None = None,
     failover: Sequence[Target] = (),
+    judge: bool = False,
+    on_results: OnResults | None = None,
 ) -> dict[str, Json]:
     """Call a model with tools until a reply calls none, or for at most `max_rounds` replies.
 
@@ -52,6 +55,8 @@ async def call_with_tools(
         max_rounds: the highest number of replies; the calls of the last one are not made. Default 8.
         on_text: receives text as it arrives; default none.
         failover: other endpoints to try, in order; default none.
+        judge: whether the model is a judge; see `call_model`. Default False.
+        on_results: receives the results of calls before the model does; default none.
 
     Returns:
         The last reply as JSON (see Reply.to_json) with
@@ -76,7 +81,7 @@ async def call_with_tools(
         number += 1
         asked = replace(request, messages=tuple(messages), tools=described)
         path = f"{conversation.prefix}round-{number}"
-        reply = await call_model(ctx, path, asked, failover=failover, on_text=on_text)
+        reply = await call_model(ctx, path, asked, failover=failover, on_text=on_text, judge=judge)
         answer = Reply.from_json(reply)
         usage += answer.usage
         attempts += int(reply["attempts"])
@@ -84,7 +89,10 @@ async def call_with_tools(
         if not answer.tool_calls:
             break
         more = number < max_rounds
-        messages += await conversation.answer(number, answer.tool_calls, made=more)
+        results = await conversation.answer(number, answer.tool_calls, made=more)
+        if on_results is not None:
+            on_results(results)
+        messages += results
         if not more:
             break
     return {

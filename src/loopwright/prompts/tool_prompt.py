@@ -18,7 +18,7 @@ from ..templates.variables import TemplatedValue, fill, rendered
 from ..tools.base import Tool, call_tool
 from ..tools.function import as_tool
 from .prompt import Prompt, PromptSettings, Text, asking_of, filled_in, warn_of
-from .tool_calls import MAX_ROUNDS, call_with_tools, tools_of
+from .tool_calls import MAX_ROUNDS, OnResults, call_with_tools, tools_of
 
 __all__ = ["Selected", "ToolPrompt", "ToolStep", "answered", "tool_prompt", "tool_step"]
 
@@ -93,6 +93,9 @@ async def answered(
     tools: Sequence[Any],
     max_rounds: int,
     ctx: Context,
+    *,
+    judge: bool = False,
+    on_results: OnResults | None = None,
 ) -> tuple[Reply, list[Message]]:
     """Call a model with tools; return its answer and the conversation.
 
@@ -102,7 +105,16 @@ async def answered(
         StepError: of kind `tool_rounds` if it still calls tools.
     """
     request, targets = asking.request(messages, ctx)
-    told = await call_with_tools(ctx, "", request, tools, max_rounds=max_rounds, failover=targets)
+    told = await call_with_tools(
+        ctx,
+        "",
+        request,
+        tools,
+        max_rounds=max_rounds,
+        failover=targets,
+        judge=judge,
+        on_results=on_results,
+    )
     reply = Reply.from_json({**told, "tool_calls": ()})
     talk = [Message.from_json(one) for one in told["messages"]]
     if told["limit_reached"]:
@@ -110,7 +122,9 @@ async def answered(
         known = await tools_of(ctx, tools)
         described = tuple(tool.described() for tool in known.values())
         last = replace(request, messages=tuple(talk), tools=described)
-        reply = Reply.from_json(await call_model(ctx, "answer", last, failover=targets))
+        reply = Reply.from_json(
+            await call_model(ctx, "answer", last, failover=targets, judge=judge)
+        )
         talk.append(reply.message())
     if reply.tool_calls:
         raise StepError(

@@ -168,14 +168,10 @@ def _default(value: Json) -> Json:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-_encoder = json.JSONEncoder(
+# Returns compact JSON text of a normalised value.
+encode: Callable[[Json], str] = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_default
 ).encode
-
-
-def encode(value: Json) -> str:
-    """Return compact JSON text of a normalised value."""
-    return _encoder(value)
 
 
 def decode(text: str | bytes) -> Json:

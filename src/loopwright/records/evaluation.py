@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 from ..errors import EvaluationError, StepError, nearest
 from . import codec
 from .codec import Json
-from .isolation import EMPTY, Held, Record, own, read_by_copy
+from .isolation import EMPTY, Held, Record, own, read_by_copy, slot_of
 
 Item = TypeVar("Item")
 TOLERANCE = 1e-9  # of scores: the rounding error of a sum of floats is smaller
@@ -89,22 +89,20 @@ class Evaluation(Record):
     ) -> None:
         if passed is not None and passed is not True and passed is not False:
             raise _unreadable(f"passed: {passed!r} is not true or false")
-        _put(self, "score", None if score is None else _checked(score))
-        _put(self, "passed", passed)
-        _put(self, "feedback", feedback and _text("feedback", feedback))
-        _put(self, "improvements", improvements and _listed("improvements", improvements, _text))
-        _put(self, "criteria", criteria and _listed("criteria", criteria, _criterion))
-        _put(self, "votes", votes and _listed("votes", votes, _plain))
-        _put(self, "undecided", undecided is True)
-        _put(self, "details", _detailed(details) if details else EMPTY)
+        _score(self, None if score is None else _checked(score))
+        _passed(self, passed)
+        _feedback(self, feedback and _text("feedback", feedback))
+        _improvements(self, improvements and _listed("improvements", improvements, _text))
+        _criteria(self, criteria and _listed("criteria", criteria, _criterion))
+        _votes(self, votes and _listed("votes", votes, _plain))
+        _undecided(self, undecided is True)
+        _details(self, _detailed(details) if details else EMPTY)
 
     def view(self, *, typed: bool = True) -> Evaluation:
         """Return the evaluation for one reader, who receives copies of its votes and details."""
-        return (
-            self._with(Held(self.votes), Held(self.details) if self.details else EMPTY)
-            if self._holds_values
-            else self
-        )
+        if not self._raw_votes and self._raw_details is EMPTY:
+            return self
+        return self._with(Held(self.votes), Held(self.details) if self.details else EMPTY)
 
     def sealed(self) -> Evaluation:
         """Return the evaluation in its present state, independent of later changes by its creator."""
@@ -176,6 +174,9 @@ def _checked(score: Json) -> float:
 _FIELDS = (
     "score", "passed", "feedback", "improvements", "criteria", "votes", "undecided", "details",
 )  # fmt: skip
+_score, _passed, _feedback, _improvements, _criteria, _votes, _undecided, _details = (
+    slot_of(Evaluation, name).__set__ for name in _FIELDS
+)
 
 
 def as_evaluation(value: Json) -> Evaluation:
@@ -199,8 +200,8 @@ def as_evaluation(value: Json) -> Evaluation:
         return Evaluation()
     if isinstance(value, bool):
         return Evaluation(passed=value)
-    if isinstance(value, int | float):
-        return Evaluation(score=value)
+    if isinstance(value, (int, float)):
+        return Evaluation(value)
     if isinstance(value, Mapping):
         return _from_mapping(value)
     raise _unreadable(f"a {type(value).__name__} is not an evaluation")

@@ -169,13 +169,13 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
     ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
-        if self._length != len(self._rounds.items):  # another history continues from here: copy
+        rounds, length = self._rounds, self._length
+        if length != len(rounds.items):  # another history continues from here: copy
             return History([*self, item], elapsed=elapsed, usage=usage, now=now)
-        rounds = self._rounds
         rounds.append(item)
         window = _new(History)
         window._rounds = rounds
-        window._length = self._length + 1
+        window._length = length + 1
         window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, 0
         return window
 

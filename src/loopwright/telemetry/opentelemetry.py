@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from .._extras import needs
 from ..errors import ConfigurationError
 from ..journal import Entry, RunInfo
 from ..records.redaction import Redactor
@@ -96,10 +97,7 @@ CLOSING = 3.0  # seconds for which `close` waits for the collector
 GRACE = 0.5  # seconds for which it still waits after a failure
 QUEUE = 16_384  # waiting signals; beyond that the oldest are dropped
 _BEAT = 0.02  # seconds between two checks of the threads
-_MISSING = (
-    "telemetry needs the extra 'otel', which is not installed; "
-    "install it with: pip install 'loopwright[otel]'"
-)
+_SUBJECT = "telemetry"
 
 
 def over_http(endpoint: str = DEFAULT_ENDPOINT, **options: Any) -> Telemetry:
@@ -120,12 +118,10 @@ def over_http(endpoint: str = DEFAULT_ENDPOINT, **options: Any) -> Telemetry:
             f"otel: {endpoint!r} is not the URL of a collector; use one such as {DEFAULT_ENDPOINT}"
         )
     base = endpoint.rstrip("/").removesuffix("/v1/traces")
-    try:
+    with needs(_SUBJECT, "otel"):
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    except ImportError as error:
-        raise ConfigurationError(_MISSING) from error
     return Telemetry(
         OTLPSpanExporter(endpoint=f"{base}/v1/traces"),
         OTLPMetricExporter(endpoint=f"{base}/v1/metrics"),
@@ -159,10 +155,8 @@ class Telemetry:
         redactor: Redactor | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        try:
+        with needs(_SUBJECT, "otel"):
             from opentelemetry.sdk.resources import Resource
-        except ImportError as error:
-            raise ConfigurationError(_MISSING) from error
         self.capture = capture
         self.redactor = redactor or Redactor()
         self.wall = wall

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..journal import MemoryJournal
 from .clock import Deadlock, VirtualClock, VirtualLoop, run_virtual
+from .dry_run import dry_run, dry_run_sync
 from .replay import assert_replays
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ __all__ = [
     "VirtualClock",
     "VirtualLoop",
     "assert_replays",
+    "dry_run",
+    "dry_run_sync",
     "run_virtual",
 ]
 

@@ -29,6 +29,7 @@ from typing import Protocol, TypedDict, runtime_checkable
 from ..engine.blocking import watch
 from ..engine.context import Context
 from ..engine.step import Leaf, digest_of
+from ..engine.stubs import NO_EXIT, NO_STUB, Stub
 from ..errors import ConfigurationError, StepError
 from ..models.protocol import ToolDefinition
 from ..records import codec
@@ -186,6 +187,16 @@ class Tool(Leaf):
         """Run the tool with valid arguments. An exception becomes an error as data."""
         raise NotImplementedError
 
+    def stub_output(self, stub: Stub) -> Json:
+        """Return the output of a call that a stub replaces.
+
+        Raises:
+            StepError: `bad_stub` for an exit code, which only commands have.
+        """
+        if stub.exit is not None:
+            raise StepError(f"{self.name}: {NO_EXIT}", kind="bad_stub", retryable=False)
+        return stub.output
+
     async def act(self, value: Json, ctx: Context) -> Json:
         """Run as a step: call the tool with `value` as arguments and return its output.
 
@@ -284,6 +295,8 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
     try:
         result = await ctx.call(name, _Call(tool, tool.name), arguments)
     except StepError as error:  # a person declared that the uncertain call failed
+        if error.kind == NO_STUB:  # the caller of the dry run corrects it, not the model
+            raise
         return {**call, **error_of(error.kind, str(error))}
     if not isinstance(result, dict) or not result.keys() & {"output", "error"}:
         result = {"output": result}  # a person entered the output of the uncertain call
@@ -313,10 +326,17 @@ async def _outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Json]
     )
     try:
         async with asyncio.timeout(tool.timeout) as limit:
-            output = codec.normalise(await tool.invoke(codec.copied(arguments), ctx), what="output")
+            stubs = ctx.run.stubs
+            if stubs is not None:
+                output = tool.stub_output(stubs.of(ctx.path, "tool"))
+            else:
+                output = await tool.invoke(codec.copied(arguments), ctx)
+            output = codec.normalise(output, what="output")
         output = ctx.run.clean(output)  # before it is cut: half a key could not be redacted
         inline, omitted = bounded(output, tool.limit)
     except StepError as error:
+        if error.kind == NO_STUB:
+            raise
         return error_of(error.kind, ctx.run.error_text(str(error)))
     except TimeoutError as error:
         if limit.expired():

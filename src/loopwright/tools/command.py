@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Unpack
 
 from ..engine.context import Context
+from ..engine.stubs import Stub
 from ..errors import ConfigurationError, StepError
 from ..records.codec import Json
 from .base import Tool, ToolOptions
@@ -191,6 +192,12 @@ class CommandTool(Tool):
         if any(one.allows(argv) for one in self.allow):
             return ""
         return f"{' '.join(argv)[:200]!r} is not allowed; only these are: {self._listed()}"
+
+    def stub_output(self, stub: Stub) -> Json:
+        """Return how the command ended. An object as output is the complete result."""
+        if isinstance(stub.output, dict) and stub.exit is None:
+            return stub.output
+        return {"exit_code": stub.exit or 0, "stdout": stub.printed(), "stderr": ""}
 
     async def invoke(self, arguments: dict[str, Json], ctx: Context) -> Json:
         with report_usage(ctx, None) as report:

@@ -29,11 +29,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._platform.processes import KILLED
 from ..engine.leftovers import TOKEN
 from ..errors import ConfigurationError, StepError
 from ..records.codec import Json
 from ..records.excerpts import marker
-from .supervised import Supervised, settle
+from .process_group import ProcessGroup
+from .supervised import CAN_SUPERVISE, Supervised, settle
 
 __all__ = [
     "LIMIT", "READ", "ChildProcess", "CommandResult", "inherited", "run_command", "tail", "variable_names",
@@ -49,7 +51,10 @@ READ = 256 * 1024  # bytes read at a time
 BLOCK = 1024 * 1024  # bytes of output decoded at a time
 SHOWN = 2000  # characters of output in a message
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WINDOWS = ("SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "USERPROFILE")  # programs need them there
 PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
+if os.name == "nt":
+    PASSED_ON = PASSED_ON.union(_WINDOWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,7 @@ async def run_command(
     keep: int | None = None,
     token: str = "",
 ) -> CommandResult:
-    """Run a command to its end, on a POSIX system.
+    """Run a command to its end.
 
     A command that is ended gets SIGTERM, and SIGKILL half a second later. If the caller is cancelled,
     both take less than half a second together. Every process that the command started ends with it.
@@ -280,10 +285,14 @@ class ChildProcess:
         self._readers: list[asyncio.BaseTransport] = []
         self._writer: asyncio.WriteTransport | None = None
         variables = _environment({**(env or {}), **({TOKEN: token} if token else {})})
+        self._program: Supervised | ProcessGroup
         try:
-            self._program = Supervised(
-                words, env=variables, cwd=cwd, stdin=stdin, grace=grace, linger=linger
-            )
+            if CAN_SUPERVISE:
+                self._program = Supervised(
+                    words, env=variables, cwd=cwd, stdin=stdin, grace=grace, linger=linger
+                )
+            else:
+                self._program = ProcessGroup(words, env=variables, cwd=cwd, stdin=stdin, limit=READ)
         except (OSError, ValueError) as error:
             raise _start_error(error, words[0], cwd) from error
         self.exited = self._program.exited
@@ -294,19 +303,36 @@ class ChildProcess:
         Raises:
             StepError: `cannot_start`.
         """
-        self.stdout = await self._reader(self._program.stdout)
-        self.stderr = await self._reader(self._program.stderr)
-        if self._program.stdin is not None:
-            loop = asyncio.get_running_loop()
-            self._writer, protocol = await loop.connect_write_pipe(
-                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), self._program.stdin
-            )
-            self.stdin = asyncio.StreamWriter(self._writer, protocol, None, loop)
-        await asyncio.wait({self._program.started})
         try:
-            self._program.started.result()
+            if isinstance(self._program, ProcessGroup):
+                await self._start_group(self._program)
+            else:
+                await self._start_supervised(self._program)
         except OSError as error:
             raise _start_error(error, self._words[0], self._cwd) from error
+
+    async def _start_group(self, program: ProcessGroup) -> None:
+        await program.start()
+        self.stdout, self.stderr = program.stdout, program.stderr
+        if program.stdin is not None:
+            self._connect_stdin(program.stdin, _stream_protocol())
+
+    async def _start_supervised(self, program: Supervised) -> None:
+        self.stdout = await self._reader(program.stdout)
+        self.stderr = await self._reader(program.stderr)
+        if program.stdin is not None:
+            loop = asyncio.get_running_loop()
+            transport, protocol = await loop.connect_write_pipe(_stream_protocol, program.stdin)
+            self._connect_stdin(transport, protocol)
+        await asyncio.wait({program.started})
+        program.started.result()
+
+    def _connect_stdin(
+        self, transport: asyncio.WriteTransport, protocol: asyncio.BaseProtocol
+    ) -> None:
+        self._writer = transport
+        loop = asyncio.get_running_loop()
+        self.stdin = asyncio.StreamWriter(transport, protocol, None, loop)
 
     async def _reader(self, pipe: object) -> asyncio.StreamReader:
         stream = asyncio.StreamReader(READ)
@@ -333,6 +359,10 @@ class ChildProcess:
         for transport in self._readers:
             transport.close()
         self._program.close_pipes()
+
+
+def _stream_protocol() -> asyncio.StreamReaderProtocol:
+    return asyncio.StreamReaderProtocol(asyncio.StreamReader())
 
 
 class _Text:
@@ -452,7 +482,7 @@ class _CommandRun:
         code = self._child.exit_code
         return CommandResult(
             # A process that SIGKILL does not end waits inside the kernel.
-            exit_code=-signal.SIGKILL if code is None else code,
+            exit_code=KILLED if code is None else code,
             stdout=stdout,
             stderr=stderr,
             truncated=truncated,

@@ -165,6 +165,9 @@ class ShellStep(Leaf):
             StepTimeout: If its timeout was reached.
             StepError: `output_too_large`, `option_like`, or an error of `process.run_command`.
         """
+        if ctx is not None and ctx.run.stubs is not None:
+            stub = ctx.run.stubs.of(ctx.path, "command")
+            return CommandResult(stub.exit or 0, stub.printed())
         complete = self.output == "json" or self.usage not in (None, FILE)  # parsed as JSON
         env = {name: await _text(item, value, ctx) for name, item in self.env.items()}
         with report_usage(ctx, self.usage) as report:

@@ -28,12 +28,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from .._platform.processes import KILLED, end_group, new_group
 from ..engine.leftovers import TOKEN, title_of
 from ..records.codec import Json
 
-__all__ = ["Ended", "Supervised", "settle"]
+__all__ = ["CAN_SUPERVISE", "Ended", "Supervised", "settle"]
 
 PROGRAM = Path(__file__).absolute().with_name("supervisor.py")
+# The supervisor forks, and receives open files at a socket.
+CAN_SUPERVISE = hasattr(os, "fork") and hasattr(socket, "send_fds")
 SETTLE = 0.25  # seconds after the grace period until a tree is gone
 PATIENCE = 10.0  # seconds until the server accepts a request
 NEEDED = ("PATH", "HOME", "TMPDIR", "LC_", "LANG", "LD_", "DYLD_")  # to start Python
@@ -176,9 +179,8 @@ class Supervised:
         """The supervisor and the tree are gone. If the supervisor was killed, kill the tree here."""
         self._release()
         if self.returncode is None and self.pid:
-            with contextlib.suppress(OSError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self.returncode = -signal.SIGKILL
+            end_group(self.pid, kill=True)
+            self.returncode = KILLED
         self._fail(OSError("its supervisor was ended"))
         for future in (self.exited, self.gone):
             settle(future)
@@ -265,8 +267,8 @@ class _Server:
                 stderr=subprocess.DEVNULL,
                 env={k: v for k, v in os.environ.items() if k.startswith(NEEDED)},
                 cwd="/",  # so that it keeps no folder busy
-                start_new_session=True,
                 pass_fds=(theirs.fileno(),),
+                **new_group(),
             )
         self._socket, self._owner = ours, os.getpid()
 

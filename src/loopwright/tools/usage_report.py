@@ -27,6 +27,8 @@ __all__ = ["FILE", "VARIABLE", "UsageReport", "UsageSource", "checked_usage", "r
 VARIABLE = "LOOPWRIGHT_USAGE"
 FILE = "file"  # `usage: file`: the command always writes the file
 LARGEST = 65_536  # bytes of a report
+# Neither a link nor a pipe may stand in for the file; Windows has no such flags.
+_NO_DEVICES = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FIGURES = ("calls", "input_tokens", "output_tokens", "usd")
 
 UsageSource = str | Mapping[str, str]  # `file`, a path into the output, or a path for each figure
@@ -111,7 +113,7 @@ def _add(report: UsageReport, source: UsageSource | None, ctx: Context | None) -
 def _text_of(path: Path) -> str | None:
     """Return the text of a report, or None if there is none. Pipes and devices are not read."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | _NO_DEVICES)
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as file:

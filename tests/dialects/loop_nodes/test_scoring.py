@@ -17,7 +17,7 @@ from loopwright.evaluators.parsing.answers import (
     read_classification,
     same_decision,
 )
-from loopwright.evaluators.parsing.replies import AGENTS, agents_in, reply_text, shown
+from loopwright.evaluators.parsing.text import AGENTS, agents_in, reply_text, shown
 from loopwright.evaluators.presets import CONTEXTS, LEVELS, preset, weighted
 from loopwright.evaluators.rubric.criteria_prompt import criteria_of
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loopwright.documents.dialects.workflow_v2.conditions import condition
 from loopwright.documents.dialects.workflow_v2.names import (
     InvalidPlaceholder,
     NameTable,
@@ -17,6 +16,7 @@ from loopwright.documents.dialects.workflow_v2.names import (
     quoted,
     variable,
 )
+from loopwright.documents.dialects.workflow_v2.steps import condition
 from loopwright.records.codec import text_of
 from loopwright.templates import compile_expression
 from loopwright.templates.variables import fill

@@ -89,12 +89,12 @@ def test_check_reports_a_missing_extra(
     assert project.call("check", file).code == 0
     found = util.find_spec
     monkeypatch.setattr(
-        "loopwright.documents.check.readiness.find_spec",
+        "loopwright._extras.find_spec",
         lambda name: None if name == package else found(name),
     )
     answer = project.call("check", file)
     assert answer.code == 1
-    assert f"install loopwright[{extra}]" in answer.err
+    assert f"pip install 'loopwright[{extra}]'" in answer.err
 
 
 def test_check_reports_an_unreachable_server(project: Project) -> None:

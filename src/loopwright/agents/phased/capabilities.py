@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ...engine.context import Context
-from ...engine.step import FunctionStep, digest_of
+from ...engine.step import PYTHON, FunctionStep, digest_of
 from ...engine.threads import in_thread
 from ...errors import ConfigurationError, StepError
 from ...records import codec
@@ -281,7 +281,19 @@ def _leaf(name: str, capability: object, hook: str) -> FunctionStep:
     code = getattr(inspect.unwrap(method), "__code__", None)
     text = code.co_code.hex() if code is not None else ""
     fingerprint = digest_of("capability 2", type(capability).__qualname__, hook, text)
-    return FunctionStep(call, name=f"{name}.{hook}", fingerprint=fingerprint)
+    return _HookStep(call, name=f"{name}.{hook}", fingerprint=fingerprint)
+
+
+class _HookStep(FunctionStep):
+    """A hook of a capability. Its output is the answer of the hook and the changed context."""
+
+    def __init__(self, function: Callable[..., object], *, name: str, fingerprint: str) -> None:
+        super().__init__(function, name=name, fingerprint=fingerprint)
+        self.stub = PYTHON
+
+    def stubbed(self, output: Json) -> Json:
+        """Return the output of a stub as the answer of the hook."""
+        return {"answer": output}
 
 
 def checked(capabilities: Capability | Iterable[object]) -> tuple[object, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...conditions import Budget, Condition, MaxIterations, Passed, PhaseLimit, ScoreAtLeast
 from ...engine.context import Context
@@ -41,11 +41,9 @@ from .phase import (
     requested_phase,
     unknown_phase,
 )
+from .prompting import Tools
 
-if TYPE_CHECKING:
-    from .agent import PhasedAgent
-
-__all__ = ["PhasedRun"]
+__all__ = ["PhasedDeclaration", "PhasedRun"]
 
 
 @dataclass(frozen=True)
@@ -84,10 +82,71 @@ def _prevented(item: Iteration) -> bool:
     return bool((item.steps or {}).get("not_started"))
 
 
+class PhasedDeclaration(Protocol):
+    """What a run of an agent needs of it; see `PhasedAgent`, which explains each."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def limits(self) -> Mapping[str, int]: ...
+
+    @property
+    def evaluators(self) -> Mapping[str, Step]: ...
+
+    @property
+    def kit(self) -> Tools: ...
+
+    @property
+    def capabilities(self) -> Sequence[object]: ...
+
+    @property
+    def max_duration_seconds(self) -> float | None: ...
+
+    @property
+    def max_iterations_effective(self) -> int: ...
+
+    @property
+    def phase_sum(self) -> int: ...
+
+    @property
+    def reserve_refinement(self) -> int: ...
+
+    @property
+    def enable_dynamic_termination(self) -> bool: ...
+
+    @property
+    def min_confidence_threshold(self) -> float: ...
+
+    @property
+    def token_budget(self) -> int | None: ...
+
+    @property
+    def token_rollover(self) -> bool: ...
+
+    @property
+    def tokens(self) -> Mapping[str, int]: ...
+
+    @property
+    def warning(self) -> str: ...
+
+    @property
+    def too_small(self) -> Sequence[str]: ...
+
+    @property
+    def on_failure(self) -> str: ...
+
+    @property
+    def max_retries(self) -> int: ...
+
+    @property
+    def on_iteration(self) -> Callable[[Iteration], object] | None: ...
+
+
 class PhasedRun:
     """The run of one agent; `done` are its phase runs, `plan` the latest plan, `phase` the present phase."""
 
-    def __init__(self, agent: PhasedAgent, value: Json, ctx: Context) -> None:
+    def __init__(self, agent: PhasedDeclaration, value: Json, ctx: Context) -> None:
         self.agent = agent
         self.input = value
         self.outer = ctx

@@ -152,6 +152,7 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
     own = len(action.consensus.voters) if action.consensus else 0
     if action.prompt is not None:  # with tools: every reply that calls tools, and the answer
         own = (action.max_tool_rounds or MAX_ROUNDS) + 1 if action.tools else 1
+        own += int(getattr(action.conversation, "summary", False))
     if action.loop is not None:
         own += _loop_calls(action.loop, loaded, file)
     elif action.phased is not None:
@@ -182,7 +183,7 @@ def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
             tests = len(KNOWN_BAD) if judge.self_test else 0
             # The winner is judged again with all votes, `rejudge` times.
             after += judge.rejudge * _judge_calls(judge)
-            after += tests * len(judge.criteria or (1,)) * ASKS_PER_VOTE
+            after += tests * len(judge.criteria or (1,)) * _calls_per_vote(judge)
         if evaluator.confidence is not None:
             after += 0 if evaluator.confidence.criteria else 1
     tries = loop.max_retries + 1 if loop.on_failure == "retry" else 1
@@ -217,6 +218,15 @@ def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str
 
 
 def _judge_calls(judge: JudgeSpec) -> int:
-    """Return the maximum of model calls of one verdict: every vote, each repeated once if it is unreadable."""
+    """Return the maximum of model calls of one verdict."""
     votes = votes_of(judge.max_votes, judge.accept_lead, judge.reject_lead, judge.confirm).most
-    return votes * len(judge.criteria or (1,)) * ASKS_PER_VOTE
+    return votes * len(judge.criteria or (1,)) * _calls_per_vote(judge)
+
+
+def _calls_per_vote(judge: JudgeSpec) -> int:
+    """Return the maximum of model calls of one vote, which is repeated once if it is unreadable.
+
+    With tools, the calls are every reply that calls tools, and the answer.
+    """
+    replies = (judge.max_tool_rounds or MAX_ROUNDS) + 1 if judge.tools else 1
+    return ASKS_PER_VOTE * replies

@@ -14,10 +14,11 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from ..._extras import missing as missing_extra
+from ..._extras import sentence
 from ...errors import ConfigurationError, Problem
 from ...models.endpoints import Endpoint, endpoint_of, is_loopback_name
 from ...models.protocol import Message, Request
@@ -30,8 +31,6 @@ from ..schema.tools import ServerSpec
 __all__ = ["missing"]
 
 TIMEOUT = 1.0  # seconds that a server on this machine may take to answer
-_PACKAGES = {"anthropic": ("anthropic", "anthropic"), "gemini": ("google.genai", "google")}
-_MCP = "mcp"
 
 
 def missing(
@@ -120,25 +119,17 @@ def _missing_for_model(
 
 
 def _missing_package(endpoint: Endpoint) -> str:
-    package, extra = _PACKAGES.get(endpoint.api, ("", ""))
-    if not package or _installed(package):
+    if not missing_extra(endpoint.extra):
         return ""
-    return f"the package {package} is not installed; install loopwright[{extra}]"
+    return sentence(f"the provider {endpoint.provider}", endpoint.extra)
 
 
 def _missing_for_server(
     server: ServerSpec, environ: Mapping[str, str], servers: _Servers
 ) -> Iterator[str]:
-    if not _installed(_MCP):
-        yield "MCP servers need a package that is not installed; install loopwright[mcp]"
+    if missing_extra("mcp"):
+        yield sentence("an MCP server", "mcp")
     if server.token_env and not environ.get(server.token_env, "").strip():
         yield f"the server needs the token in {server.token_env}, which is not set in the environment"
     if server.url and servers.unreachable(server.url):
         yield f"no server answers at {server.url}; start it, or check with --offline"
-
-
-def _installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except (ImportError, ValueError):  # a package above it is not there
-        return False

@@ -245,9 +245,14 @@ class NotImported(Condition):
     written: dict[str, Json] = field(hash=False)
 
     def check(self, history: History) -> Stop | None:
-        """Raise an error: a document that is only checked does not run."""
-        raise AssertionError(
-            f"{self.reference}: a document that was loaded for a check does not run"
+        """Raise an error, because the class is not imported in a check or a dry run.
+
+        Raises:
+            ConfigurationError: always.
+        """
+        raise ConfigurationError(
+            f"{self.reference} is a Python condition, and a dry run of a document imports no Python. "
+            "Use a condition of Loopwright, or run the step with loopwright.testing.dry_run."
         )
 
     def __str__(self) -> str:

@@ -26,7 +26,7 @@ from ..schema.loop_nodes import LessonsSpec, LoopMemorySpec, NodeSpec, PresetSpe
 from ..schema.traverse import condition_limit, evaluators
 from ..steps.loop_node import LoopNode, LoopNodeEvaluator, LoopNodeLessons, Scorer, Strategy
 from ..steps.loop_node.lessons import DEFAULT_METADATA
-from ..steps.loop_node.templates import node_template
+from ..steps.loop_node.template_functions import node_template
 from ..steps.steps import SetValue
 from ..yaml.source import Location
 from .compilation import Compilation

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ...engine.step import digest_of
 from ...errors import ConfigurationError, listed, nearest
 from ...evaluators.judge.judge import TOKENS, Judge
+from ...evaluators.judge.judge_tools import JudgeTools
 from ...evaluators.judge.questions import JudgeQuestion, YesNo, preset_question
 from ...evaluators.judge.votes import votes_of
 from ...evaluators.parsing.answers import Answer, answer
@@ -14,6 +15,7 @@ from ...evaluators.rubric.criteria_prompt import Validator, criteria_of
 from ...models import Timers
 from ...models.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
 from ...models.protocol import MAX_TOOL_CALLS
+from ...prompts.conversation import Conversation
 from ...prompts.prompt import Prompt, PromptSettings, Text
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...prompts.tool_prompt import Selected, ToolPrompt
@@ -24,7 +26,7 @@ from ..schema.document import Action
 from ..schema.evaluators import ConfidenceSpec, JudgeSpec
 from ..schema.fields import SETTINGS
 from ..schema.loop_nodes import PresetSpec
-from ..schema.models import ReasoningSpec, VoterSpec
+from ..schema.models import ConversationSpec, ReasoningSpec, VoterSpec
 from ..steps.consensus import Consensus, offered_verdicts
 from ..yaml.source import Location
 from .compilation import Compilation
@@ -63,8 +65,10 @@ def compile_prompt(
         )
     else:
         kind = Prompt if reading.criteria is None else Validator
-        carried = spec.conversation == "carried"
-        prompt = kind(text, name=name, system=system, asking=settings, carried=carried, read=read)
+        conversation = _conversation(compilation, spec, at)
+        prompt = kind(
+            text, name=name, system=system, asking=settings, conversation=conversation, read=read
+        )
     if isinstance(prompt, Validator) and reading.criteria is not None:
         prompt.criteria = reading.criteria
     if read is not None:
@@ -72,20 +76,41 @@ def compile_prompt(
     return prompt
 
 
+def _is_carried(spec: Action) -> bool:
+    value = spec.conversation
+    return value.carry if isinstance(value, ConversationSpec) else value == "carried"
+
+
+def _conversation(compilation: Compilation, spec: Action, at: Location) -> Conversation | None:
+    """Return the limits of a carried conversation; None without one, or with problems."""
+    if not _is_carried(spec):
+        return None
+    value = spec.conversation
+    limits = value.model_dump(exclude={"carry"}) if isinstance(value, ConversationSpec) else {}
+    return compilation.attempt((*at, "conversation"), lambda: Conversation(**limits))
+
+
 def _prompt_tools(
     compilation: Compilation, spec: Action, at: Location
 ) -> list[Tool | McpServer | Selected] | None:
     """Return the tools of a prompt; None if its tool settings have problems."""
-    tools = resolve_tools(compilation, spec.tools or [], (*at, "tools"))
-    for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
-        if getattr(spec, key) is not None and not spec.tools:
-            compilation.problem((*at, key), f"{key} needs tools")
-            return None
-    if spec.conversation == "carried" and spec.tools:
+    tools = _own_tools(compilation, spec, at)
+    if tools and _is_carried(spec):
         message = "a prompt with tools cannot carry its conversation; remove tools or conversation"
         compilation.problem((*at, "conversation"), message)
         return None
     return tools
+
+
+def _own_tools(
+    compilation: Compilation, spec: Action | JudgeSpec, at: Location
+) -> list[Tool | McpServer | Selected] | None:
+    """Return the tools that a prompt or a judge names; None if there are problems."""
+    for key in ("max_tool_rounds", "max_tool_calls_per_reply"):
+        if getattr(spec, key) is not None and not spec.tools:
+            compilation.problem((*at, key), f"{key} needs tools")
+            return None
+    return resolve_tools(compilation, spec.tools or [], (*at, "tools"))
 
 
 def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | None:
@@ -130,8 +155,16 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
     prompt_settings = compile_settings(
         compilation, spec, at, None, temperature=temperature, cap=TOKENS
     )
+    tools = _own_tools(compilation, spec, at)
     if prompt_settings is None or votes is None or (spec.preset and question is None):
         return None
+    if tools is None:
+        return None
+    judge_tools = JudgeTools.of(
+        tools,
+        spec.max_tool_rounds or MAX_ROUNDS,
+        spec.max_tool_calls_per_reply or MAX_TOOL_CALLS,
+    )
     weights = None if spec.preset else spec.weights
     return compilation.attempt(
         (*at, "weights"),
@@ -143,6 +176,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
             question=question,
             self_test=spec.self_test,
             weights=weights,
+            tools=judge_tools,
         ),
     )
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
-from .fields import Part, Seconds, SettingsFields, Url
+from .fields import Names, Part, Seconds, SettingsFields, Url
 
 __all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "ConfidenceSpec", "JudgeSpec"]
 
@@ -108,6 +108,16 @@ class JudgeSpec(SettingsFields):
         description="Whether the judge is tested on bad outputs first, with a warning if it accepts one.",
     )
     style: Literal["structured", "yes_no"] = "structured"
+    tools: Names | None = Field(
+        None,
+        description="The tools that the judge can call before it answers: tools, servers, or `server.tool`.",
+    )
+    max_tool_rounds: int | None = Field(
+        None, ge=1, le=1000, description="The maximum of replies with tool calls. Default: 8."
+    )
+    max_tool_calls_per_reply: int | None = Field(
+        None, ge=1, le=1000, description="The maximum of tool calls in one reply. Default: 128."
+    )
 
 
 class AdaptSpec(Part):

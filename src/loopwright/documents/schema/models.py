@@ -40,6 +40,26 @@ class ModelFields(SettingsFields):
     )
 
 
+class ConversationSpec(Part):
+    """A conversation for all iterations of a loop, within limits on the earlier messages."""
+
+    carry: bool = Field(
+        True, description="Whether the conversation continues from iteration to iteration."
+    )
+    max_messages: int | None = Field(
+        None, ge=2, description="The maximum of earlier messages. Default: no limit."
+    )
+    max_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="The maximum of tokens of earlier messages, where 4 characters count as one. Default: no limit.",
+    )
+    summary: bool = Field(
+        False,
+        description="Whether the model summarises the messages that are left out. It needs a limit.",
+    )
+
+
 class PromptFields(Part):
     """How a prompt is asked, and how its reply is read."""
 
@@ -76,9 +96,10 @@ class PromptFields(Part):
     max_tool_calls_per_reply: int | None = Field(
         None, ge=1, le=1000, description="The maximum of tool calls in one reply. Default: 128."
     )
-    conversation: Literal["fresh", "carried"] | None = Field(
+    conversation: Literal["fresh", "carried"] | ConversationSpec | None = Field(
         None,
-        description="Whether a prompt in a loop continues the conversation of the iterations before.",
+        description="Whether a prompt in a loop continues the conversation of the iterations before, and within "
+        "which limits. Default: fresh.",
     )
 
 

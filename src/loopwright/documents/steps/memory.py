@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...engine.context import Context
-from ...engine.memory_steps import Operation, memory_of
+from ...engine.loop_memory import Operation, memory_of
 from ...engine.step import Leaf, digest_of
 from ...errors import JournalError, StepError
 from ...memory import ranked, view_of

@@ -45,6 +45,7 @@ class WithInput(Leaf):
     reports: bool
     required: bool
     reserve: Callable[[Json], Usage | None] | None
+    stub: str
 
     def __init__(self, inner: Leaf, given: TemplatedValue) -> None:
         self.inner = inner
@@ -55,6 +56,7 @@ class WithInput(Leaf):
         self.idempotent: bool = inner.idempotent
         self.fingerprint = digest_of(inner.fingerprint, codec.canonical(given.source))
         self.reports = reports(inner)
+        self.stub = inner.stub
 
     def act(self, value: Json, ctx: Context) -> Awaitable[Json]:
         """Act on the rendered input."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -25,7 +25,7 @@ from ...models.replies.scan import scan
 from ...prompts.prompt import PromptSettings
 from ...records import codec
 from ...records.codec import Json
-from ..parsing.objects import Object, Objects, objects_of, plain
+from ..parsing.text import Object, Objects, objects_of, plain
 from ..parsing.verdicts import Verdict, read_verdict, read_yes_no
 from ..presets import CONTEXTS, LEVELS, approved_at, preset, weighted
 
@@ -300,6 +300,9 @@ def _text_of(reply: Reply) -> str:
 _Answer = TypeVar("_Answer")
 
 
+Send = Callable[[Sequence[Message], Context], Awaitable[Reply]]
+
+
 async def ask(
     settings: PromptSettings,
     messages: Sequence[Message],
@@ -309,26 +312,29 @@ async def ask(
     problem: Callable[[_Answer], str],
     form: str,
     empty: Sequence[str] = (),
+    send: Send | None = None,
 ) -> _Answer:
     """Ask a judge, and once more if its answer cannot be read.
 
     `read` reads a reply, `problem` says why the answer is unreadable ("" if it is readable), `form` is the
-    instruction for the second question. Errors of the kinds `empty` count as an empty reply.
+    instruction for the second question. Errors of the kinds `empty` count as an empty reply. `send` asks
+    the judge; by default that is one call.
     """
-    reply = await _reply(settings, messages, ctx, empty)
+    ask_judge = send or functools.partial(settings.ask, judge=True)
+    reply = await _reply(ask_judge, messages, ctx, empty)
     answer = read(reply)
     if why := problem(answer):
         again = ctx.child(ctx.below("again"))
         longer = [*messages, *_re_ask(reply, why, form)]
-        answer = read(await _reply(settings, longer, again, empty))
+        answer = read(await _reply(ask_judge, longer, again, empty))
     return answer
 
 
 async def _reply(
-    settings: PromptSettings, messages: Sequence[Message], ctx: Context, empty: Sequence[str]
+    send: Send, messages: Sequence[Message], ctx: Context, empty: Sequence[str]
 ) -> Reply:
     try:
-        return await settings.ask(messages, ctx, judge=True)
+        return await send(messages, ctx)
     except ModelError as fault:
         if fault.kind == "malformed":  # it violates the schema, but may still be readable
             return Reply(fault.partial)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import StepError
 from ...records.codec import Json
-from .replies import objects_in, reply_text, without_thinking
-from .text import clean_text
+from .text import clean_text, objects_in, reply_text, without_thinking
 
 if TYPE_CHECKING:
     from ..rubric.criteria_prompt import Criteria

@@ -32,8 +32,7 @@ from typing import Literal
 
 from ...errors import ConfigurationError
 from ...models.replies.own_words import own_words
-from .objects import squeezed
-from .text import lines_with_quotes, normalise_characters, strip_emphasis, strip_fence
+from .text import lines_with_quotes, normalise_characters, squeezed, strip_emphasis, strip_fence
 
 __all__ = [
     "ScoreProblem",

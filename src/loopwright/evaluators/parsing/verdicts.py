@@ -26,12 +26,13 @@ from typing import Any, Literal
 
 from ...errors import ConfigurationError
 from ...models.replies.own_words import own_words, words_of
-from .objects import Objects, objects_of
 from .scales import of_100
 from .text import (
+    Objects,
     clean_text,
     lines_with_quotes,
     normalise_characters,
+    objects_of,
     strip_emphasis,
     strip_fence,
 )

@@ -14,8 +14,7 @@ from ...engine.context import Context
 from ...prompts.prompt import Prompt, Reask
 from ...records import Result
 from ...records.codec import Json
-from ..parsing.replies import objects_in, without_thinking
-from ..parsing.text import clean_text
+from ..parsing.text import clean_text, objects_in, without_thinking
 from ..presets import approved_at, improvable_at, preset, weighted
 
 __all__ = ["UNDECIDED", "Criteria", "Validator", "criteria_of"]

@@ -1,4 +1,4 @@
-"""Entries as the compact JSON text of a row, and long values as contents that rows refer to.
+"""Rows of a durable journal: entries as compact JSON text, long values as contents, and checksums.
 
 Rules of the format:
 
@@ -15,18 +15,27 @@ Rules of the format:
 4. References stand in place of the value, of the fields of an iteration and of a "started", and of
    the `output` and each of the `steps` of an "ended". The evaluation of an iteration may be
    `{"$here": i}`: the value of element i of the same row.
+5. A row has the checksum of the row before it, its first entry number and its body. The row of a run
+   is sealed by the checksum of its values.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from ...records import NOTHING, Evaluation, Failure, Iteration, Usage, as_evaluation, codec
-from ...records.codec import Json
+from ...errors import JournalDamaged
+from ...records import NOTHING, Evaluation, Failure, Iteration, Usage, as_evaluation
+from ...records.codec import Json, encode
 from ..entries import Entry
+from ..protocol import RunInfo
 
+Value = str | bytes | int | float | None  # what a column holds
+_SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery
+_seal_text = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
 INLINE = 256  # characters of JSON; a longer value becomes a content
 Content = tuple[int, bytes, int, str | None]  # id, digest, size in bytes, body unless it is a file
 KINDS = {
@@ -37,6 +46,12 @@ _WORDS = {letter: word for word, letter in KINDS.items()}
 DEPTHS = {"ended": 2, "iteration": 1, "started": 1}  # levels of fields that may be references
 _BLANK = ("", "", "", "0", "0", "null", "0", "0", "null")  # the text of an empty field
 _ABSENT: tuple[Json, ...] = (None, None, None, 0, 0, None, 0, 0, None)
+
+_COLUMNS = (
+    "run_id", "name", "status", "reason", "detail", "input", "source", "fingerprint", "created",
+    "updated", "active", "epoch", "iterations", "score", "usage", "opened", "last", "head",
+)  # fmt: skip
+_TEXTS = (*range(8), 14)  # positions of the text among the sealed values
 
 
 def utf8(text: str) -> tuple[str, bytes]:
@@ -91,8 +106,8 @@ class Contents:
     def fold(self, value: Json) -> str:
         """Return the JSON text of a value, or of a reference to a long value."""
         if type(value) is str:
-            return self._refer(value, value) if len(value) > INLINE else codec.encode(value)
-        text = codec.encode(value)
+            return self._refer(value, value) if len(value) > INLINE else encode(value)
+        text = encode(value)
         if len(text) <= INLINE and '"$' not in text:
             return text
         return self._refer(value, text)
@@ -101,7 +116,10 @@ class Contents:
         """Return the JSON text of an object with references down to `depth` levels of fields."""
         if not depth or type(value) is not dict or any(key.startswith("$") for key in value):
             return self.fold(value)
-        fields = [f"{codec.encode(k)}:{self.fold_fields(v, depth - 1)}" for k, v in value.items()]
+        text = encode(value)
+        if len(text) <= INLINE and '"$' not in text:  # then so is each field
+            return text
+        fields = [f"{encode(k)}:{self.fold_fields(v, depth - 1)}" for k, v in value.items()]
         return "{" + ",".join(fields) + "}"
 
     def fold_evaluation(self, value: Evaluation) -> str:
@@ -120,7 +138,7 @@ class Contents:
     def _refer(self, value: Json, body: str) -> str:
         kind = "$text" if value is body else "$json"
         if "\0" in body:  # SQLite's tools end a text at NUL
-            kind, body = "$json", codec.encode(value)
+            kind, body = "$json", encode(value)
         body, data = utf8(body)
         digest = content_digest(data)
         content_id = self._ids.get(digest)
@@ -143,19 +161,19 @@ def _microseconds(seconds: float) -> int:
 
 def entry_text(entry: Entry, contents: Contents) -> str:
     """Return an entry as compact JSON text; its long values go to `contents`."""
-    kind, value = entry.kind, entry.value
+    kind, value, reserved = entry.kind, entry.value, entry.reserved
     folded = "null" if value is None else _value_text(entry, contents)
     contents.here.append(folded)
     fields = [
         f'"{KINDS.get(kind, kind)}"',
-        codec.encode(entry.path),
+        encode(entry.path),
         str(_microseconds(entry.at)),
         _fingerprint_text(entry, contents),
         str(_microseconds(entry.seconds)),
         folded,
         _usage_text(entry.usage) if entry.usage is not NOTHING else "0",
-        _usage_text(entry.reserved) if entry.reserved else "0",
-        codec.encode(entry.error.to_json()) if entry.error is not None else "null",
+        _usage_text(reserved) if reserved is not NOTHING and reserved else "0",
+        encode(entry.error.to_json()) if entry.error is not None else "null",
     ]
     while fields[-1] == _BLANK[len(fields) - 1]:
         fields.pop()
@@ -169,7 +187,7 @@ def _fingerprint_text(entry: Entry, contents: Contents) -> str:
         contents.intents[entry.path] = entry.fingerprint
     elif contents.intents.pop(entry.path, "") == entry.fingerprint:
         return "1"
-    return codec.encode(entry.fingerprint)
+    return encode(entry.fingerprint)
 
 
 def _value_text(entry: Entry, contents: Contents) -> str:
@@ -180,21 +198,21 @@ def _value_text(entry: Entry, contents: Contents) -> str:
 
 def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
     parts = [f'{{"iteration":{item.number}']
-    if item.input is not None:
-        parts.append(f'"input":{contents.fold(item.input)}')
-    if item.output is not None:
-        parts.append(f'"output":{contents.fold(item.output)}')
+    for name in ("input", "output"):
+        value = getattr(item, name)
+        if value is not None:
+            parts.append(f'"{name}":{contents.fold(value)}')
     if item.evaluation is not None:
         parts.append(f'"evaluation":{contents.fold_evaluation(item.evaluation)}')
     if item.error is not None:
-        parts.append(f'"error":{codec.encode(item.error.to_json())}')
-    if item.usage:
-        parts.append(f'"used":{_usage_text(item.usage)}')
+        parts.append(f'"error":{encode(item.error.to_json())}')
+    if (usage := item.usage) is not NOTHING and usage:
+        parts.append(f'"used":{_usage_text(usage)}')
     if item.seconds:
         parts.append(f'"took":{_microseconds(item.seconds)}')
     parts += [f'"{flag}":true' for flag in ("interrupted", "truncated") if getattr(item, flag)]
-    if item.steps:
-        parts.append(f'"steps":{contents.fold(dict(item.steps))}')
+    if steps := item.steps:
+        parts.append(f'"steps":{contents.fold(dict(steps))}')
     in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
     parts.append(f'"rank":[{in_run},{in_loop}]')
     return ",".join(parts) + "}"
@@ -303,3 +321,98 @@ def _iteration_of(data: dict[str, Json]) -> Iteration:
         truncated=data.get("truncated", False),
         steps=data.get("steps"),
     )
+
+
+@contextmanager
+def as_damage(what: str) -> Iterator[None]:
+    """Report values of a wrong type or shape, which only damage can produce, as JournalDamaged."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise JournalDamaged(
+            f"{what} cannot be decoded; restore the journal from a backup"
+        ) from error
+
+
+def seal(values: Sequence[Value]) -> bytes:
+    """Return the checksum of the values of a row."""
+    return hashlib.blake2b(_seal_text(values).encode(), digest_size=_SUM).digest()
+
+
+def chain_start(run_id: str) -> bytes:
+    """Return the checksum that precedes the first row of a run."""
+    return hashlib.blake2b(utf8(run_id)[1], digest_size=_SUM).digest()
+
+
+def sealed_row(entries: Sequence[str], before: bytes, first: int) -> tuple[str, bytes]:
+    """Return the body of a row of entries from number `first` on, and its checksum."""
+    body, data = utf8(f"[{','.join(entries)}]")
+    return body, chained(before, first, data)
+
+
+def chained(before: bytes, first: int, body: bytes) -> bytes:
+    """Return the checksum of a row from the one before it, its first entry number and its body."""
+    data = before + first.to_bytes(8, "big") + body
+    return hashlib.blake2b(data, digest_size=_SUM).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run's own row: the run, and the fields that only the store uses.
+
+    `last` and `head` are the number of the last entry and the checksum of its row at the last
+    closing, `opened` is the owner's age in seconds at the last opening. `input` and `source` are
+    JSON text, which may be a reference.
+    """
+
+    key: int
+    info: RunInfo
+    input: str
+    source: str
+    opened: float
+    last: int
+    head: bytes
+    owner: int | None
+
+
+def read_row(values: Sequence[Json]) -> RunRow:
+    """Return the run of a row in the order of `sealed_values`; its `input` and `source` stay text.
+
+    Raises:
+        JournalDamaged: if the row does not match its checksum.
+    """
+    with as_damage(f"run {values[0]}"):
+        return _read_row(values)
+
+
+def _read_row(values: Sequence[Json]) -> RunRow:
+    key, *sealed, checksum, owner, _ = values
+    for i in _TEXTS:
+        sealed[i] = sealed[i].decode("utf-8", "replace")
+    if seal(sealed) != checksum:
+        raise JournalDamaged(
+            f"{sealed[0]}: the row of this run does not match its checksum; "
+            "restore the journal from a backup"
+        )
+    fields = dict(zip(_COLUMNS, sealed, strict=True))
+    own = {name: fields.pop(name) for name in ("input", "source", "opened", "last", "head")}
+    fields["usage"] = Usage(*json.loads(fields["usage"]))
+    return RunRow(key=key, info=RunInfo(**fields), owner=owner, **own)
+
+
+def sealed_values(row: RunRow) -> list[Value]:
+    """Return the values of a row in the order of its columns, without its key."""
+    info, usage = row.info, row.info.usage
+    spent = [
+        usage.calls, usage.input_tokens, usage.output_tokens, usage.usd,
+        usage.unpriced, usage.estimated,
+    ]  # fmt: skip
+    sealed: list[Value] = [
+        info.run_id, info.name, info.status, info.reason, info.detail, row.input, row.source,
+        info.fingerprint, float(info.created), float(info.updated), float(info.active), info.epoch,
+        info.iterations, None if info.score is None else float(info.score), _seal_text(spent),
+        float(row.opened), row.last, row.head,
+    ]  # fmt: skip
+    for i in _TEXTS:
+        sealed[i] = utf8(str(sealed[i]))[0]
+    return [*sealed, seal(sealed), row.owner, 0]

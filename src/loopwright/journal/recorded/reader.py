@@ -17,6 +17,11 @@ from ...records.codec import Json
 from ..entries import Entry
 from ..protocol import RunInfo
 from .encoding import (
+    RunRow,
+    Value,
+    as_damage,
+    chain_start,
+    chained,
     content_digest,
     decode_entry,
     decode_row,
@@ -25,7 +30,6 @@ from .encoding import (
     unfold,
     value_of,
 )
-from .rows import RunRow, Value, as_damage, chain_start, chained
 
 _AT_ONCE = 200  # contents read by one statement
 Numbered = tuple[int, Json]  # the number of an entry and its element of a row

@@ -1,4 +1,9 @@
-"""The one thread that writes a journal: everything that waits becomes one transaction.
+"""The open runs of a durable journal, and the one thread that writes their entries.
+
+Entries that all runs of an event loop append within one pass of the loop become one batch, which is
+handed to the writer at the end of the pass. The entries of one run in a batch become one row: the
+"finished" of an effect and the "started" of the next share it. Everything that waits for the writer
+becomes one transaction.
 
 A transaction writes the batches first and then performs the operations (open, close, cancel,
 rewind), each in the order of arrival. After the commit, one call into each waiting event loop
@@ -10,25 +15,255 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from ...errors import JournalError, JournalUnavailable
-from .run_log import Batch, DurableLog
+from ...errors import JournalError, JournalUnavailable, OwnershipLost
+from ..entries import Entry
+from ..protocol import RunInfo
+from .encoding import Content, Contents, RunRow, Value, entry_text, sealed_row
 
 Connection = TypeVar("Connection")
 Connection_co = TypeVar("Connection_co", covariant=True)
 Connection_contra = TypeVar("Connection_contra", contravariant=True)
-Value = TypeVar("Value")
+Outcome = TypeVar("Outcome")
+GiveBack = Callable[["DurableLog", RunInfo], Awaitable[None]]
+WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
+BATCH_RUNS = (
+    512  # a batch with this many runs is handed over early, so that the writer need not wait
+)
+_ROW_ENTRIES = 64
 BEAT = 0.5  # seconds between renewals of the leases
 TRANSACTION_ROWS = 4096  # a slow disk makes for large transactions, a fast one for small ones
 
 
-class Operation(Protocol[Connection_contra]):
+class Batch:
+    """Rows of one event loop that are committed together; row i has values from WIDTH * i on."""
+
+    __slots__ = ("contents", "done", "logs", "loop", "owners", "values", "waiters")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.logs: list[DurableLog] = []
+        self.values: list[Value] = []
+        self.owners: list[DurableLog] = []
+        self.contents: list[tuple[DurableLog, list[Content]]] = []
+        self.waiters: list[tuple[asyncio.Future[None], DurableLog | None]] = []
+        self.done = False
+
+    def refuse(self, error: JournalError) -> None:
+        """Let every run of the batch fail with an error."""
+        for log in self.logs:
+            if log.failure is None:
+                log.fail(error)
+
+    def resolve(self) -> None:
+        """Resolve the futures of the callers; runs in the event loop."""
+        self.done = True
+        for waiter, log in self.waiters:
+            if waiter.done():  # the caller was cancelled
+                continue
+            if log is None or log.failure is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(log.failure())
+
+
+class CommitQueue:
+    """Collects the appends of one event loop and hands them to the writer in batches."""
+
+    __slots__ = ("batch", "last", "loop", "put", "scheduled")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, put: Callable[[Batch], None]) -> None:
+        self.loop = loop
+        self.put = put
+        self.batch = Batch(loop)
+        self.last: Batch | None = None
+        self.scheduled = False
+
+    def join(self, log: DurableLog) -> Batch:
+        """Return the batch to which a run may add in this pass."""
+        if len(self.batch.logs) >= BATCH_RUNS:
+            self.flush()
+        if not self.scheduled:
+            self.scheduled = True
+            self.loop.call_soon(self._end_pass)
+        self.batch.logs.append(log)
+        return self.batch
+
+    def _end_pass(self) -> None:
+        self.scheduled = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand the current batch to the writer."""
+        batch = self.batch
+        if not batch.logs:
+            return
+        for log in batch.logs:
+            log.end_row(batch)
+        self.batch = Batch(self.loop)
+        self.last = batch
+        self.put(batch)
+
+    async def settled(self) -> None:
+        """Wait until every entry appended so far is committed or refused."""
+        self.flush()
+        if self.last is not None and not self.last.done:
+            waiter = self.loop.create_future()
+            self.last.waiters.append((waiter, None))
+            await waiter
+
+
+class DurableLog:
+    """The open run of a durable journal; see RunLog."""
+
+    __slots__ = (
+        "_batch", "_cancelled", "_contents", "_first", "_give_back", "_loop", "_mark", "_on_cancel",
+        "_pending", "_queue", "_seq", "_sum", "failure", "info", "key", "recorded", "row", "verified",
+    )  # fmt: skip
+    keeps_values = True
+    silent = False
+
+    def __init__(
+        self, row: RunRow, queue: CommitQueue, contents: Contents, give_back: GiveBack
+    ) -> None:
+        self.row = row
+        self.key = row.key
+        self.info = row.info
+        self.recorded: Sequence[Entry] = []
+        self.failure: Callable[[], BaseException] | None = None
+        self.verified = 0  # the state of the database in which the epoch was compared
+        self._queue = queue
+        self._contents = contents
+        self._give_back = give_back
+        self._on_cancel: Callable[[], None] | None = None
+        self._cancelled = False
+        self._batch: Batch | None = None
+        self._pending: list[str] = []
+        self._seq, self._first, self._sum = 0, 1, b""
+        self._loop: str | None = None
+        self._mark: int | None = None
+
+    def restore(
+        self,
+        info: RunInfo,
+        head: bytes,
+        last: int = 0,
+        recorded: Sequence[Entry] = (),
+        stored: Mapping[bytes, int] | None = None,
+    ) -> None:
+        """Continue after recorded entries: up to entry `last`, whose row has the checksum `head`."""
+        self.info = info
+        self.recorded = recorded
+        self._contents.add_stored(stored or {})
+        for entry in recorded:
+            if entry.kind == "iteration":
+                self._contents.rank(entry.path)
+        self._seq, self._first, self._sum = last, last + 1, head
+
+    @property
+    def position(self) -> tuple[int, bytes]:
+        """The number of the last entry handed over and the checksum of its row."""
+        return self._seq, self._sum
+
+    @property
+    def on_cancel(self) -> Callable[[], None] | None:
+        """Called on the event loop when cancellation of the run is requested."""
+        return self._on_cancel
+
+    @on_cancel.setter
+    def on_cancel(self, action: Callable[[], None] | None) -> None:
+        self._on_cancel = action
+        if action is not None and self._cancelled:
+            action()
+
+    def request_cancel(self) -> None:
+        """Pass a request to cancel from the writer's thread to the event loop."""
+        with suppress(RuntimeError):  # the event loop is closed: the run is not active any more
+            self._queue.loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        if self._on_cancel is not None:
+            self._on_cancel()
+
+    def append(self, entry: Entry, /) -> None:
+        """Append an entry; entries of a run that lost its lease are dropped."""
+        batch = self._batch
+        if batch is not self._queue.batch:
+            batch = self._batch = self._queue.join(self)
+        iteration = entry.kind == "iteration"
+        # A row has at most one iteration, so that an index can find it.
+        if len(self._pending) >= _ROW_ENTRIES or (iteration and self._loop is not None):
+            self.end_row(batch)
+        self._pending.append(entry_text(entry, self._contents))
+        self._seq = entry.seq = self._seq + 1
+        if iteration:
+            self._loop, self._mark = entry.path, self._seq
+
+    def end_row(self, batch: Batch) -> None:
+        """Add the pending entries to their batch as one row."""
+        if not self._pending:
+            return
+        first = self._first
+        body, total = sealed_row(self._pending, self._sum, first)
+        self._sum = total
+        batch.values += (self.key, first, self._loop, self._mark, body, total)
+        batch.owners.append(self)
+        contents = self._contents
+        if contents.waiting:
+            batch.contents.append((self, contents.take()))
+        contents.here = []
+        self._pending = []
+        self._first = self._seq + 1
+        self._loop = self._mark = None
+
+    def sync(self) -> Awaitable[None] | None:
+        """Return an awaitable for the commit of all appended entries; None if they are durable."""
+        if self.failure is not None:
+            raise self.failure()
+        batch = self._batch
+        if batch is None or batch.done:
+            return None
+        waiter: asyncio.Future[None] = self._queue.loop.create_future()
+        batch.waiters.append((waiter, self))
+        return waiter
+
+    def fail(self, error: JournalError) -> None:
+        """Refuse all further writes; the entries appended last may be lost."""
+        kind, message = type(error), str(error)
+        self.failure = lambda: kind(message)
+
+    def lose(self, why: str = "another owner took this run over") -> None:
+        """Refuse all further writes because this log does not own the run any more."""
+        message = f"{self.info.run_id}: {why}"
+        self.failure = lambda: OwnershipLost(message)
+
+    async def close(self, info: RunInfo) -> None:
+        """Write the run's row and give the run back.
+
+        Raises:
+            JournalUnavailable: if the store failed to write; the run is left as interrupted.
+        """
+        if isinstance(self._error(), OwnershipLost):
+            return
+        self._queue.flush()
+        await self._give_back(self, info)
+        error = self._error()
+        self.lose("this log is closed")
+        if error is not None and not isinstance(error, OwnershipLost):
+            raise error
+
+    def _error(self) -> BaseException | None:
+        return self.failure() if self.failure is not None else None
+
+
+class CommitOperation(Protocol[Connection_contra]):
     """Work inside a transaction."""
 
     loop: asyncio.AbstractEventLoop | None
@@ -56,7 +291,7 @@ class Store(Protocol[Connection_co]):
         """The open runs, whose leases `beat` renews."""
 
     def commit(
-        self, batches: Sequence[Batch], operations: Sequence[Operation[Connection_co]]
+        self, batches: Sequence[Batch], operations: Sequence[CommitOperation[Connection_co]]
     ) -> None:
         """Write batches and perform operations in one durable transaction, or raise."""
 
@@ -70,7 +305,7 @@ class Store(Protocol[Connection_co]):
         """Give back the leases and close the database."""
 
 
-class Transaction(Generic[Connection, Value]):
+class Transaction(Generic[Connection, Outcome]):
     """An operation with a result: `work` runs in a transaction, `after` once it is committed.
 
     Both run in the writer's thread.
@@ -79,39 +314,39 @@ class Transaction(Generic[Connection, Value]):
     __slots__ = ("_result", "after", "error", "future", "loop", "work")
 
     def __init__(
-        self, work: Callable[[Connection], Value], after: Callable[[Value], None] | None = None
+        self, work: Callable[[Connection], Outcome], after: Callable[[Outcome], None] | None = None
     ) -> None:
         self.work = work
         self.after = after
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.future: asyncio.Future[Value] | None = None
+        self.future: asyncio.Future[Outcome] | None = None
         self.error: JournalError | None = None
-        self._result: list[Value] = []  # one, once the work is done
+        self._result: list[Outcome] = []  # one, once the work is done
 
-    def wait(self) -> asyncio.Future[Value]:
+    def wait(self) -> asyncio.Future[Outcome]:
         """Return a future for its result."""
         self.loop = asyncio.get_running_loop()
         self.future = self.loop.create_future()
         return self.future
 
     def run(self, db: Connection) -> None:
-        """Do the work; see Operation."""
+        """Do the work; see CommitOperation."""
         try:
             self._result = [self.work(db)]
         except JournalError as error:
             self.error = error
 
     def committed(self) -> None:
-        """Act on the commit; see Operation."""
+        """Act on the commit; see CommitOperation."""
         if self.after is not None and self.error is None:
             self.after(self._result[0])
 
     def refuse(self, error: JournalError) -> None:
-        """Let the caller fail with an error; see Operation."""
+        """Let the caller fail with an error; see CommitOperation."""
         self.error = type(error)(str(error))
 
     def resolve(self) -> None:
-        """Resolve the caller's future; see Operation."""
+        """Resolve the caller's future; see CommitOperation."""
         if self.future is None or self.future.done():
             return
         if self.error is not None:
@@ -128,7 +363,7 @@ class _Stop(Transaction[Connection, None]):
         self._result = [None]
 
 
-Job = Batch | Operation[Connection]
+Job = Batch | CommitOperation[Connection]
 
 
 class Writer(Generic[Connection]):
@@ -153,10 +388,10 @@ class Writer(Generic[Connection]):
 
     async def perform(
         self,
-        transaction: Transaction[Connection, Value],
+        transaction: Transaction[Connection, Outcome],
         *,
-        unwanted: Callable[[Value], None] | None = None,
-    ) -> Value:
+        unwanted: Callable[[Outcome], None] | None = None,
+    ) -> Outcome:
         """Perform a transaction and return its result once it is durable.
 
         The transaction continues if the caller is cancelled; `unwanted` then receives its result.
@@ -186,6 +421,8 @@ class Writer(Generic[Connection]):
             self._jobs.put(_Stop())
 
     def _work(self) -> None:
+        # The first transaction registers the store with a whole lease.
+        self._next_beat = time.monotonic() + BEAT
         while self._step():
             pass
 
@@ -258,7 +495,7 @@ def _notify(jobs: Sequence[Job[Connection]]) -> None:
             loop.call_soon_threadsafe(_resolve, mine)
 
 
-def _pass_on(unwanted: Callable[[Value], None], done: asyncio.Future[Value]) -> None:
+def _pass_on(unwanted: Callable[[Outcome], None], done: asyncio.Future[Outcome]) -> None:
     if not done.cancelled() and done.exception() is None:
         unwanted(done.result())
 

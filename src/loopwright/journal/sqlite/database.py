@@ -20,14 +20,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
-from ..recorded.encoding import Content
-from ..recorded.rows import Value
-from ..recorded.run_log import WIDTH, Batch, DurableLog
-from ..recorded.writer import Operation
-from .errors import journal_error
+from ..recorded.encoding import Content, Value
+from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
 from .files import FILE, SideLock, create_private, file_number, write_content
 from .leases import LEASE, Clocks, Owner, register, renew
-from .schema import connect_writer
+from .schema import connect_writer, journal_error
 
 OnPoint = Callable[[str, int], None]
 _CHUNKS = (1024, 128, 16, 1)
@@ -123,7 +120,7 @@ class Database:
                 raise
 
     def commit(
-        self, batches: Sequence[Batch], operations: Sequence[Operation[sqlite3.Connection]]
+        self, batches: Sequence[Batch], operations: Sequence[CommitOperation[sqlite3.Connection]]
     ) -> None:
         """Write batches and perform operations in one durable transaction.
 
@@ -207,7 +204,7 @@ class Database:
         values: list[Value] = []
         contents: list[Content] = []
         for batch in batches:
-            values += batch.sound_values()
+            values += _sound_values(batch)
             for log, rows in batch.contents:
                 if log.failure is None:
                     contents += rows
@@ -255,6 +252,14 @@ class Database:
                 renew(db, self._owner, 0.0, self.seconds)
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.close()
+
+
+def _sound_values(batch: Batch) -> list[Value]:
+    """Return the values of the rows whose runs may still write."""
+    if all(log.failure is None for log in batch.logs):
+        return batch.values
+    starts = [i * WIDTH for i, log in enumerate(batch.owners) if log.failure is None]
+    return [value for i in starts for value in batch.values[i : i + WIDTH]]
 
 
 def insert_many(db: sqlite3.Connection, head: str, width: int, values: Sequence[Value]) -> None:

@@ -13,12 +13,12 @@ Rules:
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from ..._platform import locks
 from ...errors import JournalDamaged, JournalUnavailable
 from ..recorded.encoding import content_digest
 
@@ -36,7 +36,7 @@ def create_private(path: Path) -> None:
     # An existing file is not opened: closing it would drop the locks that SQLite holds on it in this
     # process, and another process could then remove the WAL under its connections.
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _PRIVATE))
 
 
 def publish(draft: Path, path: Path) -> None:
@@ -47,7 +47,7 @@ def publish(draft: Path, path: Path) -> None:
         pass
     except OSError:  # a file system without links
         if not path.exists():
-            draft.rename(path)
+            draft.replace(path)
     draft.unlink(missing_ok=True)
     _sync_folder(path.parent)
 
@@ -118,12 +118,12 @@ class SideLock:
     def __init__(self, path: Path, patience: float = PATIENCE) -> None:
         self._path = path
         self._patience = patience
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE)
 
     def __enter__(self) -> None:
         # Polled, because a process that was stopped while it holds the lock must not block us forever.
         until, pause = time.monotonic() + self._patience, 0.0005
-        while not self._taken():
+        while not locks.take(self._file):
             if time.monotonic() >= until:
                 raise JournalUnavailable(
                     f"{self._path}: another process has held this lock for {self._patience:g} "
@@ -132,15 +132,8 @@ class SideLock:
             time.sleep(pause)
             pause = min(pause * 2, 0.01)
 
-    def _taken(self) -> bool:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
     def __exit__(self, *_: object) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        locks.release(self._file)
 
     def close(self) -> None:
         """Close the file."""
@@ -159,12 +152,12 @@ def write_content(folder: Path, digest: bytes, body: bytes) -> None:
     _private_folder(path.parent)
     draft = path.with_suffix(f".{os.getpid()}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _PRIVATE)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE)
         with os.fdopen(descriptor, "wb") as file:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(path)
+        draft.replace(path)
     except OSError:
         draft.unlink(missing_ok=True)
         raise
@@ -173,7 +166,9 @@ def write_content(folder: Path, digest: bytes, body: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if os.name == "nt":  # folders cannot be opened there; a rename is durable without it
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

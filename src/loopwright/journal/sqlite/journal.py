@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,12 +18,9 @@ from ...records import Iteration
 from ..entries import Entry, is_at, set_aside, surviving
 from ..inbox import cancel_suspended
 from ..protocol import Posted, Rewind, RunInfo, missing_run
-from ..recorded.encoding import Contents
-from ..recorded.rows import as_damage
-from ..recorded.run_log import CommitQueue, DurableLog
-from ..recorded.writer import Transaction, Writer
+from ..recorded.encoding import Contents, as_damage
+from ..recorded.writer import CommitQueue, DurableLog, Transaction, Writer
 from .database import Database, OnPoint
-from .errors import journal_error
 from .leases import Clocks
 from .memory import AppendQueue, SqliteMemory
 from .reader import Reader
@@ -39,7 +36,7 @@ from .run_ownership import (
     running,
     take,
 )
-from .schema import VERSION, connect_reader, expect_journal
+from .schema import VERSION, connect_reader, expect_journal, journal_error
 from .views import Pages, Watch
 
 T = TypeVar("T")
@@ -84,7 +81,6 @@ class SqliteJournal:
         self._queues: dict[asyncio.AbstractEventLoop, CommitQueue] = {}
         self._readers: list[Pages] = []  # one, after the first read
         self._reading = threading.Lock()
-        self._appends = AppendQueue(self.path)
         self._renew_writer()
 
     def _renew_writer(self) -> None:
@@ -97,6 +93,10 @@ class SqliteJournal:
     def memory(self) -> SqliteMemory:
         """The memory in the same file; it shares the transactions of the journal."""
         return SqliteMemory(self.path, self._perform, self._appends)
+
+    @cached_property
+    def _appends(self) -> AppendQueue:
+        return AppendQueue(self.path)
 
     async def __aenter__(self) -> SqliteJournal:
         return self
@@ -126,28 +126,28 @@ class SqliteJournal:
             close = partial(_give_back, writer, database)
             return opened, DurableLog(opened.row, queue, contents, close)
 
-        def leave(opened: OpenedRun, log: DurableLog) -> Transaction[sqlite3.Connection, None]:
+        def leave(
+            opened: OpenedRun, log: DurableLog
+        ) -> Transaction[sqlite3.Connection, DurableLog]:
             status = opened.before or "interrupted"
-            return Transaction(
-                lambda db: leave_run(db, log, status), lambda _: database.release(log)
-            )
+            return Transaction(partial(leave_run, log, status), database.release)
 
         opened, log = await writer.perform(
             Transaction(work, lambda done: database.hold(done[1])),
             unwanted=lambda done: writer.put(leave(*done)),
         )
         try:
-            await self._restore(log, opened, info)
+            await self._restore(log, opened)
         except BaseException:
             with suppress(JournalError):
                 await writer.perform(leave(opened, log))
             raise
         return log
 
-    async def _restore(self, log: DurableLog, opened: OpenedRun, fresh: RunInfo) -> None:
+    async def _restore(self, log: DurableLog, opened: OpenedRun) -> None:
         row = opened.row
         if not opened.before:
-            log.restore(replace(log.info, input=fresh.input, source=fresh.source), row.head)
+            log.restore(row.info, row.head)
             return
         info, recorded = await self._read(lambda r: (r.complete(row, row.info), r.recorded(row)))
         entries = recorded.entries
@@ -305,9 +305,7 @@ class SqliteJournal:
 async def _give_back(
     writer: Writer[sqlite3.Connection], database: Database, log: DurableLog, info: RunInfo
 ) -> None:
-    await writer.perform(
-        Transaction(lambda db: give_back(database, db, log, info), lambda _: database.release(log))
-    )
+    await writer.perform(Transaction(partial(give_back, database, log, info), database.release))
 
 
 def _release(writer: Writer[sqlite3.Connection], readers: list[Pages]) -> None:

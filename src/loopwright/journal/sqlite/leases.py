@@ -15,14 +15,14 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from ..._platform.processes import exists
 from ...errors import JournalDamaged, RunLocked
 from ...records.codec import Json
-from ..recorded.rows import Value, as_damage, seal
+from ..recorded.encoding import Value, as_damage, seal
 
 LEASE = 10.0  # seconds that a lease lasts without a beat
 UNSEEN = "alive"  # in place of the start time of a process whose start time is not visible
@@ -87,11 +87,8 @@ def started(pid: int, proc: Path = _PROC) -> str:
 
 def _started_by_ps(pid: int) -> str:
     """Return the start time of a process from `ps`, on systems without /proc."""
-    with suppress(PermissionError):  # the process of another user
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return ""
+    if not exists(pid):
+        return ""
     if (ps := shutil.which("ps")) is None:
         return UNSEEN
     command = [ps, "-o", "stat=,lstart=", "-p", str(pid)]

@@ -23,12 +23,10 @@ from ...errors import JournalUnavailable
 from ...memory import MemoryEntry
 from ...records import codec
 from ...records.codec import Json
-from ..recorded.encoding import utf8
-from ..recorded.rows import Value, as_damage
+from ..recorded.encoding import Value, as_damage, utf8
 from ..recorded.writer import Transaction
 from .database import insert_many
-from .errors import journal_error
-from .schema import connect_reader, expect_journal
+from .schema import connect_reader, expect_journal, journal_error
 
 VERSION = 1
 _SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery

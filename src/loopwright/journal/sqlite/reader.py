@@ -13,8 +13,8 @@ from pathlib import Path
 from ...records import codec
 from ...records.codec import Json
 from ..protocol import Posted, RunInfo
+from ..recorded.encoding import RunRow, Value, read_row
 from ..recorded.reader import RowReader
-from ..recorded.rows import RunRow, Value, read_row
 from .files import read_content
 from .leases import read_owners
 from .run_ownership import find_row, posted, present

@@ -14,9 +14,20 @@ from ...records import codec
 from ...records.codec import Json
 from ..entries import Entry
 from ..protocol import Posted, RunInfo, missing_run
-from ..recorded.encoding import Content, Contents, entry_text, utf8
-from ..recorded.rows import RunRow, Value, chain_start, chained, read_row, seal, sealed_values
-from ..recorded.run_log import DurableLog
+from ..recorded.encoding import (
+    Content,
+    Contents,
+    RunRow,
+    Value,
+    chain_start,
+    chained,
+    entry_text,
+    read_row,
+    seal,
+    sealed_values,
+    utf8,
+)
+from ..recorded.writer import DurableLog
 from .database import Database
 from .leases import LEASE, Owner, locked, read_owners
 
@@ -126,11 +137,13 @@ def _write_row(db: sqlite3.Connection, row: RunRow, epoch: int) -> bool:
     return db.execute(_WRITE, (*values[2:], row.key, epoch)).rowcount == 1
 
 
-def give_back(database: Database, db: sqlite3.Connection, log: DurableLog, info: RunInfo) -> None:
-    """Write the row of a run and release it, if the log still owns it."""
+def give_back(
+    database: Database, log: DurableLog, info: RunInfo, db: sqlite3.Connection
+) -> DurableLog:
+    """Write the row of a run and release it, if the log still owns it; return the log."""
     if log.failure is not None:  # the entries may lack the end that `info` describes
-        leave_run(db, log, "interrupted")
-        return
+        leave_run(log, "interrupted", db)
+        return log
     row, source = log.row, log.row.source
     filed: list[Content] = []
     if info.source != log.info.source:
@@ -141,12 +154,14 @@ def give_back(database: Database, db: sqlite3.Connection, log: DurableLog, info:
     closed = replace(row, info=info, source=source, last=last, head=head, owner=None)
     if _write_row(db, closed, row.info.epoch):
         database.keep_contents(db, filed)
+    return log
 
 
-def leave_run(db: sqlite3.Connection, log: DurableLog, status: str) -> None:
-    """Release a run with a status and no other change."""
+def leave_run(log: DurableLog, status: str, db: sqlite3.Connection) -> DurableLog:
+    """Release a run with a status and no other change; return the log."""
     row = log.row
     _write_row(db, replace(row, info=replace(row.info, status=status), owner=None), row.info.epoch)
+    return log
 
 
 def running(run_id: str) -> RunLocked:

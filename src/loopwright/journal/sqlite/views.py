@@ -23,9 +23,19 @@ from ...records import Iteration, Reason, StepOutcome, as_evaluation
 from ...records.codec import Json
 from ..entries import Entry, surviving
 from ..protocol import RunInfo
-from ..recorded.encoding import decode_entry, decode_row, unfold, value_of
+from ..recorded.encoding import (
+    RunRow,
+    Value,
+    as_damage,
+    chain_start,
+    chained,
+    decode_entry,
+    decode_row,
+    read_row,
+    unfold,
+    value_of,
+)
 from ..recorded.reader import NullContents, damaged
-from ..recorded.rows import RunRow, Value, as_damage, chain_start, chained, read_row
 from ..views import (
     ENDING,
     Mark,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..._extras import needs
 from ...engine.threads import in_thread
 from ...errors import ConfigurationError
 from ...records.json_schema import check_schema
@@ -104,7 +105,7 @@ class ProviderModel:
         """Answer one request with at most one call to its endpoint; see Model.complete."""
         try:
             endpoint = endpoint_of(request, self.keys, self.places)
-            requests = await self._prepared(endpoint)
+            requests = await self._prepared(endpoint, request.model)
             reply = await requests.ask(endpoint, request, on_text)
         except ConfigurationError as error:
             fault = ModelError(str(error), kind="permanent", reason="configuration")
@@ -114,15 +115,21 @@ class ProviderModel:
         cleaned = Reply.from_json(self.redactor.clean(reply.to_json()))
         return replace(cleaned, usage=reply.usage, finish=reply.finish)
 
-    async def _prepared(self, endpoint: Endpoint) -> Requests:
-        """Load the modules that the first request needs in a thread, because it takes seconds."""
+    async def _prepared(self, endpoint: Endpoint, model: str) -> Requests:
+        """Load the modules that the first request needs in a thread, because it takes seconds.
+
+        Raises:
+            ConfigurationError: if the client of the provider is not installed.
+        """
+        subject = f"{endpoint.provider}:{model}"
         if self._requests is None:
-            kind = await in_thread(_library)
+            kind = await in_thread(_library, subject)
             if self._requests is None:  # another call may have set it during the import
                 self._requests = kind(self.allowed, self.redactor, self.max_bytes, self._trusted)
         requests = self._requests
         if endpoint.api not in self._loaded:
-            await in_thread(requests.load, endpoint)
+            with needs(subject, endpoint.extra):
+                await in_thread(requests.load, endpoint)
             self._loaded.add(endpoint.api)
         if requests.trusted is None and endpoint.base_url.startswith("https:"):
             requests.trusted = await in_thread(requests.public_certificates)
@@ -136,8 +143,8 @@ class ProviderModel:
         return made
 
 
-def _library() -> type[Requests]:
+def _library(subject: str) -> type[Requests]:
     """Import the client library; see rule 1."""
-    from .requests import Requests
-
+    with needs(subject, "models"):
+        from .requests import Requests
     return Requests

@@ -57,16 +57,9 @@ def build(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) 
     """Return the library's model of an endpoint, for one format of structured output.
 
     Raises:
-        ConfigurationError: if the library's support for the provider is not installed.
+        ImportError: if the library's support for the provider is not installed.
     """
-    try:
-        return _BUILDERS[endpoint.api](endpoint, name, client, rung)
-    except ImportError as error:
-        missing = f" ({error.name})" if error.name else ""
-        raise ConfigurationError(
-            f"provider: {endpoint.provider} needs a package that is not installed{missing}; "
-            f"install {_EXTRAS.get(endpoint.api, 'loopwright')}"
-        ) from None
+    return _BUILDERS[endpoint.api](endpoint, name, client, rung)
 
 
 def _openai_client(endpoint: Endpoint, client: httpx2.AsyncClient) -> AsyncOpenAI:
@@ -163,11 +156,6 @@ def _bedrock(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: st
 _BUILDERS = {
     "responses": _responses, "chat": _chat, "anthropic": _anthropic, "gemini": _gemini, "vertex": _vertex,
     "bedrock": _bedrock,
-}  # fmt: skip
-# The package that adds the library's support of an API.
-_EXTRAS = {
-    "anthropic": "loopwright[anthropic]", "gemini": "loopwright[google]", "vertex": "loopwright[google]",
-    "bedrock": "pydantic-ai-slim[bedrock]",
 }  # fmt: skip
 
 

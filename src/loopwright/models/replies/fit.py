@@ -77,10 +77,19 @@ class _Fitter:
             return self._object(value, schema, depth)
         if isinstance(value, list) and (not types or "array" in types):
             return [self.fit(item, schema.get("items"), depth + 1) for item in value]
-        if types == {"array"} and isinstance(value, dict):
+        if types == {"array"} and self._is_one_item(value, schema.get("items")):
             self.notes.append("made a list")
             return [self.fit(value, schema.get("items"), depth + 1)]
         return self._scalar(value, schema, types)
+
+    def _is_one_item(self, value: Json, items: Json) -> bool:
+        """Whether a value can only be an item. A free text can also list several items, or say "none"."""
+        items = self._resolved(items)
+        if not isinstance(value, str):
+            return value is not None and not isinstance(value, list)
+        if not isinstance(items, Mapping):
+            return False
+        return "enum" in items or (bool(_types(items)) and "string" not in _types(items))
 
     def _resolved(self, schema: Json) -> Json:
         for _ in range(MAX_DEPTH):

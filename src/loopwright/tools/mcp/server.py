@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from ..._extras import needs
 from ...engine.context import Context
 from ...engine.run_state import Run
 from ...engine.step import FunctionStep
@@ -208,9 +209,11 @@ class _Session:
                 # A request that failed is repeated under another name.
                 name = f"{self.server.name}/tools-{self._listings}"
                 replay = self.run.replay
-                if replay is None or at.below(name) not in replay.finished:
+                stubbed = self.run.stubs is not None
+                if not stubbed and (replay is None or at.below(name) not in replay.finished):
                     _connect()  # a missing library is not a failure of the server
                 step = FunctionStep(self._list, name="tools", fingerprint=self.server.fingerprint)
+                step.stub = "MCP server"
                 self._listing = cast("list[dict[str, Json]]", await at.call(name, step, None))
             return self._listing
 
@@ -296,13 +299,7 @@ class _Connect(Protocol):
 
 
 def _connect() -> _Connect:
-    try:
-        # Importing the client library takes seconds, and it is optional.
+    # The client library is optional, and importing it takes seconds.
+    with needs("an MCP server", "mcp"):
         from .client import connect
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "httpx2"):
-            raise
-        raise ConfigurationError(
-            f"MCP servers need the package {error.name}. Install loopwright[mcp]."
-        ) from None
     return connect

@@ -18,7 +18,7 @@ from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..journals import DEFAULT, again, find_run, reading
-from .options import AsJson, JournalUrl, RunName, RunOptions
+from .options import AsJson, JournalUrl, RunCommandOptions, RunName
 from .output import Output
 from .run import resume_run
 
@@ -112,7 +112,7 @@ def approve(
 
     info, question, left = reading(journal, lambda store: _answer(store, name, path, answer_to))
     if go_on:
-        return resume_run(info.run_id, RunOptions(journal=journal, as_json=as_json))
+        return resume_run(info.run_id, RunCommandOptions(journal=journal, as_json=as_json))
     _report(info, question, left, journal, as_json=as_json)
     return 0
 
@@ -263,7 +263,7 @@ def _offer_resume(info: RunInfo, journal: str) -> int:
         if _line(output).lower() not in ("", "y", "yes"):
             output.say(("resume: ", "dim"), again("resume", info.run_id, journal))
             return 0
-    return resume_run(info.run_id, RunOptions(journal=journal))
+    return resume_run(info.run_id, RunCommandOptions(journal=journal))
 
 
 def _show(question: Question, command: str, output: Output) -> None:

@@ -19,7 +19,7 @@ from .options import AsJson, DocumentOptions, Lenient, ModelOptions, expanded
 from .output import Output
 
 
-class Report(TypedDict):
+class CheckReport(TypedDict):
     """The report on one document, as `check --json` prints it."""
 
     file: str
@@ -63,7 +63,7 @@ def check(
     return 0 if all(report["ok"] for report in reports) else 1
 
 
-def _report(file: str, given: Given, *, offline: bool) -> Report:
+def _report(file: str, given: Given, *, offline: bool) -> CheckReport:
     """Return the report on one document."""
     problems: Sequence[Problem]
     try:
@@ -76,11 +76,11 @@ def _report(file: str, given: Given, *, offline: bool) -> Report:
     else:
         missing = [_json(problem) for problem in source.missing(offline=offline)]
         notes = [_json(note) for note in (*source.notes, *source.lints())]
-        return Report(
+        return CheckReport(
             file=file, ok=not missing, problems=[], missing=missing, notes=notes, plan=plan
         )
     wrong = [_json(problem) for problem in problems]
-    return Report(file=file, ok=False, problems=wrong, missing=[], notes=[], plan=None)
+    return CheckReport(file=file, ok=False, problems=wrong, missing=[], notes=[], plan=None)
 
 
 def _json(problem: Problem) -> dict[str, Json]:
@@ -88,7 +88,7 @@ def _json(problem: Problem) -> dict[str, Json]:
     return {**{name: getattr(problem, name) for name in names}, "text": str(problem)}
 
 
-def _write(report: Report, output: Output) -> None:
+def _write(report: CheckReport, output: Output) -> None:
     for problem in report["problems"]:
         output.note(problem["text"])
     for note in report["notes"]:

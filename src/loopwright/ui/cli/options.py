@@ -55,6 +55,14 @@ Lenient = Annotated[
         help="Other dialects: accept a fragment and keep unknown placeholders as text.",
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Take the results of models, commands, Python functions and tools from --replies, and keep "
+        "no journal.",
+    ),
+]
 RunId = Annotated[
     str, typer.Option("--run-id", metavar="ID", help="Run ID. An existing run is resumed.")
 ]
@@ -115,7 +123,7 @@ class ModelOptions(DocumentOptions):
 
 
 @dataclass(frozen=True)
-class RunOptions(ModelOptions):
+class RunCommandOptions(ModelOptions):
     """Options of `run` and `resume`."""
 
     journal: JournalUrl = DEFAULT

@@ -18,7 +18,7 @@ from ...engine.resume import raise_limit
 from ...engine.run import new_run_id
 from ...engine.run import run as run_step
 from ...engine.run_state import Listener
-from ...errors import RunNotFound
+from ...errors import ConfigurationError, RunNotFound
 from ...journal import Entry, Journal, RunInfo
 from ...journal.questions import Question, pending
 from ...records import Reason, Result, Status
@@ -31,20 +31,24 @@ from ..sources import Given, RunSource, load_again, load_source
 from ..trust import agreed
 from .live import LinesView, reports_conditions, view_of
 from .options import (
+    DryRun,
     InputFile,
     InputText,
     Lenient,
     LoopName,
     MaxIterations,
+    RunCommandOptions,
     RunId,
     RunName,
-    RunOptions,
     expanded,
 )
 from .output import Output
 from .result import report_interruption, report_result
 from .signals import Signals, leave
 from .telemetry import Observing
+
+MEMORY = "memory:"  # the journal of a dry run
+_KEPT = ("models", "model", "model_url", "redactor")  # resources that a dry run keeps
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Job:
     source: RunSource
     value: Json
     run_id: str
-    options: RunOptions
+    options: RunCommandOptions
     observing: Observing
     listeners: tuple[Listener, ...] = ()
 
@@ -177,31 +181,56 @@ def run(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Document, or package.module:attribute.")
     ],
-    options: RunOptions,
+    options: RunCommandOptions,
     text: InputText = None,
     input_file: InputFile = None,
     run_id: RunId = "",
     lenient: Lenient = False,
+    dry_run: DryRun = False,
 ) -> int:
     """Run a document, or a step of a Python module (package.module:attribute).
 
     The input is --input, --input-file or piped stdin, or else the document's default.
+
+    With --dry-run, nothing acts: rules in the file of --replies give the results of model calls,
+    commands, Python functions and tools. The journal is in memory.
 
     Exit codes: 0 satisfied, 3 exhausted, 1 failed, 5 impossible, 4 suspended, 130 cancelled or
     interrupted, 2 wrong command line or document.
     """
     with Output(as_json=options.as_json) as output:
         given = replace(Given.of(options), lenient=lenient)
-        source = agreed(functools.partial(load_source, file, given), output, yes=options.yes)
+        load = functools.partial(load_source, file, given)
+        if dry_run and not options.replies:
+            raise ConfigurationError(
+                "--dry-run needs --replies FILE with rules for models, commands, functions and tools"
+            )
+        if dry_run:
+            source, options = (
+                _stubbed(load(execute=False)),
+                replace(options, journal=MEMORY),
+            )
+        else:
+            source = agreed(load, output, yes=options.yes)
         value = read_input(text, input_file, output.note)
         observing = Observing(options.otel, options.log, options.capture_content)
         return drive(Job(source, value, run_id or new_run_id(), options, observing), output)
 
 
+def _stubbed(source: RunSource) -> RunSource:
+    """Return a source whose effects are replaced by the rules of its scripted model."""
+    resources = {name: source.resources[name] for name in _KEPT if name in source.resources}
+    # Loaded late: it loads the models, which other runs may not need.
+    from ...models.stubs import dry_run_resources
+
+    resources |= dry_run_resources(resources["models"].model)
+    return cast("RunSource", replace(cast("Any", source), resources=resources))
+
+
 @expanded
 def resume(
     name: RunName,
-    options: RunOptions,
+    options: RunCommandOptions,
     max_iterations: MaxIterations = None,
     loop: LoopName = "",
 ) -> int:
@@ -215,7 +244,7 @@ def resume(
 
 
 def resume_run(
-    name: str, options: RunOptions, *, max_iterations: int | None = None, loop: str = ""
+    name: str, options: RunCommandOptions, *, max_iterations: int | None = None, loop: str = ""
 ) -> int:
     """Resume a run by its name on the command line, and return the exit code."""
     with Output(as_json=options.as_json) as output:

@@ -7,16 +7,15 @@ import secrets
 import socket
 import sys
 import webbrowser
+from importlib import import_module
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
-import uvicorn
 
+from ..._extras import needs
 from ...errors import ConfigurationError
 from ..journals import DEFAULT, opened
-from ..web.app import create_app
 from .options import JournalUrl
 from .output import Output
 
@@ -37,6 +36,8 @@ def ui(
     The page is available on this machine only, at the printed address. The address contains a new
     token each time.
     """
+    with needs("the page", "ui"):
+        import_module("loopwright.ui.web.server")
     listener = _listen(port)
     bound = listener.getsockname()[1]
     token = secrets.token_urlsafe(32)
@@ -66,18 +67,7 @@ def _listen(port: int) -> socket.socket:
 
 
 async def _serve(url: str, listener: socket.socket, port: int, token: str) -> None:
+    from ..web.server import serve
+
     async with opened(url, create=True) as store:
-        app = create_app(store, url=url, folder=Path.cwd(), port=port, token=token)
-
-        class Server(uvicorn.Server):
-            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                app.state.page.close()  # the server would wait for open streams
-                super().handle_exit(sig, frame)
-
-        server = Server(
-            uvicorn.Config(
-                app, access_log=False, log_level="warning", lifespan="on", server_header=False,
-                date_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=30,
-            )
-        )  # fmt: skip
-        await server.serve(sockets=[listener])
+        await serve(store, listener, url=url, folder=Path.cwd(), port=port, token=token)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from ..._platform.processes import new_group
 from ...errors import ConfigurationError, RunNotFound
 from ...journal import Journal
 
@@ -67,7 +68,7 @@ class RunProcesses:
             cwd=self._folder, env={**os.environ, "NO_COLOR": "1"},
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL, stderr=messages,
-            start_new_session=True,  # Ctrl-C ends the page, not the runs
+            **new_group(),  # Ctrl-C ends the page, not the runs
         )  # fmt: skip
         if process.stdin is not None:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):

@@ -16,8 +16,7 @@ from ....records.codec import Json, text_of
 from ....templates import TemplateError
 from ....templates.variables import FIXED
 from ...schema.validate import placeholder, validated
-from ...steps.loop_node.template_functions import HELPERS
-from ...steps.loop_node.templates import node_template
+from ...steps.loop_node.template_functions import HELPERS, node_template
 from ...yaml.reader import Location, Source
 from .models import Defaults, choose
 from .schema import (

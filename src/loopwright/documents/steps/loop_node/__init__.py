@@ -9,7 +9,7 @@ from .agent_groups import AgentGroup, AgentsAtOnce, ungrouped
 from .lessons import LoopNodeLessons, extract
 from .loop_node import LoopNode, LoopNodeEvaluator
 from .scoring import Scorer, Strategy
-from .templates import node_expression, node_fill
+from .template_functions import node_expression, node_fill
 
 __all__ = [
     "AgentGroup",

@@ -12,7 +12,7 @@ from ....engine.context import Context
 from ....engine.scope import Scope
 from ....engine.step import CompositeStep, StepLike, digest_of
 from ....engine.workflow import Workflow
-from ....evaluators.parsing.replies import AGENTS, LAST, agents_in
+from ....evaluators.parsing.text import AGENTS, LAST, agents_in
 from ....records import Result
 from ....records.codec import Json
 

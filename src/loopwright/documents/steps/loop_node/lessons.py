@@ -10,11 +10,11 @@ from types import MappingProxyType
 from ...._regex import Pattern, PatternTimeout, compile_pattern
 from ....engine.context import Context
 from ....engine.step import Leaf, digest_of
-from ....evaluators.parsing.replies import agents_in, reply_text
+from ....evaluators.parsing.text import agents_in, reply_text
 from ....records.codec import Json, text_of
 from ....templates import Template, TemplateError
+from .template_functions import node_template, written
 from .template_view import CATEGORIES, MAX_ENTRIES, LoopNodeView
-from .templates import node_template, written
 
 __all__ = ["DEFAULT_METADATA", "LoopNodeLessons", "RecordLessons", "extract"]
 

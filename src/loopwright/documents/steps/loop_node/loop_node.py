@@ -11,7 +11,7 @@ from ....engine.context import Context
 from ....engine.loop import Loop
 from ....engine.scope import Scope
 from ....engine.step import CompositeStep, Step, digest_of
-from ....evaluators.parsing.replies import agents_in, reply_text
+from ....evaluators.parsing.text import agents_in, reply_text
 from ....prompts.prompt import Prompt, Reask
 from ....records import Evaluation, Iteration, Reason, Result, Status
 from ....records.codec import Json, text_of

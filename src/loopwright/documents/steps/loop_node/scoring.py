@@ -8,9 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from ...._regex import PatternTimeout
 from ....evaluators.agreement import agreement
-from ....evaluators.parsing.replies import agents_in, objects_in, reply_text
 from ....evaluators.parsing.scores import ScoreReading, read_score, read_score_by_pattern
-from ....evaluators.parsing.text import clean_text, normalise_reply
+from ....evaluators.parsing.text import (
+    agents_in,
+    clean_text,
+    normalise_reply,
+    objects_in,
+    reply_text,
+)
 from ....evaluators.presets import weighted
 from ....evaluators.score import finder
 from ....records import Evaluation

@@ -1,0 +1,1 @@
+"""The differences between operating systems: file locks, and groups of processes."""

@@ -1,0 +1,220 @@
+"""One conversation for all iterations of a loop, within limits.
+
+Rules:
+
+1. An exchange is a question and its reply. The oldest exchanges are left out first, always both messages.
+2. A failed iteration adds no exchange.
+3. With a summary, the model summarises the exchanges that are left out, once, in a recorded call at
+   `summary` below the prompt. The summary stands before the first message that is sent, inside the same
+   message, because some models require that user and assistant take turns.
+4. After a resume, the conversation is read from the journal: the questions, the replies, the summaries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..engine.context import Context
+from ..engine.scope import Scope
+from ..engine.step import FunctionStep
+from ..errors import ConfigurationError
+from ..models import Message, Reply
+from ..records import codec
+from ..records.codec import Json
+
+__all__ = ["SUMMARY_TOKENS", "Conversation", "Talk", "earlier", "keep", "note_question"]
+
+SUMMARY_TOKENS = 1_024  # the limit of one summary
+_CHARACTERS_PER_TOKEN = 4
+_INSTRUCTION = (
+    "Summarise this conversation, so that it can continue without these messages. Keep decisions, facts, "
+    "numbers and open questions. Reply with the summary only."
+)
+_BEFORE = "Summary of the earlier conversation:"
+_SUMMARY = "summary"
+_TRY = re.compile(r"/attempt-[0-9]+(?=/|$)")  # of a step that is retried
+_Exchange = tuple[Message, Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Limits on the earlier messages that a prompt in a loop sends again.
+
+    The limits apply to the messages of earlier iterations, without the system message, the question of
+    this iteration and the summary.
+
+    Args:
+        max_messages: The maximum number of messages, 2 or more. Default: no limit.
+        max_tokens: The maximum number of tokens, where 4 characters count as one. Default: no limit.
+        summary: Whether a model call summarises the messages that are left out, in at most 1,024 tokens.
+            It needs a limit. Default: False.
+
+    Raises:
+        ConfigurationError: For a number that is too small, or a summary without a limit.
+
+    Example:
+        >>> from loopwright.prompts import prompt
+        >>> step = prompt("Go on.", conversation=Conversation(max_messages=10, summary=True))
+        >>> step.conversation.max_messages
+        10
+    """
+
+    max_messages: int | None = None
+    max_tokens: int | None = None
+    summary: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_messages is not None:
+            codec.whole("conversation: max_messages", self.max_messages, least=2)
+        if self.max_tokens is not None:
+            codec.whole("conversation: max_tokens", self.max_tokens, least=1)
+        if self.summary and not self.bounded:
+            raise ConfigurationError(
+                "conversation: summary needs a limit. Add max_messages or max_tokens."
+            )
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a limit."""
+        return self.max_messages is not None or self.max_tokens is not None
+
+    def to_json(self) -> Json:
+        """Return the limits as JSON."""
+        limits = {"max_messages": self.max_messages, "max_tokens": self.max_tokens}
+        return {**limits, "summary": self.summary}
+
+    def kept(self, exchanges: Sequence[_Exchange]) -> int:
+        """Return the number of the latest exchanges that are within the limits."""
+        number = tokens = 0
+        for exchange in reversed(exchanges):
+            tokens += sum(-(-len(one.content) // _CHARACTERS_PER_TOKEN) for one in exchange)
+            over = self.max_tokens is not None and tokens > self.max_tokens
+            if over or (self.max_messages is not None and 2 * (number + 1) > self.max_messages):
+                break
+            number += 1
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """The earlier exchanges of a prompt, and the summary of the first `covered` ones."""
+
+    exchanges: tuple[_Exchange, ...] = ()
+    summary: str = ""
+    covered: int = 0
+
+    def left_out(self, limits: Conversation) -> tuple[_Exchange, ...]:
+        """Return the exchanges that are beyond the limits and in no summary."""
+        return self.exchanges[self.covered : len(self.exchanges) - limits.kept(self.exchanges)]
+
+    def request(self, left_out: Sequence[_Exchange]) -> Message:
+        """Return the message that asks for a summary."""
+        parts = [f"{_BEFORE}\n{self.summary}"] if self.summary else []
+        for question, answer in left_out:
+            parts += [f"User:\n{question.content}", f"Assistant:\n{answer.content}"]
+        return Message("user", "\n\n".join([_INSTRUCTION, *parts]))
+
+    def summarised(self, summary: str, limits: Conversation) -> Talk:
+        """Return the same conversation with a summary of all that is beyond the limits."""
+        covered = len(self.exchanges) - limits.kept(self.exchanges)
+        return replace(self, summary=summary, covered=covered)
+
+    def messages(self, question: Message, limits: Conversation) -> list[Message]:
+        """Return the messages to send: those within the limits, and the question."""
+        first = len(self.exchanges) - limits.kept(self.exchanges)
+        sent = [*(message for pair in self.exchanges[first:] for message in pair), question]
+        if self.summary:
+            content = f"{_BEFORE}\n{self.summary}\n\n{sent[0].content}"
+            sent[0] = replace(sent[0], content=content)
+        return sent
+
+    def answered(self, question: Message, reply: Reply) -> Talk:
+        """Return the conversation after another exchange."""
+        return replace(self, exchanges=(*self.exchanges, (question, reply.message())))
+
+
+def earlier(ctx: Context, limits: Conversation) -> Talk:
+    """Return the conversation of the previous iterations, from the scope or the journal."""
+    scope = _loop_scope(ctx)
+    if scope is None or scope.number <= 1:
+        return Talk()
+    part = _part(ctx, scope)
+    if scope.talks is not None and part in scope.talks:
+        talk: Talk = scope.talks[part]
+        return talk
+    return _recorded(ctx, scope, part, limits)
+
+
+def keep(ctx: Context, talk: Talk) -> None:
+    """Keep the conversation for the next iteration."""
+    scope = _loop_scope(ctx)
+    if scope is not None:
+        scope.talks = {**(scope.talks or {}), _part(ctx, scope): talk}
+
+
+async def note_question(ctx: Context, question: Message) -> None:
+    """Record a question; a resumed run reads the conversation from this record."""
+    await ctx.call("said", _SAID, question.content)
+
+
+def _loop_scope(ctx: Context) -> Scope | None:
+    """Return the scope of the nearest loop; a workflow inside its body has no iterations."""
+    scope = ctx.scope
+    while scope is not None and (not scope.number or scope.total):
+        scope = scope.parent
+    return scope
+
+
+def _part(ctx: Context, scope: Scope) -> str:
+    """Return the position of a prompt inside an iteration, the same for each retry."""
+    return _TRY.sub("", ctx.path.removeprefix(f"{scope.path}/{scope.number}"))
+
+
+def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> Talk:
+    """Return the conversation of the previous iterations from the journal."""
+    replay = ctx.run.replay
+    if replay is None:
+        return Talk()
+    questions: dict[int, Json] = {}
+    exchanges: dict[int, _Exchange] = {}
+    summaries: dict[int, str] = {}
+    begin = f"{scope.path}/"
+    for path, entry in replay.finished.items():
+        place, _, last = path.rpartition("/")
+        digits, slash, rest = place.removeprefix(begin).partition("/")
+        if entry.error is not None or not place.startswith(begin) or not digits.isdecimal():
+            continue
+        number, inner = int(digits), _TRY.sub("", slash + rest)
+        if number >= scope.number or inner not in (part, f"{part}/{_SUMMARY}"):
+            continue
+        if inner != part:
+            if last.startswith("attempt-"):
+                summaries[number] = Reply.from_json(entry.value).text
+        elif last == "said":
+            questions[number] = entry.value
+        elif last.startswith("attempt-") and number in questions:
+            reply = Reply.from_json(entry.value).message()
+            exchanges[number] = (Message("user", questions[number]), reply)
+    return _folded(exchanges, summaries, limits)
+
+
+def _folded(
+    exchanges: dict[int, _Exchange], summaries: dict[int, str], limits: Conversation
+) -> Talk:
+    """Return the conversation with the exchanges and summaries of iterations."""
+    talk = Talk(tuple(exchanges[number] for number in sorted(exchanges)))
+    if not summaries:
+        return talk
+    latest = max(summaries)
+    before = tuple(exchanges[number] for number in sorted(exchanges) if number < latest)
+    covered = len(before) - limits.kept(before)
+    return replace(talk, summary=summaries[latest], covered=covered)
+
+
+async def _echo(value: Json) -> Json:
+    return value
+
+
+_SAID = FunctionStep(_echo, name="said", fingerprint="note.said/1")
