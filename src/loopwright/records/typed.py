@@ -238,13 +238,18 @@ class ValueType:
         return json_of(value) if self.is_json else self._carrying(value, None)
 
     def _carrying(self, plain: Json, data: bytes | None) -> Json:
-        if type(plain) in CARRIERS:
-            if getattr(plain, "type", None) is self:
+        kind = type(plain)
+        if kind in CARRIERS and kind is not _Mixed:  # the same JSON in another type has the same text
+            if plain.type is self:
                 return plain
-            plain = json_of(plain)
-        made = _CARRIER_OF.get(type(plain))
-        if made is None:  # None, True and False are the same in every type
-            return plain
+            made, data = kind, plain.data
+        else:
+            if kind is _Mixed:
+                plain = json_of(plain)
+                kind = dict
+            if kind not in _CARRIER_OF:  # None, True and False are the same in every type
+                return plain
+            made = _CARRIER_OF[kind]
         carrier = made(plain)
         carrier.type = self
         carrier.data = _text(plain) if data is None else data

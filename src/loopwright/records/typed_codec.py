@@ -55,6 +55,8 @@ class TypeCodec:
             if self._wrapped
             else TypeAdapter(portable, config=_BYTES)
         )
+        if not self._adapter.pydantic_complete:
+            raise TypeError("one of its annotations names an unknown class")
         self._portable = portable
 
     def schema(self) -> dict[str, Json]:
