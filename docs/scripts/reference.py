@@ -66,6 +66,7 @@ PARTS = {
     "CheckSpec": ("Checks", "../guide/checklist.md"),
     "ScoreSpec": ("Scores", "../guide/score.md"),
     "JudgeSpec": ("Judges", "../guide/judge.md"),
+    "ConversationSpec": ("Conversations of loops", "../guide/models.md"),
     "ConfidenceSpec": ("Confidence", "../guide/judge.md"),
     "AdaptSpec": ("The next input", "../concepts/loop.md"),
     "EachSpec": ("Lists", "../guide/lists.md"),

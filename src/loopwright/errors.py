@@ -32,9 +32,9 @@ Kinds, and what to do:
   `bad_argument` (a command; correct it or its input), `tool_error`, `invalid_arguments`,
   `tool_rounds`, `server_died`, `server_gone`, `server_timeout`, `server_error` (a tool or MCP server;
   retry or repair it), `no_memory`, `memory_unavailable` (check the journal), `all_failed`,
-  `no_consensus`, `items` (every alternative failed; see their own errors), or the reason of an inner
-  loop. Handle it with `retry`, `fallback` or the loop's `on_error`; `retryable` says whether a retry
-  can help.
+  `no_consensus`, `items` (every alternative failed; see their own errors), `no_stub`, `bad_stub` (a
+  dry run; add or correct the rule), or the reason of an inner loop. Handle it with `retry`,
+  `fallback` or the loop's `on_error`; `retryable` says whether a retry can help.
 - `StepTimeout`: `timeout`. Raise the limit of the step, or retry.
 - `ModelError`: one of MODEL_ERROR_KINDS. `transient`, `throttled` and `unknown_outcome` are retried by
   the retry policy. For `quota`, add credit; for `permanent`, change the request; for `truncated`, raise

@@ -193,3 +193,25 @@ def test_an_mcp_server_is_not_started() -> None:
     step = tool_prompt("{{ value }}", [server], name="p")
     assert tried(step, *rules).output == "done"
     assert tried(step, *rules[1:]).error.kind == "no_stub"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "iterations"),
+    [
+        (True, "max_iterations", 3),
+        ({"approve": True}, "max_iterations", 3),
+        ({"accept": True}, "accepted", 1),
+        (False, "stopped", 1),
+        ("not yet", "stopped", 1),
+    ],
+)
+def test_a_rule_answers_the_questions_of_a_loop(answer: Any, reason: str, iterations: int) -> None:
+    """Approval, acceptance and refusal; at the limit an approval does not raise it."""
+    loop = Loop(never, until=MaxIterations(3), approve=("iteration", "limit"))
+    rules = (
+        {"step": "*/execute", "output": 1},
+        {"step": "*/approve", "output": answer},
+        {"step": "*/limit", "output": True},
+    )
+    result = tried(loop, *rules)
+    assert (result.reason.value, result.iterations) == (reason, iterations)

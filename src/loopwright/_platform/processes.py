@@ -46,7 +46,7 @@ def end_group(pid: int, *, kill: bool) -> None:
         if HAS_GROUPS:
             os.killpg(pid, signal.SIGKILL if kill else signal.SIGTERM)
         else:
-            _run("taskkill", "/T", "/F", "/PID", str(pid))
+            _run(["taskkill", "/T", "/F", "/PID", str(pid)])
 
 
 def exists(pid: int) -> bool:
@@ -55,7 +55,7 @@ def exists(pid: int) -> bool:
         return True
     if os.name == "nt":  # `os.kill` with 0 would send Ctrl-C there
         with suppress(OSError, subprocess.TimeoutExpired):
-            return f'"{pid}"' in _run("tasklist", "/FI", f"PID eq {pid}", "/NH", "/FO", "CSV")
+            return f'"{pid}"' in _run(["tasklist", "/FI", f"PID eq {pid}", "/NH", "/FO", "CSV"])
         return True
     try:
         os.kill(pid, 0)
@@ -66,6 +66,6 @@ def exists(pid: int) -> bool:
     return True
 
 
-def _run(*command: str) -> str:
+def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SYSTEM)
     return done.stdout

@@ -373,6 +373,9 @@ _PUBLIC = (
 )  # fmt: skip
 
 
+_PLAIN = ATOMS | {dict, list, tuple}  # types of values that are JSON, or are made so
+
+
 async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str) -> Json:
     """Perform an effect by the rules above, or return its recorded output."""
     run, replay = ctx.run, ctx.run.replay
@@ -404,6 +407,8 @@ async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
     """Act, settle and record how it ended."""
     run, gate, path, cause = ctx.run, ctx.gate, started.path, None
     types = step.types
+    if types is not None and not types.simple:
+        types = step.declared()
     inner = ctx.within(path, typed=types is not None) if step.wants_context else None
     began = started.at + started.seconds
     finished = Entry("finished", path, began, None, started.fingerprint)
@@ -415,7 +420,10 @@ async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
             output = await act(given, inner)
         else:
             output = await gate.limit(run, functools.partial(act, given, inner), path)
-        output = _written(ctx, step, output, path)
+        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
+            output = codec.normalise(output, what="output")
+        else:
+            output = _written(ctx, step, output, path)
         finished.value = output
     except BaseException as error:
         _broken(error, ctx, inner, started, finished)
@@ -443,8 +451,15 @@ async def unrecorded(ctx: Context, name: str, step: Leaf, value: Json, token: st
     if run.cancelled is not None:
         raise Stopped("", run.cancelled)
     try:
-        given = own_json(value) if (types := step.types) is None else types.read(value)
+        types = step.types
+        if types is not None and types.simple:
+            given = own(value)
+        else:
+            types = step.declared()
+            given = own_json(value) if types is None else types.read(value)
         output = await step.act(given, None)
+        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
+            return codec.normalise(output, what="output")
         return _written(ctx, step, output, name)
     except asyncio.CancelledError as error:
         if run.cancelled is not None:
@@ -460,13 +475,13 @@ async def unrecorded(ctx: Context, name: str, step: Leaf, value: Json, token: st
 def _written(ctx: Context, step: Leaf, output: object, path: str) -> Json:
     """Return an output as it is recorded: normalised, or in its declared type, and without secrets."""
     types, redactor = step.types, ctx.run.redactor
-    if types is None:
+    if types is None or (types.simple and type(output) in _PLAIN):
         plain = codec.normalise(output, what="output")
         return plain if redactor is None else redactor.clean(plain)
     if types.problem:
         ctx.run.warn(types.problem, code=ANNOTATION_UNREADABLE)
     if (
-        type(output) not in ATOMS
+        type(output) not in _PLAIN
         and not path.endswith("evaluate")
         and (sentence := types.untyped(output))
     ):

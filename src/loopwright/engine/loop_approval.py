@@ -70,6 +70,8 @@ def _at_limit(loop_run: AskingRun, stop: Stop) -> Stop:
     request = {"kind": "limit", "more": min(loop_run.loop.limit, CEILING - number)}
     # An approval raises the limit, so that the loop reaches this line only after a refusal.
     answer = _ask(loop_run, "limit", request, detail)
+    if answer["approve"]:
+        return replace(stop, detail=f"{stop.detail}; a dry run does not raise limits")
     return replace(stop, detail=_with_reason(f"{stop.detail}, and a person ended it there", answer))
 
 
@@ -79,8 +81,11 @@ def _ask(
     number = len(loop_run.history)
     request |= {"loop": loop_run.path, "iteration": number}
     ctx = loop_run.ctx.child(f"{loop_run.path}/{number}")
-    answer: Mapping[str, Json] = ctx.ask(name, request, f"{loop_run.loop.name}: {detail}: go on?")
-    return answer
+    answer = ctx.ask(name, request, f"{loop_run.loop.name}: {detail}: go on?")
+    if isinstance(answer, Mapping):
+        return {"approve": False, **answer}
+    # The rule of a dry run can be true, false or the reason of a refusal.
+    return {"approve": answer is True, "reason": answer if isinstance(answer, str) else ""}
 
 
 def _with_reason(sentence: str, answer: Mapping[str, Json]) -> str:

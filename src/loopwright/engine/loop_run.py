@@ -37,7 +37,7 @@ from ..records import (
     as_evaluation,
     failure_of,
 )
-from ..records.codec import Json, error_line
+from ..records.codec import ATOMS, Json, error_line
 from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
 from .context import Context, being_cancelled, retyped, unrecorded
@@ -127,6 +127,7 @@ class LoopRun:
         self.ended: Result | None = None
         self.terminated = False
         self.scope = Scope(loop.name, value, ctx.scope, path)
+        self.scope.types = (loop.input_type, loop.output_type)
         self.members = loop.members
         spent, budget = NOTHING, loop.budget
         if run.replay is not None:
@@ -524,7 +525,7 @@ class Attempt:
 
     def adapted(self, value: Json | Evaluation) -> None:
         """Set the input that adapt returned."""
-        self.input = self.scope.current = _recorded(value, self.execute.input_type)
+        self.input = self.scope.current = _recorded(value, self.scope.types[0])
         self.stage = "execute"
 
     def executed(self, value: Json | Evaluation) -> None:
@@ -533,7 +534,7 @@ class Attempt:
         Raises:
             StepError: if there is none because an inner loop ended without one.
         """
-        self.output = _recorded(value, self.execute.output_type)
+        self.output = _recorded(value, self.scope.types[1])
         if value is None and isinstance(self.execute, CompositeStep):
             self._refuse_no_output()
         self.stage = "evaluate"
@@ -604,6 +605,8 @@ def _recorded(value: Json | Evaluation, declared: ValueType | None) -> Json:
 
     An Evaluation stays one only as the result of `evaluate`.
     """
+    if declared is None and type(value) in ATOMS:
+        return value
     if type(value) is Evaluation:
         return value.to_json()
     return json_of(value) if declared is None else declared.attach(value)

@@ -30,7 +30,7 @@ class FunctionTypes:
     output has, if the function declares none: an adapter makes the input of `execute`.
     """
 
-    __slots__ = ("input", "like", "name", "output", "problem")
+    __slots__ = ("input", "like", "name", "output", "problem", "simple")
 
     def __init__(
         self,
@@ -44,6 +44,8 @@ class FunctionTypes:
         self.output = output
         self.problem = problem
         self.like: Any = None
+        # Whether nothing is declared: then values are copied and normalised as JSON.
+        self.simple = input is None and output is None and not problem
 
     def read(self, value: Json) -> object:
         """Return the function's own copy of a recorded value, in its declared type."""

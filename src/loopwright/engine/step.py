@@ -160,6 +160,10 @@ class Leaf(Step[In_contra, Out_co]):
         reserve = None
         stub = ""
 
+    def declared(self) -> FunctionTypes | None:
+        """Return its declared types; None for a step that has JSON."""
+        return None
+
     def stubbed(self, output: Json) -> Json:
         """Return the output of a stub in the form of the step's own output."""
         return output
@@ -211,6 +215,9 @@ else:
 EvaluationLike = Evaluation | float | bool | Mapping[str, Any] | None  # what an evaluator returns
 
 
+_UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
+
+
 class FunctionStep(Leaf[In_contra, Out_co]):
     """A Python function as a leaf step.
 
@@ -227,9 +234,9 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     scores_only: bool
     stub: str
     wants_context: bool
+    types: FunctionTypes | None
     __slots__ = (
         "_fingerprint",
-        "_types",
         "act",
         "function",
         "idempotent",
@@ -238,6 +245,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         "reserve",
         "scores_only",
         "stub",
+        "types",
         "wants_context",
     )
 
@@ -254,7 +262,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         typed: bool = False,
     ) -> None:
         # Read late: an annotation may name a class that is defined further down.
-        self._types: FunctionTypes | bool | None = typed and not hasattr(function, _KNOWN_AS)
+        self.types = _UNREAD if typed and not hasattr(function, _KNOWN_AS) else None
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
@@ -268,31 +276,30 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.wants_context = count >= 2
         self.act = _caller(function, count, inline)
 
-    @property
-    def types(self) -> FunctionTypes | None:
-        """Its declared types, by the annotations; None if it has JSON."""
-        if self._types is True:
-            self._types = types_of(self.function, self.name)
-        return self._types or None
+    def declared(self) -> FunctionTypes | None:
+        """Return its declared types, by the annotations; None if it has JSON."""
+        if self.types is _UNREAD:
+            self.types = types_of(self.function, self.name)
+        return self.types
 
     @property
     def input_type(self) -> ValueType | None:
         """The type of the first parameter, by its annotation."""
-        return None if (types := self.types) is None else types.input
+        return None if (types := self.declared()) is None else types.input
 
     @property
     def output_type(self) -> ValueType | None:
         """The type that it returns, by its annotation."""
-        return None if (types := self.types) is None else types.output
+        return None if (types := self.declared()) is None else types.output
 
     def making_input_of(self, reader: Step) -> FunctionStep:
         """Return it as a step whose output has the input type of another, unless it declares one."""
-        types = self.types
-        if types is None or types.output is not None:
+        types, wanted = self.declared(), reader.input_type
+        if types is None or types.output is not None or wanted is None or wanted.is_json:
             return self
         adapter = copy.copy(self)
-        adapter._types = copy.copy(types)
-        adapter._types.like = reader
+        adapter.types = copy.copy(types)
+        adapter.types.like, adapter.types.simple = reader, False
         return adapter
 
     @property

@@ -239,7 +239,9 @@ class ValueType:
 
     def _carrying(self, plain: Json, data: bytes | None) -> Json:
         kind = type(plain)
-        if kind in CARRIERS and kind is not _Mixed:  # the same JSON in another type has the same text
+        if (
+            kind in CARRIERS and kind is not _Mixed
+        ):  # the same JSON in another type has the same text
             if plain.type is self:
                 return plain
             made, data = kind, plain.data

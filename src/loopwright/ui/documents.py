@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..documents import Loaded, Settings, load
 from ..documents.check.trust import LocalActions, TrustStore
 from ..documents.compiler.models import models_alone
 from ..documents.project import Recorded
 from ..models.endpoints import PROVIDER_NAMES
-from .sources import Given
+from ..models.stubs import dry_run_resources
+from .sources import Given, RunSource
 
-__all__ = ["LocalActions", "TrustStore", "document_of", "models_of"]
+__all__ = ["LocalActions", "TrustStore", "document_of", "models_of", "without_effects"]
+
+_KEPT = ("models", "model", "model_url", "redactor")  # resources that a dry run keeps
 
 
 def document_of(
@@ -42,3 +46,10 @@ def models_of(given: Given) -> Mapping[str, Any]:
             transcript=given.transcript, environ=os.environ,
         )
     )  # fmt: skip
+
+
+def without_effects(source: RunSource) -> RunSource:
+    """Return a source whose effects are replaced by the rules of its scripted model."""
+    resources = {name: source.resources[name] for name in _KEPT if name in source.resources}
+    resources |= dry_run_resources(resources["models"].model)
+    return cast("RunSource", replace(cast("Any", source), resources=resources))

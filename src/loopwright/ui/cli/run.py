@@ -27,7 +27,7 @@ from .. import formatting as texts
 from ..inputs import read_input
 from ..journals import opened, reading, shown_url
 from ..run_summary import ended, on_record, recorded, result_json
-from ..sources import Given, RunSource, load_again, load_source
+from ..sources import Given, RunSource, documents_module, load_again, load_source
 from ..trust import agreed
 from .live import LinesView, reports_conditions, view_of
 from .options import (
@@ -48,7 +48,6 @@ from .signals import Signals, leave
 from .telemetry import Observing
 
 MEMORY = "memory:"  # the journal of a dry run
-_KEPT = ("models", "model", "model_url", "redactor")  # resources that a dry run keeps
 
 
 @dataclass(frozen=True)
@@ -206,25 +205,13 @@ def run(
                 "--dry-run needs --replies FILE with rules for models, commands, functions and tools"
             )
         if dry_run:
-            source, options = (
-                _stubbed(load(execute=False)),
-                replace(options, journal=MEMORY),
-            )
+            source = documents_module().without_effects(load(execute=False))
+            options = replace(options, journal=MEMORY)
         else:
             source = agreed(load, output, yes=options.yes)
         value = read_input(text, input_file, output.note)
         observing = Observing(options.otel, options.log, options.capture_content)
         return drive(Job(source, value, run_id or new_run_id(), options, observing), output)
-
-
-def _stubbed(source: RunSource) -> RunSource:
-    """Return a source whose effects are replaced by the rules of its scripted model."""
-    resources = {name: source.resources[name] for name in _KEPT if name in source.resources}
-    # Loaded late: it loads the models, which other runs may not need.
-    from ...models.stubs import dry_run_resources
-
-    resources |= dry_run_resources(resources["models"].model)
-    return cast("RunSource", replace(cast("Any", source), resources=resources))
 
 
 @expanded
