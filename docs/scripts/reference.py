@@ -6,12 +6,10 @@ leave an outdated page behind. `tests/docs/test_reference.py` checks that the pa
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import enum
 import inspect
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -52,6 +50,7 @@ MODULES = {
     "loopwright.engine.loop_memory": "Loops with a memory",
     "loopwright.documents": "Documents",
     "loopwright.telemetry": "Telemetry",
+    "loopwright.progress": "Progress",
     "loopwright.testing": "Testing",
     "loopwright.testing.fixtures": "Fixtures for pytest",
     "loopwright.errors": "Errors",
@@ -191,28 +190,6 @@ STATUSES = {
     "impossible": "The goal cannot be reached.",
     "suspended": "The run waits for a person or for a quota. Resume it later.",
     "cancelled": "The run was cancelled or interrupted. Resume it later if it was interrupted.",
-}
-CODES = {
-    "no_goal": (
-        "The evaluator returns scores only, and no condition names a sufficient score.",
-        "Add `ScoreAtLeast(0.8)` to `until`, or return a verdict.",
-    ),
-    "budget_cannot_bind": (
-        "A budget limits calls, tokens or dollars, and no step in it reports usage.",
-        "Call `ctx.spend(Usage(...))`, declare `usage:` for the command, or limit `effects`.",
-    ),
-    "overshoot": (
-        "A call cost more than the budget had left, because its cost was not reserved.",
-        "State the maximum cost: `step(function, reserve=Usage(usd=0.02))`.",
-    ),
-    "unreported_usage": (
-        "A command should report its usage, and its report is missing or unreadable.",
-        "Write JSON to the path in `$LOOPWRIGHT_USAGE`.",
-    ),
-    "budget_too_small": (
-        "A phase's share of the token budget is smaller than one reply.",
-        "Raise `token_budget` or lower `max_tokens`.",
-    ),
 }
 KINDS = {
     "transient": ("yes", "The endpoint, or the connection to it, failed temporarily."),
@@ -625,24 +602,9 @@ def errors_page() -> str:
     )
 
 
-def warning_codes() -> set[str]:
-    """Return the codes of warnings in the source: constants, keywords and the beginnings of sentences."""
-    codes: set[str] = set()
-    for file in SOURCE.rglob("*.py"):
-        text = file.read_text("utf-8")
-        if "warn" not in text and "too_small" not in text and "CANNOT_BIND" not in text:
-            continue
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                match = re.match(r"([a-z]+(?:_[a-z]+)*)(?:: |$)", node.value)
-                if match and match[1] in CODES:
-                    codes.add(match[1])
-    return codes
-
-
 def warnings_page() -> str:
     """Return the reference of warning codes."""
-    rows = [(f"`{code}`", *CODES[code]) for code in CODES if code in warning_codes()]
+    rows = [(f"`{code}`", *texts) for code, texts in errors.WARNINGS.items()]
     return page(
         "Warnings",
         "Warnings are sentences in `Result.warnings`, on the command line and on the page. A warning that a program may "

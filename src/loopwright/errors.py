@@ -6,6 +6,7 @@
         ConfigurationError      an invalid value in Python, YAML or on the command line
         DocumentError           an invalid document
         StepError               a step failed
+            BudgetExceeded      a required loop used up its budget
             StepTimeout         a step exceeded its own time limit
             ModelError          a model call failed
             EvaluationError     an evaluator failed, so the output has no verdict
@@ -35,6 +36,7 @@ Kinds, and what to do:
   `no_consensus`, `items` (every alternative failed; see their own errors), `no_stub`, `bad_stub` (a
   dry run; add or correct the rule), or the reason of an inner loop. Handle it with `retry`,
   `fallback` or the loop's `on_error`; `retryable` says whether a retry can help.
+- `BudgetExceeded`: `budget`. Raise the budget and resume, or continue with a cheaper step.
 - `StepTimeout`: `timeout`. Raise the limit of the step, or retry.
 - `ModelError`: one of MODEL_ERROR_KINDS. `transient`, `throttled` and `unknown_outcome` are retried by
   the retry policy. For `quota`, add credit; for `permanent`, change the request; for `truncated`, raise
@@ -56,8 +58,9 @@ import bisect
 import difflib
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -67,7 +70,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BROKEN_EVALUATOR",
     "MODEL_ERROR_KINDS",
+    "WARNINGS",
     "Billed",
+    "BudgetExceeded",
     "ConfigurationError",
     "DocumentError",
     "EvaluationError",
@@ -165,6 +170,51 @@ def listed(
 
 class LoopwrightError(Exception):
     """The base class of all errors that Loopwright raises on purpose."""
+
+
+# By code: the cause and the remedy. The reference is generated from this table.
+WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
+    "no_goal": (
+        "The evaluator returns scores only, and no condition names a sufficient score.",
+        "Add `ScoreAtLeast(0.8)` to `until`, or return a verdict.",
+    ),
+    "limit_unreachable": (
+        "A condition needs more iterations than the loop can run.",
+        "Raise the limit of iterations, or lower `min_iterations` of the condition.",
+    ),
+    "budget_cannot_bind": (
+        "A budget limits calls, tokens or dollars, and no step in it reports usage.",
+        "Call `ctx.spend(Usage(...))`, declare `usage:` for the command, or limit `effects`.",
+    ),
+    "overshoot": (
+        "A call cost more than the budget had left, because its cost was not reserved.",
+        "State the maximum cost: `step(function, reserve=Usage(usd=0.02))`.",
+    ),
+    "unreported_usage": (
+        "A command should report its usage, and its report is missing or unreadable.",
+        "Write JSON to the path in `$LOOPWRIGHT_USAGE`.",
+    ),
+    "budget_too_small": (
+        "A phase's share of the token budget is smaller than one reply.",
+        "Raise `token_budget` or lower `max_tokens`.",
+    ),
+    "repaired_reply": (
+        "A reply was not exactly in the form that the prompt asks for, and was read after small corrections.",
+        "Nothing, if the value is correct. `strict=True` asks the model again instead.",
+    ),
+    "blocking_event_loop": (
+        "A step held the event loop past its deadline and could not be ended there.",
+        "Await the slow call, or make the step a plain function. Plain functions run in threads.",
+    ),
+    "hook_failed": (
+        "`on_iteration` or `on_terminate` raised an exception. The run continued.",
+        "Correct the function.",
+    ),
+    "listener_failed": (
+        "A listener raised an exception. The run continued.",
+        "Correct the listener.",
+    ),
+})  # fmt: skip
 
 
 class LoopwrightWarning(UserWarning):
@@ -267,6 +317,14 @@ class StepError(LoopwrightError):
         if result.error is not None:
             self.exception, self.traceback = result.error.exception, result.error.traceback
         self.__cause__ = result.cause
+
+
+class BudgetExceeded(StepError):
+    """A required loop used up its own budget; its kind is `budget`.
+
+    A budget of the run or of an enclosing loop ends that loop as a condition does, and raises nothing in
+    the step.
+    """
 
 
 class StepTimeout(StepError):

@@ -51,11 +51,13 @@ def test_a_step_that_blocks_past_its_deadline_is_reported_with_its_stack(heard: 
     loop = Loop(holds, name="held", until=MaxIterations(1) | Timeout(0.05))
     result = run_sync(loop, 1)
     (warning,) = result.warnings
-    assert warning.startswith("held/1/execute: it holds the event loop past its deadline")
+    assert warning.startswith(
+        "blocking_event_loop: held/1/execute: it holds the event loop past its deadline"
+    )
     assert f"holds (test_blocking.py:{line}) > waiting (test_blocking.py:" in warning
     assert warning.endswith("or make it a plain function, which runs in a thread")
     (said,) = heard.said
-    assert said.startswith(warning)
+    assert said.startswith(warning.removeprefix("blocking_event_loop: "))
     assert "waiting(heard)\n" in said
 
 

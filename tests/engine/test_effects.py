@@ -186,7 +186,9 @@ def test_a_listener_that_fails_is_a_warning() -> None:
     result = play(echo, 1, listeners=[broken, lambda entry: heard.append(entry.kind)])
     assert result.output == 1
     assert [kind for kind in heard if kind != "warned"] == ["started", "finished", "ended"]
-    assert "a listener failed on echo: RuntimeError: not listening" in result.warnings
+    assert (
+        "listener_failed: a listener failed on echo: RuntimeError: not listening" in result.warnings
+    )
 
 
 def test_a_warning_is_kept_over_a_crash() -> None:

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import pytest
 
-from loopwright import LoopwrightError, Reason, Stop, errors
+from loopwright import (
+    Budget,
+    Loop,
+    LoopwrightError,
+    MaxIterations,
+    MemoryJournal,
+    Reason,
+    Stop,
+    Usage,
+    errors,
+    retrying,
+    run_sync,
+    step,
+)
 from loopwright.errors import (
+    BudgetExceeded,
     DocumentError,
     EvaluationError,
     Interruption,
@@ -105,3 +120,36 @@ def test_names_are_listed_on_a_line() -> None:
     assert told.endswith(" and 27 more (steps)")
     assert len(told) < 110
     assert len(listed("x", ["y" * 1000, *many])) < 150
+
+
+def test_a_required_loop_that_used_up_its_budget_raises_budget_exceeded() -> None:
+    """The class and the kind say so, live and after a replay; the traceback is nobody's."""
+    loop = Loop(
+        step(spends, reserve=Usage(calls=1)),
+        name="draft",
+        until=MaxIterations(9),
+        guards=Budget(calls=1),
+        required=True,
+    )
+    seen: list[BaseException] = []
+
+    async def outer(value: Any, ctx: Any) -> Any:
+        try:
+            return await ctx.call("inner", retrying(loop, attempts=1), value)
+        except StepError as error:
+            seen.append(error)
+            raise
+
+    journal = MemoryJournal()
+    result = run_sync(outer, 1, journal=journal, run_id="r")
+    assert result.error is not None and result.error.kind == "budget"
+    assert isinstance(seen[0], BudgetExceeded)
+    assert isinstance(result.error.to_error(), BudgetExceeded)
+    again = run_sync(outer, 1, journal=journal, run_id="r")
+    assert again.error == result.error
+
+
+def spends(value: Any, ctx: Any) -> Any:
+    """Spend one call."""
+    ctx.spend(Usage(calls=1))
+    return value

@@ -68,8 +68,8 @@ def test_what_a_hook_raises_is_a_warning_with_its_name(
     assert result.satisfied and result.iterations == 2
     name = type(error).__name__
     first, second = result.warnings
-    assert first.startswith(f"refine: on_iteration failed: {name}")
-    assert second.startswith(f"refine: on_terminate failed: {name}")
+    assert first.startswith(f"hook_failed: refine: on_iteration failed: {name}")
+    assert second.startswith(f"hook_failed: refine: on_terminate failed: {name}")
 
 
 @pytest.mark.parametrize("make", RAISED)

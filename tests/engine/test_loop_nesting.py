@@ -215,8 +215,8 @@ def test_a_failing_hook_changes_nothing() -> None:
     one, two = play(plain), play(hooked)
     assert (one.status, one.output, one.history) == (two.status, two.output, two.history)
     assert two.warnings == (
-        "refine: on_iteration failed: RuntimeError: no hook",
-        "refine: on_terminate failed: KeyError: 'later'",
+        "hook_failed: refine: on_iteration failed: RuntimeError: no hook",
+        "hook_failed: refine: on_terminate failed: KeyError: 'later'",
     )
 
 

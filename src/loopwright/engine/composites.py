@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, overload
 
-from ..errors import ConfigurationError, StepError, StepTimeout, Stopped, nearest
+from ..errors import (
+    BudgetExceeded,
+    ConfigurationError,
+    StepError,
+    StepTimeout,
+    Stopped,
+    nearest,
+)
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
@@ -113,9 +120,14 @@ class Unsatisfied(StepError):
 
     def __init__(self, result: Result, path: str) -> None:
         detail = f"{path} is required, but {result.detail}"
-        super().__init__(detail, path=path, kind=result.status.value)
+        budget = result.reason is Reason.BUDGET
+        super().__init__(detail, path=path, kind="budget" if budget else result.status.value)
         self.result = result
         self.caused_by(result)
+
+
+class _OverBudget(Unsatisfied, BudgetExceeded):
+    """A required loop used up its budget."""
 
 
 async def attempt(ctx: Context, name: str, inner: Step, value: Json) -> Result:
@@ -138,7 +150,8 @@ def checked(result: Result, inner: Step, path: str) -> Result:
     if result.status is Status.FAILED and not result.gone_on:
         raise StepError.of(result, path)
     if inner.required:
-        raise Unsatisfied(result, path)
+        kind = _OverBudget if result.reason is Reason.BUDGET else Unsatisfied
+        raise kind(result, path)
     return result
 
 

@@ -212,9 +212,14 @@ class Context:
             )
         self.spent += usage
 
-    def warn(self, sentence: str) -> None:
-        """Add a sentence to the result's warnings, once in a run."""
-        self.run.warn(sentence, self.path)
+    def warn(self, sentence: str, *, code: str = "") -> None:
+        """Add a sentence to the result's warnings, once in a run.
+
+        Args:
+            sentence: the warning.
+            code: a word that programs can test, put before the sentence. Default: none.
+        """
+        self.run.warn(sentence, self.path, code=code)
 
     def ask(self, name: str, request: Mapping[str, Json], detail: str) -> Json:
         """Return a person's answer to a question of this step, or suspend the run until there is one.

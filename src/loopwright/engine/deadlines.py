@@ -90,7 +90,7 @@ class DeadlineScope:
             raise
         finally:
             if watched is not None and (report := watched.end()):
-                run.warn(report)
+                run.warn(report, code="blocking_event_loop")
         self.ask(run)
         raise self.expired(run)  # the clock and the timer differ by less than their resolution
 

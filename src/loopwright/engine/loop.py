@@ -42,6 +42,7 @@ from ..errors import (
 )
 from ..records import History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
+from ..records.display import table_html
 from ..records.excerpts import shortened
 from ..records.typed import ValueType
 from .budget import CANNOT_BIND, cannot_bind
@@ -71,6 +72,7 @@ MAX_DEPTH = 8  # loops within loops
 FAILURES_IN_A_ROW = 3
 UNDECIDED_IN_A_ROW = 2
 FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
+LIMIT_UNREACHABLE = "limit_unreachable"
 NO_GOAL = "no_goal"  # the code of the warning, and what it says
 NO_GOAL_TOLD = (
     "its evaluator gives scores only, and no condition says which score is enough, so it cannot be "
@@ -172,6 +174,8 @@ class Loop(CompositeStep[In, Out]):
         put("members", tuple(self._conditions()))
         put("accept", acceptable(f"loop {self.name}", self.accept, required=self.required))
         self._warn_of_no_goal()
+        for text in self._unreachable():
+            warnings.warn(LoopwrightWarning(text, code=LIMIT_UNREACHABLE), stacklevel=4)
         if self.unbound:
             warnings.warn(LoopwrightWarning(self.unbound, code=CANNOT_BIND), stacklevel=4)
         put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
@@ -230,6 +234,16 @@ class Loop(CompositeStep[In, Out]):
             message = f"loop {self.name}: {NO_GOAL_TOLD}"
             warnings.warn(LoopwrightWarning(message, code=NO_GOAL), stacklevel=4)
 
+    def _unreachable(self) -> Iterator[str]:
+        """Iterate over sentences on conditions that need more iterations than the loop can run."""
+        for condition in self.members:
+            needed = getattr(condition, "min_iterations", 1)
+            if needed > self.limit:
+                yield (
+                    f"loop {self.name}: {tag_of(type(condition))} needs {needed} iterations, and the loop "
+                    f"can run {self.limit}; raise max_iterations, or lower min_iterations"
+                )
+
     members: tuple[Condition, ...] = field(init=False, repr=False, compare=False, default=())
     _parts: tuple[Step, ...] = field(init=False, repr=False, compare=False, default=())
 
@@ -237,6 +251,23 @@ class Loop(CompositeStep[In, Out]):
     def depth(self) -> int:
         """How many loops nest in it, itself included."""
         return 1 + super().depth
+
+    def __repr__(self) -> str:
+        return f"<Loop {self.name!r}: {'; '.join(' '.join(row) for row in self._declared())}>"
+
+    def _repr_html_(self) -> str:
+        return table_html(f"Loop {self.name}", self._declared())
+
+    def _declared(self) -> Iterator[tuple[str, str]]:
+        """Iterate over its stages, conditions and bounds, for display."""
+        for stage in ("execute", "evaluate", "adapt"):
+            step = getattr(self, stage)
+            if step is not None:
+                yield stage, as_step(step).name
+        for name in ("until", "guards"):
+            if (condition := getattr(self, name)) is not None:
+                yield name, repr(condition)
+        yield "limit", f"{self.limit} iterations"
 
     def parts(self) -> Iterable[Step]:
         return self._parts

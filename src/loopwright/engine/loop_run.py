@@ -473,7 +473,8 @@ class LoopRun:
             except BaseException as error:
                 if isinstance(error, asyncio.CancelledError) and being_cancelled():
                     raise
-                run.warn(f"{self.path}: {name} failed: {error_line(error, run.redact)}")
+                text = f"{name} failed: {error_line(error, run.redact)}"
+                run.warn(text, self.path, code="hook_failed")
         except asyncio.CancelledError:
             if run.cancelled is None:
                 raise

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import random as _random
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ from ..records.codec import Json
 from .budget import CANNOT_BIND, Account, cannot_bind
 from .context import Context
 from .leftovers import end_leftovers
+from .logs import log_listener
 from .resume import raise_limit
 from .run_record import (
     bounded,
@@ -67,6 +69,7 @@ class ResumeOptions(TypedDict, total=False):
     clock: Clock | None
     random: Callable[[], float] | None
     listeners: Sequence[Listener]
+    progress: bool | Listener
     resources: Mapping[str, Any] | None
     source: Mapping[str, Json] | None
     accept_changes: bool
@@ -91,6 +94,7 @@ async def run(
     clock: Clock | None = None,
     random: Callable[[], float] | None = None,
     listeners: Sequence[Listener] = (),
+    progress: bool | Listener = False,
     resources: Mapping[str, Any] | None = None,
     source: Mapping[str, Json] | None = None,
     accept_changes: bool = False,
@@ -108,6 +112,8 @@ async def run(
         clock: the source of time. Default: the clock of the event loop.
         random: returns a number from 0 to 1, for delays between attempts. Default: `random.random`.
         listeners: called with each journal entry once it is durable; a RunObserver may be one too.
+        progress: True shows the iterations while they end: rows on a terminal, a display in a notebook,
+            lines on a pipe. Or a listener of `loopwright.progress`. Default: False.
         resources: models, tools and other objects that steps need, by name. `memory` is a Memory or its
             URL (default: that of the journal), `redactor` removes secrets (default: that of the models).
         source: how to load a document again; it is recorded with the run.
@@ -138,8 +144,11 @@ async def run(
         request = _Request(
             root, value, store, held, budget, source=source or {}, accept_changes=accept_changes
         )
-        fresh, log = await request.open(run_id, takeover=takeover)
-        begun, failed = opened_listeners(listeners, log)
+        shown = [*listeners, *_progress(progress)]
+        fresh, log = await request.open(run_id, takeover=takeover, observed=bool(shown))
+        begun, failed = opened_listeners(shown, log)
+        if (logging := log_listener(log.info)) is not None:
+            begun.append(logging)
         state = Run(
             fresh.run_id,
             log,
@@ -159,6 +168,21 @@ async def run(
             await held.opened.close()
         if opened and store is not None:
             await store.close()
+
+
+def _progress(progress: bool | Listener) -> list[Listener]:
+    """Return the listeners that show the progress of a run."""
+    if progress is True:
+        # By name: progress stands above the engine, and loads rich or IPython.
+        return [importlib.import_module("loopwright.progress").automatic()]
+    if progress is False:
+        return []
+    if not callable(progress) and not hasattr(progress, "opened"):
+        raise ConfigurationError(
+            f"run: progress: {progress!r:.60} is not a listener; use True, False or one of "
+            "loopwright.progress, such as tqdm_bar()"
+        )
+    return [progress]
 
 
 def run_sync(
@@ -313,7 +337,9 @@ class _Request:
     source: Mapping[str, Json]
     accept_changes: bool
 
-    async def open(self, run_id: str, *, takeover: bool) -> tuple[RunInfo, RunLog]:
+    async def open(
+        self, run_id: str, *, takeover: bool, observed: bool = False
+    ) -> tuple[RunInfo, RunLog]:
         """Open the journal of the run; return the row of a run that begins now, and the log.
 
         Raises:
@@ -324,9 +350,10 @@ class _Request:
         if redactor is not None:
             redactor.refuse("input", fresh.input)
             redactor.refuse("the source of the run", self.source)
+        if self.store is not None or observed:  # listeners may read the limits
+            fresh = described(fresh, self.step, self.source, self.budget)
         if self.store is None:
             return fresh, NoLog(fresh)
-        fresh = described(fresh, self.step, self.source, self.budget)
         log = await self.store.open(fresh, takeover=takeover)
         try:
             self._check_same(fresh, log)

@@ -21,6 +21,7 @@ from ..records.redaction import Redactor
 from ..records.sanitize import cleaned
 from ..records.tracebacks import described
 from .budget import Account
+from .logs import log_warning
 from .stubs import Stubs
 
 __all__ = [
@@ -93,7 +94,7 @@ def opened_listeners(
             else:
                 begun.append(listener)
         except BaseException as error:  # a listener never ends a run
-            failed.append(f"a listener could not begin: {error_line(error)}")
+            failed.append(f"listener_failed: a listener could not begin: {error_line(error)}")
     return begun, tuple(failed)
 
 
@@ -355,9 +356,8 @@ class Run:
                 try:
                     listener(entry.view())
                 except BaseException as error:  # a listener never ends a run
-                    self.warn(
-                        f"a listener failed on {entry.path}: {error_line(error, self.redact)}"
-                    )
+                    text = f"a listener failed on {entry.path}: {error_line(error, self.redact)}"
+                    self.warn(text, code="listener_failed")
 
     def warn(self, sentence: str, path: str = "", *, code: str = "") -> None:
         """Add a sentence to the result's warnings, once, with its code and the first path it applies to."""
@@ -366,6 +366,8 @@ class Run:
             return
         warning = ": ".join(part for part in (code, path, sentence) if part)
         self.warnings += (warning,)
+        if code != "blocking_event_loop":  # logged while the step blocked, with its stack
+            log_warning(warning, self.run_id, path)
         if (
             not self.silent
         ):  # recorded, so that a resumed run has the warnings of its earlier processes

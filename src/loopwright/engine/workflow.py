@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 from ..errors import ConfigurationError, StepError, Stopped, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
-from ..records.typed import ValueType, mixed
+from ..records.typed import ValueType, mixed, same_type
 from .composites import Unsatisfied, attempt, combined
 from .concurrency import run_all
 from .context import Context
@@ -95,6 +95,12 @@ class Workflow(CompositeStep[In, Out]):
                 hint = nearest(str(key), self.steps)
                 raise ConfigurationError(f"workflow {name}: there is no step {key!r}{hint}")
         self.order = self._order()
+
+    @property
+    def input_type(self) -> ValueType | None:
+        """The declared type of the steps that receive the workflow's input, if they agree."""
+        types = [step.input_type for key, step in self.steps.items() if not self.needs[key]]
+        return types[0] if all(same_type(types[0], other) for other in types) else None
 
     @property
     def output_type(self) -> ValueType | None:

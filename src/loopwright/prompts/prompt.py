@@ -208,6 +208,8 @@ def warn_of(reply: Reply, ctx: Context) -> None:
     """Add the warnings of a reply to the run; the run keeps each sentence once."""
     for warning in reply.warnings:
         ctx.run.warn(warning)
+    for repair in reply.repairs:
+        ctx.warn(f"a reply was corrected before it was read: {repair}", code="repaired_reply")
     if reply.finish == "length":
         ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")
 

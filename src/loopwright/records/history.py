@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import FrozenInstanceError, replace
 from typing import ClassVar, Generic, overload
 
-from . import codec
+from . import codec, display
 from .iteration import In, Iteration, Out
 from .usage import NOTHING, Usage
 
@@ -204,7 +204,10 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<History of {self._length} iterations>"
+        return display.history_line(self)
+
+    def _repr_html_(self) -> str:
+        return display.history_html(self)
 
     @property
     def last(self) -> Iteration[In, Out] | None:

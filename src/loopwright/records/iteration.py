@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic
 
 from typing_extensions import TypeVar
 
-from ..errors import StepError
+from ..errors import BudgetExceeded, StepError
 from .codec import ATOMS, Json, error_text
 from .evaluation import Evaluation, as_evaluation
 from .isolation import Held, HeldJson, Record, json_in, read_by_copy, slot_of, unread
@@ -71,7 +71,8 @@ class Failure:
 
     def to_error(self) -> StepError:
         """Return the error of a step that it records."""
-        return StepError(
+        kind = BudgetExceeded if self.kind == "budget" else StepError
+        return kind(
             self.message,
             path=self.path,
             kind=self.kind,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from ..errors import NotSatisfied
+from . import display
 from .codec import Json
 from .history import History
 from .isolation import Held, HeldJson, Record, json_in, own, own_json, read_by_copy, unread
@@ -282,6 +283,15 @@ class Result(Record, Generic[Out]):
             return cast("T", self.output)
         names = ", ".join(dict.fromkeys([*self.steps, *self.loops])) or "none"
         raise KeyError(f"{self.name} has no output of {name!r}; it has: {names}")
+
+    def __repr__(self) -> str:
+        return display.result_line(self)
+
+    def __str__(self) -> str:
+        return display.result_text(self)
+
+    def _repr_html_(self) -> str:
+        return display.result_html(self)
 
     def loop_json(self) -> Json:
         """Return the row of a loop in the `loops` of the command line's JSON."""

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..records import Iteration, Status, StepOutcome, Usage
+from ..records import Iteration, Status, StepOutcome
+from ..records.figures import (
+    clean,
+    clean_json,
+    cost,
+    duration,
+    money,
+    one_line,
+    plural,
+    score,
+    spent,
+    verdict_word,
+)
+
+__all__ = [
+    "ASCII", "UNICODE", "Signs", "bar", "clean", "clean_json", "cost", "duration", "fit", "fit_end",
+    "money", "one_line", "plural", "score", "sparkline", "spent", "status_of_step", "verdict", "when",
+    "width",
+]  # fmt: skip
 
 
 class Signs(NamedTuple):
@@ -29,37 +46,6 @@ class Signs(NamedTuple):
 
 UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", more="…", spin="⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", passed="✓", not_yet="✗", to="→")
 ASCII = Signs("#", ".", "_.-=+*#@", more="...", spin="|/-\\", passed="+", not_yet="-", to="->")
-
-# Characters that a terminal interprets: C0 and C1 controls except tab and newline, and characters that
-# change the direction of text.
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_BLANKS = re.compile(r"\s+")
-
-
-def clean(text: str) -> str:
-    """Return text with control characters made visible.
-
-    >>> clean("\x1b]0;title\x07")
-    '\\\\x1b]0;title\\\\x07'
-    """
-    if _CONTROLS.search(text) is None:
-        return text
-    return _CONTROLS.sub(_visible, text.replace("\r\n", "\n"))
-
-
-def clean_json(text: str) -> str:
-    """Return JSON text with control characters escaped; its value is unchanged."""
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def one_line(text: str) -> str:
-    """Return text on one line, cleaned, with single spaces."""
-    return clean(_BLANKS.sub(" ", text)).strip()
 
 
 def width(text: str) -> int:
@@ -99,13 +85,6 @@ def fit_end(text: str, cells: int, signs: Signs = UNICODE) -> str:
     return signs.more + text
 
 
-def score(value: float | None) -> str:
-    """Return a score with two decimals, or three if two would round it."""
-    if value is None:
-        return ""
-    return f"{value:.2f}" if abs(round(value, 2) - value) < 1e-9 else f"{value:.3f}"
-
-
 def bar(value: float | None, cells: int, signs: Signs = UNICODE) -> str:
     """Return a score from 0 to 1 as a bar of `cells` cells; blank without a score."""
     if value is None:
@@ -125,57 +104,9 @@ def sparkline(scores: Sequence[float], cells: int, signs: Signs = UNICODE) -> st
     return "".join(signs.levels[min(top, int(peak * (top + 1)))] for peak in peaks)
 
 
-def money(usd: float) -> str:
-    """Return US dollars: four decimals below 1, two above."""
-    if 0 < usd < 0.0001:
-        return "<$.0001"
-    return f"${usd:.4f}" if usd < 1 else f"${usd:.2f}"
-
-
-def cost(usage: Usage) -> str:
-    """Return the cost: US dollars, or the number of calls if the price is unknown."""
-    if usage.usd:
-        return f"{_most(usage)}{money(usage.usd)}"
-    return plural(usage.calls, "call") if usage.calls else ""
-
-
-def _most(usage: Usage) -> str:
-    """Return the prefix of figures that are upper bounds, because a call did not report its usage."""
-    return "at most " if usage.estimated else ""
-
-
-def spent(usage: Usage) -> str:
-    """Return the usage in words: calls, tokens and US dollars."""
-    parts = [plural(usage.calls, "call")] if usage.calls else []
-    if usage.tokens:
-        parts.append(_most(usage) + plural(usage.tokens, "token"))
-    if usage.usd:
-        parts.append(_most(usage) + money(usage.usd))
-    if usage.unpriced:
-        parts.append(f"{plural(usage.unpriced, 'call')} without a known price")
-    return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as a text for people."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    total = round(seconds)
-    if total < 3600:
-        return f"{total // 60}m {total % 60:02d}s"
-    return f"{total // 3600}h {total % 3600 // 60:02d}m"
-
-
 def when(moment: float) -> str:
     """Return a time (seconds since the epoch) as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment)) if moment else ""
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 call`, `2 calls`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def status_of_step(outcome: StepOutcome) -> str:
@@ -187,12 +118,13 @@ def status_of_step(outcome: StepOutcome) -> str:
 
 def verdict(item: Iteration, signs: Signs = UNICODE) -> tuple[str, str, str]:
     """Return the sign, the word and the style of an iteration's verdict."""
-    if item.interrupted:
-        return signs.undecided, "cut short", "yellow"
-    if item.error is not None:
-        return signs.failed, "failed", "red"
-    if item.undecided:
-        return signs.undecided, "undecided", "yellow"
-    if item.passed is None:
-        return " ", "", ""
-    return (signs.passed, "passed", "green") if item.passed else (signs.not_yet, "not yet", "cyan")
+    word = verdict_word(item)
+    sign, style = {
+        "": (" ", ""),
+        "cut short": (signs.undecided, "yellow"),
+        "failed": (signs.failed, "red"),
+        "undecided": (signs.undecided, "yellow"),
+        "passed": (signs.passed, "green"),
+        "not yet": (signs.not_yet, "cyan"),
+    }[word]
+    return sign, word, style

@@ -134,6 +134,34 @@ def test_a_run_whose_document_changed_is_not_gone_on_with(server: Server) -> Non
     assert server.ask("/runs/changed/resume", {})[0] == 200
 
 
+SLOW_TO_END = """\
+import atexit
+import time
+
+from loopwright import Loop, MaxIterations
+
+atexit.register(time.sleep, 2)  # a process that needs long to end after it has refused
+loop = Loop(lambda text: text + "WORD", until=MaxIterations(2), approve="iteration", name="loop")
+"""
+
+
+def test_a_refusal_is_reported_however_long_the_process_needs(server: Server) -> None:
+    """The page waits for the word of the process it started, and not for a time."""
+    module = server.folder / "slow_to_end.py"
+    module.write_text(SLOW_TO_END.replace("WORD", "x"), "utf-8")
+    words = ("slow_to_end:loop", "--input", "a", "--run-id", "refused-late")
+    waiting = call(server.folder, "run", *words)
+    assert waiting.returncode == 4, waiting.stderr
+    answered = call(server.folder, "approve", "refused-late", "--yes")
+    assert answered.returncode == 0, answered.stderr
+    module.write_text(
+        SLOW_TO_END.replace("WORD", "y").replace("MaxIterations(2)", "MaxIterations(3)"), "utf-8"
+    )
+    status, text = server.ask("/runs/refused-late/resume", {})
+    assert status == 400
+    assert "changed since" in text
+
+
 UNSURE = """\
 schema: loopwright/1
 name: unsure

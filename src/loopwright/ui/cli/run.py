@@ -26,6 +26,7 @@ from ...records.codec import Json
 from .. import formatting as texts
 from ..inputs import read_input
 from ..journals import opened, reading, shown_url
+from ..opening import opening_report
 from ..run_summary import ended, on_record, recorded, result_json
 from ..sources import Given, RunSource, documents_module, load_again, load_source
 from ..trust import agreed
@@ -81,6 +82,8 @@ def drive(job: Job, output: Output) -> int:
     questions: list[Question] = []
     with contextlib.ExitStack() as stack, asyncio.Runner() as runner:
         listeners = stack.enter_context(job.observing.listeners(output))
+        if (report := opening_report()) is not None:
+            listeners.append(report)
         job = replace(job, listeners=tuple(listeners))
         with Signals(output) as signals:
             outcome = runner.run(_driven(job, output, signals, questions))

@@ -24,7 +24,7 @@ class Page:
         self.feed = ChangeFeed(journal)
         self.folds = Folds()
         self.project = ProjectFolder(folder)
-        self.children = RunProcesses(journal, url, folder)
+        self.children = RunProcesses(url, folder)
         self.closing = False
         self.channels = Channels(partial(news, self))
 

@@ -13,11 +13,10 @@ from markupsafe import Markup
 from ...conditions import UNITS
 from ...journal import RunInfo
 from ...journal.views import Mark, RunView, enclosing
-from ...records import Iteration, Usage
+from ...records import Iteration, Usage, charts
 from ...records.codec import Json, text_of
 from .. import formatting as texts
 from ..progress import item_at
-from . import charts
 from .events import RunProgress
 from .queries import in_order
 

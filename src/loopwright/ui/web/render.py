@@ -10,9 +10,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ...records import charts
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from . import charts
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"

@@ -95,7 +95,7 @@ async def start(page: Page, request: Request, fields: dict[str, Json]) -> dict[s
     text = text_of(fields.get("input"))
     if text and text != known.input:
         words += ["--input-file", "-"]
-    await page.children.launch(run_id, words, text if "-" in words else None)
+    await page.children.launch(words, text if "-" in words else None)
     return _at(run_id)
 
 
@@ -113,7 +113,7 @@ async def resume(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     """Resume a run."""
     del fields
     run_id = run_in(request)
-    await page.children.launch(run_id, ["resume", run_id])
+    await page.children.launch(["resume", run_id])
     return _at(run_id)
 
 

@@ -12,60 +12,47 @@ from pathlib import Path
 from typing import IO
 
 from ..._platform.processes import new_group
-from ...errors import ConfigurationError, RunNotFound
-from ...journal import Journal
+from ...errors import ConfigurationError
+from ..opening import VARIABLE
 
-PATIENCE = 30.0  # seconds until a run must be recorded
-BEAT = 0.05
-SETTLING = 0.5  # seconds in which a resumed run may still be refused
-REFUSED = 2  # exit code of a wrong command or document
+BEAT = 0.05  # seconds between looks at the signal; the answer does not depend on it
 _LAST = 2000  # characters of the messages of a failed process
 
 
 class RunProcesses:
     """Starts processes and watches them; they continue when the page ends."""
 
-    def __init__(self, journal: Journal, url: str, folder: Path) -> None:
-        self._journal = journal
+    def __init__(self, url: str, folder: Path) -> None:
         self._url = url
         self._folder = folder
         self._watched: set[asyncio.Task[int]] = set()
 
-    async def launch(self, run_id: str, words: Sequence[str], stdin: str | None = None) -> None:
-        """Start `loopwright WORDS…` and return once it has opened the run.
+    async def launch(self, words: Sequence[str], stdin: str | None = None) -> None:
+        """Start `loopwright WORDS…` and return once it has opened and accepted the run.
 
         Raises:
             ConfigurationError: with its last message, if it ended without opening the run, or refused
                 to resume it.
         """
-        before = await self._epoch(run_id)
-        with tempfile.TemporaryFile() as messages:
-            process = await self._start(words, stdin, messages)
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as messages:
+            signal = Path(folder, "opened")
+            signal.touch()
+            process = await self._start(words, stdin, messages, signal)
             ended = asyncio.create_task(process.wait())
             self._watched.add(ended)
             ended.add_done_callback(self._watched.discard)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    while not ended.done():
-                        if await self._epoch(run_id) > before:
-                            break
-                        await asyncio.wait({ended}, timeout=BEAT)
-            if await self._epoch(run_id) > before:
-                if before:  # a recorded run can still be refused
-                    await asyncio.wait({ended}, timeout=SETTLING)
-                if not ended.done() or ended.result() != REFUSED:
-                    return
-            if not ended.done():
-                raise ConfigurationError(f"{run_id} has not started yet. Reload the page.")
-            messages.seek(0)
-            raise ConfigurationError(_sentence(messages.read(), ended.result()))
+            while not ended.done() and not signal.stat().st_size:
+                await asyncio.wait({ended}, timeout=BEAT)
+            if not signal.stat().st_size:
+                messages.seek(0)
+                raise ConfigurationError(_sentence(messages.read(), ended.result()))
 
     async def _start(
-        self, words: Sequence[str], stdin: str | None, messages: IO[bytes]
+        self, words: Sequence[str], stdin: str | None, messages: IO[bytes], signal: Path
     ) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "loopwright", *words, "--journal", self._url,
-            cwd=self._folder, env={**os.environ, "NO_COLOR": "1"},
+            cwd=self._folder, env={**os.environ, VARIABLE: str(signal), "NO_COLOR": "1"},
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL, stderr=messages,
             **new_group(),  # Ctrl-C ends the page, not the runs
@@ -76,13 +63,6 @@ class RunProcesses:
                 await process.stdin.drain()
             process.stdin.close()
         return process
-
-    async def _epoch(self, run_id: str) -> int:
-        try:
-            info = await self._journal.find(run_id)
-        except RunNotFound:
-            return 0
-        return info.epoch if info.run_id == run_id else 0
 
 
 def _sentence(messages: bytes, code: int) -> str:

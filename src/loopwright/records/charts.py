@@ -1,12 +1,18 @@
-"""Sparklines and curves as SVG, without scripts and style attributes."""
+"""Sparklines and curves as SVG, without scripts and style attributes.
+
+Colours are presentation attributes, so that a drawing also shows in a notebook, in the colour of its text.
+The style sheet of the page replaces them.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from .. import formatting as texts
+from . import figures as texts
 
+POINTS = 300  # of a curve; of more, the highest of each group is drawn
 DOTTED = 60  # a curve with more points has no dots
 LEFT, RIGHT, ABOVE, BELOW = 52, 8, 8, 18  # margins of a curve
 Point = tuple[float, float]
@@ -44,6 +50,7 @@ def curve(
     """
     if not points:
         return ""
+    points = _thinned(points)
     highest = top or max(value for _, value in points) or 1.0
     first, last = points[0][0], points[-1][0]
     span = (last - first) or 1.0
@@ -60,11 +67,16 @@ def curve(
     drawn = ""
     if line_at is not None:
         y = place(first, line_at)[1]
-        drawn = f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="wanted"/>'
+        drawn = (
+            f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="wanted" '
+            'stroke="#c2571a" stroke-dasharray="5 4"/>'
+        )
     return (
-        f'<svg class="curve" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+        f'<svg class="curve" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}" '
+        'fill="currentColor" font-size="9">'
         f"{_axes(first, last, highest=highest, shown=shown, right=right, low=low)}"
-        f'{drawn}<polyline points="{_joined(placed)}"/>{dots}</svg>'
+        f'{drawn}<polyline points="{_joined(placed)}" fill="none" stroke="#3b82c4" stroke-width="2"/>'
+        f'<g fill="#3b82c4">{dots}</g></svg>'
     )
 
 
@@ -76,7 +88,8 @@ def _axes(
     for part in (0.0, 0.5, 1.0):
         y = low - part * (low - ABOVE)
         drawn += (
-            f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="axis"/>'
+            f'<line x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="axis" '
+            'stroke="currentColor" stroke-opacity="0.25"/>'
             f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{escape(shown(part * highest))}</text>'
         )
     for number, x, anchor in ((first, LEFT, "start"), (last, right, "end")):
@@ -84,6 +97,15 @@ def _axes(
             drawn += f'<text x="{x}" y="{low + 12}" text-anchor="{anchor}">{number:g}</text>'
     middle = (LEFT + right) / 2
     return drawn + f'<text x="{middle:.0f}" y="{low + 12}" text-anchor="middle">iteration</text>'
+
+
+def _thinned(points: Sequence[Point]) -> Sequence[Point]:
+    """Return at most POINTS points: the highest of each group, and the last."""
+    size = math.ceil(len(points) / (POINTS - 1))
+    if len(points) <= POINTS:
+        return points
+    groups = [points[i : i + size] for i in range(0, len(points), size)]
+    return [*(max(group, key=lambda point: point[1]) for group in groups[:-1]), points[-1]]
 
 
 def _joined(points: Sequence[Point]) -> str:

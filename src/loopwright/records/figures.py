@@ -1,0 +1,107 @@
+"""Figures, verdicts and texts on one line, for people: terminal, page, notebook and `repr`."""
+
+from __future__ import annotations
+
+import re
+
+from .iteration import Iteration
+from .usage import Usage
+
+# Characters that a terminal interprets: C0 and C1 controls except tab and newline, and characters that
+# change the direction of text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BLANKS = re.compile(r"\s+")
+
+
+def clean(text: str) -> str:
+    """Return text with control characters made visible.
+
+    >>> clean("\x1b]0;title\x07")
+    '\\\\x1b]0;title\\\\x07'
+    """
+    if _CONTROLS.search(text) is None:
+        return text
+    return _CONTROLS.sub(_visible, text.replace("\r\n", "\n"))
+
+
+def clean_json(text: str) -> str:
+    """Return JSON text with control characters escaped; its value is unchanged."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def one_line(text: str) -> str:
+    """Return text on one line, cleaned, with single spaces."""
+    return clean(_BLANKS.sub(" ", text)).strip()
+
+
+def score(value: float | None) -> str:
+    """Return a score with two decimals, or three if two would round it."""
+    if value is None:
+        return ""
+    return f"{value:.2f}" if abs(round(value, 2) - value) < 1e-9 else f"{value:.3f}"
+
+
+def money(usd: float) -> str:
+    """Return US dollars: four decimals below 1, two above."""
+    if 0 < usd < 0.0001:
+        return "<$.0001"
+    return f"${usd:.4f}" if usd < 1 else f"${usd:.2f}"
+
+
+def cost(usage: Usage) -> str:
+    """Return the cost: US dollars, or the number of calls if the price is unknown."""
+    if usage.usd:
+        return f"{_most(usage)}{money(usage.usd)}"
+    return plural(usage.calls, "call") if usage.calls else ""
+
+
+def _most(usage: Usage) -> str:
+    """Return the prefix of figures that are upper bounds, because a call did not report its usage."""
+    return "at most " if usage.estimated else ""
+
+
+def spent(usage: Usage) -> str:
+    """Return the usage in words: calls, tokens and US dollars."""
+    parts = [plural(usage.calls, "call")] if usage.calls else []
+    if usage.tokens:
+        parts.append(_most(usage) + plural(usage.tokens, "token"))
+    if usage.usd:
+        parts.append(_most(usage) + money(usage.usd))
+    if usage.unpriced:
+        parts.append(f"{plural(usage.unpriced, 'call')} without a known price")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as a text for people."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    total = round(seconds)
+    if total < 3600:
+        return f"{total // 60}m {total % 60:02d}s"
+    return f"{total // 3600}h {total % 3600 // 60:02d}m"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 call`, `2 calls`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def verdict_word(item: Iteration) -> str:
+    """Return the verdict of an iteration as a word; "" without one."""
+    if item.interrupted:
+        return "cut short"
+    if item.error is not None:
+        return "failed"
+    if item.undecided:
+        return "undecided"
+    if item.passed is None:
+        return ""
+    return "passed" if item.passed else "not yet"
