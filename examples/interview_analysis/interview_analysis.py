@@ -19,10 +19,10 @@ from loopwright import (
     NoImprovement,
     ScoreAtLeast,
     Timeout,
+    prompt,
     run_sync,
 )
 from loopwright.models import Models, ProviderModel, ScriptedModel
-from loopwright.prompts.prompt import prompt
 
 HERE = Path(__file__).parent
 PROMPT = """\

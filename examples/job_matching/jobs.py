@@ -14,7 +14,7 @@ from typing import Any
 from catalogue import open_catalogue
 
 from loopwright import Evaluation, Iteration
-from loopwright.engine.adapters import merge
+from loopwright.adapters import merge
 
 ENOUGH = 5  # matches
 GOOD = 0.7  # average relevance of them

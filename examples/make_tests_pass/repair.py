@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import Context, Iteration
-from loopwright.engine.adapters import merge
+from loopwright.adapters import merge
 
 PROJECT = Path(__file__).parent / "project"
 MODULE = "opening_hours.py"

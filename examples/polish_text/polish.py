@@ -7,10 +7,8 @@ LOOPWRIGHT_MODEL=openai:gpt-4o python polish.py      on a real model, with OPENA
 import os
 from pathlib import Path
 
-from loopwright import Loop, MaxIterations, NoImprovement, Passed, run_sync
-from loopwright.evaluators.judge.judge import judge
+from loopwright import Loop, MaxIterations, NoImprovement, Passed, judge, prompt, run_sync
 from loopwright.models import Models, ProviderModel, ScriptedModel
-from loopwright.prompts.prompt import prompt
 
 HERE = Path(__file__).parent
 

@@ -18,9 +18,8 @@ from reading import read
 from resume import FIELDS, judge
 from strategies import STRATEGIES
 
-from loopwright import Loop, Result, run_sync
+from loopwright import Loop, Result, prompt, run_sync
 from loopwright.models import Models, ProviderModel
-from loopwright.prompts.prompt import prompt
 from loopwright.recipes import strategy_loop
 
 RESUMES = Path(__file__).parent / "resumes"

@@ -1,7 +1,8 @@
 """Loops that run until they are satisfied: execute, evaluate, adapt, again, until a condition ends
 it."""
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from . import _aliases
 from .conditions import (
@@ -26,11 +27,11 @@ from .engine.composites import limited as limited  # the names of version 0.1: w
 from .engine.composites import retrying as retrying  # and retry
 from .engine.context import Context
 from .engine.loop import Loop
-from .engine.run import resume, run, run_sync
+from .engine.run import resume, resume_sync, run, run_sync
 from .engine.step import step
+from .engine.streaming import stream
 from .engine.workflow import Workflow
-from .errors import LoopwrightError
-from .journal import Entry, Journal, MemoryJournal
+from .errors import LoopwrightError, NotSatisfied
 from .records import (
     Criterion,
     Evaluation,
@@ -46,6 +47,13 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .evaluators import check, checklist, judge, rubric, score
+    from .journal import Entry as Entry
+    from .journal import Journal as Journal
+    from .journal import MemoryJournal as MemoryJournal
+    from .models import File, Models, ModelSettings
+    from .prompts import prompt
+    from .tools import shell, tool
 
 __all__ = [
     "AllCriteriaMet",
@@ -57,17 +65,18 @@ __all__ = [
     "Criterion",
     "Deadline",
     "Degrading",
-    "Entry",
     "Evaluation",
     "Failure",
+    "File",
     "History",
     "Iteration",
-    "Journal",
     "Loop",
     "LoopwrightError",
     "MaxIterations",
-    "MemoryJournal",
+    "ModelSettings",
+    "Models",
     "NoImprovement",
+    "NotSatisfied",
     "OutputMatches",
     "Passed",
     "PhaseLimit",
@@ -82,26 +91,55 @@ __all__ = [
     "Timeout",
     "Usage",
     "Workflow",
+    "check",
+    "checklist",
     "fallback",
+    "judge",
     "parallel",
+    "prompt",
     "resume",
+    "resume_sync",
     "retry",
+    "rubric",
     "run",
     "run_sync",
+    "score",
     "sequence",
+    "shell",
     "step",
+    "stream",
+    "tool",
     "with_timeout",
 ]
 
+# Loaded at first use: these packages load templates, JSON Schema or the records of models.
+_LAZY = {
+    "File": "models",
+    "ModelSettings": "models",
+    "Models": "models",
+    "PhasedAgent": "agents",
+    "ReasoningAgent": "agents",
+    "check": "evaluators",
+    "checklist": "evaluators",
+    "judge": "evaluators",
+    "prompt": "prompts",
+    "rubric": "evaluators",
+    "score": "evaluators",
+    "shell": "tools",
+    "tool": "tools",
+}
+
 _aliases.install()
 
-_AGENTS = ("PhasedAgent", "ReasoningAgent")
+if not TYPE_CHECKING:  # a type checker knows the names above, and reports every other
 
+    def __getattr__(name):
+        module = _LAZY.get(name) or _aliases.NAMES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f".{module}", __name__), name)
+        globals()[name] = value
+        return value
 
-def __getattr__(name: str) -> Any:
-    # Agents ask models: who has none of them does not load what models need.
-    if name in _AGENTS:
-        from . import agents
-
-        return getattr(agents, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __dir__():
+        return sorted({*globals(), *__all__})

@@ -1,6 +1,7 @@
-"""Import paths of version 0.1, valid for one more release.
+"""Import paths and names of version 0.1, valid for one more release.
 
-`import loopwright.adapters` imports `loopwright.engine.adapters`, and so on for every path in `MODULES`.
+`import loopwright.loop` imports `loopwright.engine.loop`, and so on for every path in `MODULES`.
+`loopwright.Journal` is `loopwright.journal.Journal`, and so on for every name in `NAMES`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ else:
     Loader = object  # importing importlib.abc takes 10 ms
 
 MODULES = {
-    "adapters": "engine.adapters",
     "approvals": "journal.questions",
     "budget": "engine.budget",
     "cli": "ui.cli",
@@ -37,6 +37,13 @@ MODULES = {
     "variables": "templates.variables",
     "web": "ui.web",
     "workflow": "engine.workflow",
+}
+
+# Names that were in the package, and the modules that have them now.
+NAMES = {
+    "Entry": "journal",
+    "Journal": "journal",
+    "MemoryJournal": "journal",
 }
 
 

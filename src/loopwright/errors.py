@@ -109,6 +109,10 @@ _PART = re.compile(r"^(\S{1,300})\n  (\S.*)$", re.MULTILINE)
 def nearest(word: str, candidates: Iterable[str]) -> str:
     """Return "; did you mean 'x'?" for the closest candidate, or an empty string.
 
+    Args:
+        word: the unknown word.
+        candidates: the valid words.
+
     >>> nearest("sqlit", ["memory", "sqlite"])
     "; did you mean 'sqlite'?"
     """
@@ -169,7 +173,16 @@ def listed(
 
 
 class LoopwrightError(Exception):
-    """The base class of all errors that Loopwright raises on purpose."""
+    """The base class of all errors that Loopwright raises on purpose.
+
+    Example:
+        >>> from loopwright import Loop, LoopwrightError
+        >>> try:
+        ...     Loop(str.upper, keep="first")
+        ... except LoopwrightError as error:
+        ...     print(type(error).__name__)
+        ConfigurationError
+    """
 
 
 # By code: the cause and the remedy. The reference is generated from this table.
@@ -191,8 +204,12 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "State the maximum cost: `step(function, reserve=Usage(usd=0.02))`.",
     ),
     "unreported_usage": (
-        "A command should report its usage, and its report is missing or unreadable.",
-        "Write JSON to the path in `$LOOPWRIGHT_USAGE`.",
+        "A command should report its usage and does not, or an object of another library cannot report it.",
+        "Write JSON to the path in `$LOOPWRIGHT_USAGE`, or give `reserve=Usage(...)` to `as_step` or `as_evaluator`.",
+    ),
+    "adapter_broken": (
+        "The entry point of an adapter for another library cannot be loaded.",
+        "Update or uninstall the package that the warning names.",
     ),
     "budget_too_small": (
         "A phase's share of the token budget is smaller than one reply.",
@@ -203,8 +220,8 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "Nothing, if the value is correct. `strict=True` asks the model again instead.",
     ),
     "blocking_event_loop": (
-        "A step held the event loop past its deadline and could not be ended there.",
-        "Await the slow call, or make the step a plain function. Plain functions run in threads.",
+        "A step held the event loop past its deadline, or `run_sync` was called inside a running event loop.",
+        "Await the slow call, or make the step a plain function. Instead of `run_sync`, use `await run(...)`.",
     ),
     "hook_failed": (
         "`on_iteration` or `on_terminate` raised an exception. The run continued.",
@@ -260,7 +277,11 @@ class Problem:
 
 
 class DocumentError(LoopwrightError):
-    """A document is invalid; `problems` lists all its problems in the order of the document."""
+    """A document is invalid.
+
+    Args:
+        problems: all its problems; the attribute has them in the order of the document.
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = sorted(problems, key=lambda p: (p.file, p.line, p.column))
@@ -468,7 +489,20 @@ class JournalUnavailable(JournalError):
 
 
 class NotSatisfied(LoopwrightError):
-    """The run ended without success; `result` is its result."""
+    """A run ended without success. Only `Result.unwrap` raises it.
+
+    Args:
+        result: the result of the run. Its exception, if there is one, is `__cause__`.
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, NotSatisfied, run_sync
+        >>> loop = Loop(str.upper, lambda text: len(text) > 3, until=MaxIterations(1))
+        >>> try:
+        ...     run_sync(loop, "a").unwrap()
+        ... except NotSatisfied as error:
+        ...     print(error.result.status, error.result.output)
+        exhausted A
+    """
 
     def __init__(self, result: Result) -> None:
         super().__init__(f"{result.status}: {result.detail}")
@@ -481,7 +515,12 @@ class Interruption(BaseException):
 
 
 class Stopped(Interruption):
-    """A condition of an enclosing loop ended the step; `owner` is the path of that loop."""
+    """A condition of an enclosing loop ended the step.
+
+    Args:
+        owner: the path of that loop; empty for the run.
+        stop: the reason and its sentence.
+    """
 
     def __init__(self, owner: str, stop: Stop) -> None:
         super().__init__(f"{owner or 'run'}: {stop.detail}")
@@ -490,7 +529,13 @@ class Stopped(Interruption):
 
 
 class Suspended(Interruption):
-    """The run waits for a person, or for a quota that returns too late."""
+    """The run waits for a person, or for a quota that returns too late.
+
+    Args:
+        stop: the reason and its sentence.
+        path: the place in the run that waits.
+        request: the values to show to the person (default: none).
+    """
 
     def __init__(self, stop: Stop, *, path: str, request: dict[str, Json] | None = None) -> None:
         super().__init__(stop.detail)

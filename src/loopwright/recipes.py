@@ -203,7 +203,7 @@ def checklist_loop(
     makers = tuple((key, again(as_step(maker, name=key))) for key, maker in items.items())
     fixers = tuple((key, again(as_step(fixer, name=key))) for key, fixer in fixes.items())
     evaluators = tuple((key, again(as_check(key, checks[key]))) for key in items)
-    limit = codec.whole(f"{name}: at_once", at_once, least=1)
+    limit = codec.integer(f"{name}: at_once", at_once, minimum=1)
     return Loop(
         _Items(name, makers, fixers, limit),
         _Checks(f"{name} checks", evaluators),
@@ -249,7 +249,7 @@ def _retried(options: dict[str, Any]) -> Callable[[Step], Step]:
     if options.get("on_failure") != "retry":
         return lambda part: part
     options["on_failure"] = "halt"
-    attempts = codec.whole("loop: max_retries", options.pop("max_retries", 2), least=0) + 1
+    attempts = codec.integer("loop: max_retries", options.pop("max_retries", 2), minimum=0) + 1
     return functools.partial(retry, attempts=attempts, delay=options.pop("retry_delay", 0.5))
 
 
@@ -392,7 +392,7 @@ def strategy_loop(
     iterations = len(parts) if max_iterations is None else max_iterations
     return Loop(
         _Strategies(name, parts),
-        _Named(f"{name} evaluate", as_step(evaluate), tuple(strategies)),
+        _Named(f"{name} evaluate", as_step(evaluate, purpose="evaluate"), tuple(strategies)),
         adapt,
         any_of(success, until, MaxIterations(iterations)),
         name=name,

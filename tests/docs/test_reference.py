@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -66,14 +67,12 @@ def test_every_key_of_the_schema_is_in_its_section() -> None:
     assert first_cells(section("yaml.md", "Settings of models")) == set(reference.SETTINGS)
 
 
-def test_every_key_has_a_sentence() -> None:
-    """A key without a description in the schema has one in the generator; no sentence is left over."""
-    assert reference.undescribed() == []
+def test_every_key_has_a_description() -> None:
+    """The reference shows the descriptions that editors show, so each key of the schema has one."""
     schema = export_schema()
-    keys = {
-        key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", {})
-    }
-    assert {name.rpartition(".")[2] for name in reference.SENTENCES} <= keys
+    parts = {"Document": schema, **schema["$defs"]}
+    keys = [(name, *item) for name, part in parts.items() for item in part["properties"].items()]
+    assert [f"{name}.{key}" for name, key, field in keys if not field.get("description")] == []
 
 
 def test_actions_conditions_and_template_names_are_listed() -> None:
@@ -142,6 +141,24 @@ def test_every_public_name_is_on_a_page_with_a_docstring(module: str) -> None:
         value = getattr(import_module(module), name)
         if inspect.isclass(value) or inspect.isfunction(value):
             assert inspect.getdoc(value), f"{module}.{name}"
+
+
+def test_internal_methods_exist_and_are_hidden() -> None:
+    """The list of hidden methods names methods only, and the pages hide them."""
+    classes = {value.__name__: value for value in documented_classes()}
+    for name, methods in reference.INTERNAL.items():
+        assert [method for method in methods if not hasattr(classes[name], method)] == [], name
+        place = f"{classes[name].__module__}.{name}"
+        block = "".join(PAGES.values()).partition(f"::: {place}\n")[2].partition("\n:::")[0]
+        assert all(re.search(rf"[(|]{method}[|)]", block) for method in methods), name
+
+
+def documented_classes() -> Iterator[type]:
+    """Iterate over the classes on the pages."""
+    for module in reference.MODULES:
+        for name in reference.public_names(module):
+            if inspect.isclass(value := getattr(import_module(module), name)):
+                yield value
 
 
 def test_the_navigation_has_every_generated_page() -> None:

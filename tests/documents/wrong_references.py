@@ -116,7 +116,7 @@ REFERENCES: Wrong = {
     "no model": (
         HEAD + "  - {name: a, prompt: hello}\n",
         [
-            "4:5: steps[0]: no model is set; set model: provider:model here or in the document, or use --model",
+            "4:5: steps[0]: no model is set; set model: provider:model here or in the document, use --model, or set LOOPWRIGHT_MODEL in the environment",
         ],
     ),
     "model without provider": (

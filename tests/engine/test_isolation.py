@@ -70,9 +70,11 @@ def wreck(place: str, value: Any, depth: int = 0) -> None:
             wreck(place, item, depth + 1)
     elif isinstance(value, History):
         wreck(place, [*value, *value[:], value.last, value.best, value.latest_eligible], depth + 1)
-        value.appended(Iteration(99, "wrecked"), 0.0, Usage())
-        value.seen_at(elapsed=0.0, usage=Usage(), now=0.0).appended(Iteration(98), 0.0, Usage())
-        wreck(place, list(value.seen_at(elapsed=0.0, usage=Usage(), now=0.0)), depth + 1)
+        value.with_iteration(Iteration(99, "wrecked"), 0.0, Usage())
+        value.at_time(elapsed=0.0, usage=Usage(), now=0.0).with_iteration(
+            Iteration(98), 0.0, Usage()
+        )
+        wreck(place, list(value.at_time(elapsed=0.0, usage=Usage(), now=0.0)), depth + 1)
         with pytest.raises(AttributeError):
             value.elapsed = 1e9
         with pytest.raises(AttributeError):

@@ -57,17 +57,8 @@ def test_a_run_that_fails_is_a_result() -> None:
 
 
 def test_plain_code_runs_without_an_event_loop() -> None:
-    """run_sync is run for those without one; inside one it says what to write instead."""
+    """run_sync starts an event loop for the run."""
     assert run_sync(lambda value: value * 2, 4).output == 8
-
-    async def work() -> Result:
-        return run_sync(echo, 1)
-
-    with pytest.raises(ConfigurationError) as caught:
-        run_virtual(work())
-    assert str(caught.value) == (
-        "run_sync cannot be called inside an event loop; use: await run(…)"
-    )
 
 
 def test_an_error_of_run_sync_stands_alone() -> None:

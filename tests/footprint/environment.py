@@ -48,22 +48,22 @@ class Environment:
 def create(folder: Path, *extras: str) -> Environment:
     """Build the wheel, and install it with extras into a new environment in a folder."""
     chosen = [word for extra in extras for word in ("--extra", extra)]
-    wanted = _uv(
+    wanted = uv(
         "export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-hashes", *chosen
     )
     (folder / "requirements.txt").write_text(wanted, encoding="utf-8")
-    _uv("build", "--wheel", "--out-dir", str(folder / "dist"), str(ROOT))
+    uv("build", "--wheel", "--out-dir", str(folder / "dist"), str(ROOT))
     place = folder / "environment"
-    _uv("venv", "--python", sys.executable, str(place))
+    uv("venv", "--python", sys.executable, str(place))
     wheel = next((folder / "dist").glob("*.whl"))
-    _uv(
+    uv(
         "pip", "install", "--no-deps", "--python", str(place / "bin" / "python"),
         "-r", str(folder / "requirements.txt"), str(wheel),
     )  # fmt: skip
     return Environment(place)
 
 
-def _uv(*words: str) -> str:
+def uv(*words: str) -> str:
     """Run uv from its cache, which the installation of the tests filled; from the registry only if that fails."""
     keep = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
     for offline in (["--offline"], []):

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Answer = Callable[[dict[str, Any], dict[str, str]], tuple[int, str]]
+Answer = Callable[[dict[str, Any], dict[str, str]], tuple[int, str | dict[str, Any]]]
 
 
 @contextmanager
 def serving(answer: Answer) -> Iterator[str]:
-    """Serve `answer(body, headers)`, a status and a text, as completions or errors; yield the URL."""
+    """Serve `answer(body, headers)`, a status and a text or a message, as completions or errors; yield the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -23,6 +23,8 @@ def serving(answer: Answer) -> Iterator[str]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             status, text = answer(body, {k.lower(): v for k, v in self.headers.items()})
             message = {"role": "assistant", "content": text}
+            if isinstance(text, dict):  # a message with calls of tools
+                message = {"role": "assistant", "content": None, **text}
             data = json.dumps(
                 {
                     "id": "c1", "object": "chat.completion", "created": 1, "model": body["model"],

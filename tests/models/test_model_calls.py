@@ -316,12 +316,12 @@ def test_a_model_of_ones_own_may_raise_plain_errors() -> None:
     assert bug.attempts[0].usage.output_tokens == 4096
 
 
-def test_a_run_without_models_says_so() -> None:
+def test_models_that_are_something_else_are_refused() -> None:
     """The message tells how to give models to a run."""
     with pytest.raises(ConfigurationError) as caught:
-        run_virtual(run(Ask(), "x"))
+        run_virtual(run(Ask(), "x", resources={"models": "gpt-4o"}))
     assert str(caught.value) == (
-        "ask: this run has no models; start it with resources={'models': Models(…)}"
+        "ask: 'gpt-4o' is not a Models; start the run with models=Models(…)"
     )
 
 

@@ -78,7 +78,8 @@ def test_v1_is_added_once_and_said(given: str, note: str | None) -> None:
         ("opnai", "", "", "provider: 'opnai' is unknown; did you mean 'openai'?"),
         ("zzz", "", "",
          ("provider: 'zzz' is unknown; use one of openai, deepseek, anthropic, gemini, openrouter, groq, mistral, "
-         "xai, together, moonshot, azure, bedrock, vertex, ollama, lm_studio, openai_compatible")),
+         "xai, together, moonshot, azure, bedrock, vertex, alibaba, "
+         "cerebras, crusoe, fireworks, meta, nebius, ovhcloud, sambanova, vercel, zai, ollama, lm_studio, llama_cpp, vllm, openai_compatible")),
         ("openai_compatible", "", "", "model_url: openai_compatible has no default address; give model_url"),
         ("ollama", "localhost:11434", "",
          "model_url: 'localhost:11434' is not an address; give one such as http://localhost:1234/v1"),
@@ -126,7 +127,10 @@ def test_a_missing_key_is_named(provider: str, names: str, keys: dict[str, str])
     """Without a key, or with an empty one, the message names the variable to set."""
     with pytest.raises(ConfigurationError) as caught:
         endpoint_of(ask(provider), keys)
-    assert str(caught.value) == f"{provider}: there is no key; set {names} in the environment"
+    assert str(caught.value) == (
+        f"{provider}: there is no key; set {names} in the environment, "
+        "or give base_url for a server of your own"
+    )
 
 
 def test_a_key_is_not_in_a_repr() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import sys
 from pathlib import Path
 
@@ -18,8 +19,30 @@ LIBRARY = {
     "openai": "openai", "deepseek": "deepseek", "anthropic": "anthropic", "gemini": "google",
     "openrouter": "openrouter", "groq": "groq", "mistral": "mistral", "xai": "xai", "together": "together",
     "moonshot": "moonshotai", "azure": "azure", "bedrock": "bedrock", "vertex": "google_cloud", "ollama": "ollama",
+    **{name: name for name in ("alibaba", "cerebras", "crusoe", "fireworks", "meta", "nebius", "ovhcloud",
+                              "sambanova", "vercel", "vllm", "zai")},
 }  # fmt: skip
-OURS = {"lm_studio", "openai_compatible"}  # any server that speaks Chat Completions
+OURS = {"lm_studio", "llama_cpp", "openai_compatible"}  # any server that speaks Chat Completions
+# Providers of the library that Loopwright does not offer.
+OTHERS = {
+    "openai_codex",
+    "openai_chatgpt",
+    "github_copilot",  # a login of a person instead of a key
+    "bedrock_mantle",
+    "heroku",
+    "snowflake",
+    "litellm",
+    "gateway",  # an address for each account
+    "cohere",
+    "huggingface",
+    "typesafe",
+    "system_one",
+    "openai_decisions",  # an API of its own
+    "github",  # retired
+    "elevenlabs",
+    "sentence_transformers",
+    "voyageai",  # no text models
+}
 PLACES = {
     "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com",
     "AWS_REGION": "eu-central-1",
@@ -46,6 +69,15 @@ def test_every_provider_is_one_of_the_client_library() -> None:
         assert "class" in source_of(name)
 
 
+def test_every_provider_of_the_client_library_is_offered_or_listed_as_another() -> None:
+    """A provider that a new version of the library adds is noticed here."""
+    package = importlib.import_module("pydantic_ai.providers")
+    modules = {m.name for m in pkgutil.iter_modules(package.__path__) if m.name[0] != "_"}
+    offered = {"openai_compatible", *LIBRARY.values()}
+    assert modules == offered | OTHERS
+    assert not offered & OTHERS
+
+
 @pytest.mark.parametrize("name", [n for n in LIBRARY if PROVIDERS[n].keys])
 def test_keys_have_the_names_that_the_library_gives_them(name: str) -> None:
     """At least one of the names of a provider's key is the one that the library reads."""
@@ -58,7 +90,14 @@ def test_keys_have_the_names_that_the_library_gives_them(name: str) -> None:
     assert any(key in text for key in PROVIDERS[name].keys)
 
 
-@pytest.mark.parametrize("name", ["deepseek", "openrouter", "xai", "together", "moonshot", "groq"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n in LIBRARY
+        if PROVIDERS[n].api == "chat" and n not in ("azure", "mistral", "ollama", "vllm")
+    ],
+)
 def test_addresses_are_those_of_the_library(name: str) -> None:
     """A provider's own address is the one that the library would call."""
     assert PROVIDERS[name].base_url.removesuffix("/openai/v1") in source_of(LIBRARY[name])

@@ -16,6 +16,7 @@ from loopwright import (
     Workflow,
     retrying,
     run,
+    run_sync,
     sequence,
 )
 from loopwright.documents import Settings, load
@@ -328,10 +329,12 @@ def test_a_wrong_judge_is_an_error_at_load(tmp_path: Path, judge_: str, said: st
     assert told.value.problems[0].line == 8
 
 
-def test_a_model_without_its_provider_is_refused_where_it_is_named() -> None:
+def test_a_model_without_its_provider_is_refused_before_the_run() -> None:
     """Nobody runs half a loop to learn that a model's name cannot be read."""
     with pytest.raises(ConfigurationError, match="write provider:model, like openai:gpt-4o"):
-        prompt("Write", model="gpt-4o")
+        run_sync(prompt("Write", model="gpt-4o"), "x")
+    with pytest.raises(ConfigurationError, match="write provider:model, like openai:gpt-4o"):
+        prompt("Write", model=":gpt-4o")
 
 
 async def test_a_name_that_nothing_supplies_is_found_before_anything_is_asked() -> None:

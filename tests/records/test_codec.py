@@ -23,10 +23,10 @@ from loopwright.records.codec import (
     decode,
     digest,
     encode,
+    integer,
     normalise,
     number,
     text_of,
-    whole,
 )
 
 
@@ -307,7 +307,7 @@ def test_a_reader_sees_text_as_text_and_the_rest_as_json(value: Any, expected: s
 def test_a_whole_number_is_checked(value: Any, message: str) -> None:
     """The refusal names the field, the value and what was expected."""
     with pytest.raises(ConfigurationError) as caught:
-        whole("limit", value, least=1)
+        integer("limit", value, minimum=1)
     assert str(caught.value) == message
 
 
@@ -318,11 +318,11 @@ def test_a_whole_number_is_checked(value: Any, message: str) -> None:
         ("1", {}, "share: '1' is not a number"),
         (math.nan, {}, "share: nan is not finite"),
         (math.inf, {}, "share: inf is not finite"),
-        (-1, {"least": 0}, "share: -1 is out of range; give a number at least 0"),
-        (0, {"least": 0, "above": True}, "share: 0 is out of range; give a number above 0"),
-        (2, {"least": 0, "most": 1},
+        (-1, {"minimum": 0}, "share: -1 is out of range; give a number at least 0"),
+        (0, {"minimum": 0, "above": True}, "share: 0 is out of range; give a number above 0"),
+        (2, {"minimum": 0, "maximum": 1},
          "share: 2 is out of range; give a number at least 0 and at most 1"),
-        (1 << 2000, {"most": 1}, "share: a number of 2001 bits is out of range"),
+        (1 << 2000, {"maximum": 1}, "share: a number of 2001 bits is out of range"),
     ],
 )  # fmt: skip
 def test_a_number_is_checked(value: Any, bounds: dict[str, Any], message: str) -> None:
@@ -334,6 +334,6 @@ def test_a_number_is_checked(value: Any, bounds: dict[str, Any], message: str) -
 
 def test_numbers_in_range_are_returned() -> None:
     """A number comes back as a float, a whole number as it is."""
-    assert whole("limit", 3, least=1) == 3
-    assert number("share", 1, least=0, most=1) == 1.0
+    assert integer("limit", 3, minimum=1) == 3
+    assert number("share", 1, minimum=0, maximum=1) == 1.0
     assert isinstance(number("share", 1), float)

@@ -97,7 +97,7 @@ def test_each_earlier_history_is_a_prefix_of_each_later_one(given: list[Any]) ->
     """I2: appending never changes a history that someone holds; each view stays what it was."""
     seen = [History()]
     for item in history(*given):
-        seen.append(seen[-1].appended(item, 0.0, NOTHING))
+        seen.append(seen[-1].with_iteration(item, 0.0, NOTHING))
     for count, view in enumerate(seen):
         alone = history(*given[:count])
         assert view == alone
@@ -115,9 +115,9 @@ def test_two_continuations_of_one_history_do_not_see_each_other(a: list[Any], b:
     start = history(0.5)
     first = second = start
     for item in history(0.5, *a)[1:]:
-        first = first.appended(item, 0.0, NOTHING)
+        first = first.with_iteration(item, 0.0, NOTHING)
     for item in history(0.5, *b)[1:]:
-        second = second.appended(item, 0.0, NOTHING)
+        second = second.with_iteration(item, 0.0, NOTHING)
     assert first == history(0.5, *a)
     assert second == history(0.5, *b)
     assert start == history(0.5)
@@ -139,8 +139,8 @@ def test_failures_and_undecided_count_in_a_row(given: list[Any]) -> None:
 
 
 def test_the_same_rounds_are_seen_at_another_moment() -> None:
-    """seen_at changes the clock and the spending, not the iterations."""
-    found = history(0.5).seen_at(elapsed=3.0, usage=Usage(calls=2), now=9.0)
+    """at_time changes the clock and the spending, not the iterations."""
+    found = history(0.5).at_time(elapsed=3.0, usage=Usage(calls=2), now=9.0)
     assert (found.elapsed, found.usage.calls, found.now, len(found)) == (3.0, 2, 9.0, 1)
 
 

@@ -1,8 +1,9 @@
 """Agents as steps: phased (planning, execution, refinement) and reasoning (a conversation until the model
 states its final answer)."""
 
+from ..prompts import tool_prompt
 from ..prompts.tool_calls import call_with_tools
-from ..records.sanitize import sanitised
+from ..records.sanitize import sanitised as sanitised
 from .lifecycle import Lifecycle, LifecycleListener, lifecycle_of
 from .phased.agent import COMPLEXITIES, ROLES, PhasedAgent
 from .phased.capabilities import AgentState, Capability
@@ -25,5 +26,5 @@ __all__ = [
     "execution_of",
     "executions",
     "lifecycle_of",
-    "sanitised",
+    "tool_prompt",
 ]

@@ -396,7 +396,11 @@ class LifecycleListener:
 
 
 def lifecycle_of(entries: Iterable[Entry]) -> LifecycleListener:
-    """Return the lifecycle of a run by the entries of its journal."""
+    """Return the lifecycle of a run by the entries of its journal.
+
+    Args:
+        entries: the entries, in order.
+    """
     listener = LifecycleListener()
     for entry in entries:
         listener(entry)

@@ -10,38 +10,27 @@ Rules:
 3. A condition converts to JSON and back unchanged; its tag is the snake case of its class.
 """
 
-from .base import (
-    AllOf,
-    AnyOf,
-    Condition,
-    asked,
-    condition,
-    from_json,
-    has_goal,
-    named,
-    prefer,
-    tag_of,
-)
-from .limits import (
-    CEILING,
-    UNITS,
-    Budget,
-    Deadline,
-    MaxIterations,
-    PhaseLimit,
-    RunLimits,
-    Timeout,
-    amount,
-    raised,
-    raised_budget,
-    unit_of,
-)
+from .base import AllOf, AnyOf, Condition
+from .base import asked as asked
+from .base import condition as condition
+from .base import from_json as from_json
+from .base import has_goal as has_goal
+from .base import named as named
+from .base import prefer as prefer
+from .base import tag_of as tag_of
+from .limits import CEILING as CEILING
+from .limits import UNITS as UNITS
+from .limits import Budget, Deadline, MaxIterations, PhaseLimit, Timeout
+from .limits import RunLimits as RunLimits
+from .limits import amount as amount
+from .limits import raised as raised
+from .limits import raised_budget as raised_budget
+from .limits import unit_of as unit_of
 from .progress import Degrading, NoImprovement, RepeatedOutput
 from .success import AllCriteriaMet, OutputMatches, Passed, ScoreAtLeast
 
+# The other names are for packages of Loopwright only.
 __all__ = [
-    "CEILING",
-    "UNITS",
     "AllCriteriaMet",
     "AllOf",
     "AnyOf",
@@ -55,18 +44,6 @@ __all__ = [
     "Passed",
     "PhaseLimit",
     "RepeatedOutput",
-    "RunLimits",
     "ScoreAtLeast",
     "Timeout",
-    "amount",
-    "asked",
-    "condition",
-    "from_json",
-    "has_goal",
-    "named",
-    "prefer",
-    "raised",
-    "raised_budget",
-    "tag_of",
-    "unit_of",
 ]

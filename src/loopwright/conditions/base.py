@@ -53,7 +53,7 @@ class Condition(ABC):
     def check(self, history: History) -> Stop | None:
         """Return the reason to end the loop now, or None to continue."""
 
-    def told(self, item: Iteration) -> bool:
+    def applies_to(self, item: Iteration) -> bool:
         """Return whether an iteration has the part of an evaluation that this condition `reads`."""
         del item
         return True

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from ..errors import ConfigurationError
 from ..records import History, Reason, Stop
-from ..records.codec import Json, number, whole
+from ..records.codec import Json, integer, number
 from .base import Condition, condition, tag_of
 
 CEILING = 1000  # iterations of any loop, whatever its limit
@@ -37,7 +37,7 @@ class _IterationLimit(Limit):
 
     def __post_init__(self) -> None:
         tag = tag_of(type(self))
-        if whole(f"{tag}: limit", self.limit, least=1) > CEILING:
+        if integer(f"{tag}: limit", self.limit, minimum=1) > CEILING:
             raise ConfigurationError(
                 f"{tag}: {self.limit} is above the ceiling of {CEILING}; use at most {CEILING}"
             )
@@ -114,7 +114,7 @@ class Timeout(Limit):
     seconds: float
 
     def __post_init__(self) -> None:
-        number("timeout: seconds", self.seconds, least=0, above=True)
+        number("timeout: seconds", self.seconds, minimum=0, above=True)
 
     def check(self, history: History) -> Stop | None:
         if history.elapsed < self.seconds:
@@ -197,9 +197,9 @@ class Budget(Limit):
             raise ConfigurationError("budget: needs calls, tokens, usd or effects")
         for name, cap in counts:
             if cap is not None:
-                whole(f"budget: {name}", cap, least=1)
+                integer(f"budget: {name}", cap, minimum=1)
         if self.usd is not None:
-            number("budget: usd", self.usd, least=0, above=True)
+            number("budget: usd", self.usd, minimum=0, above=True)
 
     def check(self, history: History) -> Stop | None:
         spent = history.usage

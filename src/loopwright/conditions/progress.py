@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ..errors import ConfigurationError, nearest
 from ..records import History, Reason, Stop
-from ..records.codec import number, text_of, whole
+from ..records.codec import integer, number, text_of
 from .base import Condition, condition
 
 # The drawdown of two-score means, in sigmas, that 5 % of runs of T iterations without a trend exceed.
@@ -96,8 +96,8 @@ class NoImprovement(Condition):
     min_delta: float = 0.0
 
     def __post_init__(self) -> None:
-        whole("no_improvement: patience", self.patience, least=1)
-        number("no_improvement: min_delta", self.min_delta, least=0, most=1)
+        integer("no_improvement: patience", self.patience, minimum=1)
+        number("no_improvement: min_delta", self.min_delta, minimum=0, maximum=1)
 
     def check(self, history: History) -> Stop | None:
         if not history.stalled(self.patience, self.min_delta):
@@ -140,13 +140,13 @@ class RepeatedOutput(Condition):
     similarity: float | None = None
 
     def __post_init__(self) -> None:
-        if whole("repeated_output: period", self.period, least=1) > 4:
+        if integer("repeated_output: period", self.period, minimum=1) > 4:
             raise ConfigurationError(f"repeated_output: period: {self.period} is above 4")
         if not isinstance(self.volatile, list | tuple):
             raise ConfigurationError("repeated_output: volatile: use a list of keys")
         object.__setattr__(self, "volatile", tuple(self.volatile))
         if self.similarity is not None:
-            number("repeated_output: similarity", self.similarity, least=0, most=1, above=True)
+            number("repeated_output: similarity", self.similarity, minimum=0, maximum=1, above=True)
 
     def check(self, history: History) -> Stop | None:
         count = len(history)
@@ -230,10 +230,10 @@ class Degrading(Condition):
     horizon: int = 10
 
     def __post_init__(self) -> None:
-        whole("degrading: window", self.window, least=2)
-        whole("degrading: horizon", self.horizon, least=2)
-        number("degrading: sigma", self.sigma, least=0, most=1)
-        number("degrading: tolerance", self.tolerance, least=0, most=1)
+        integer("degrading: window", self.window, minimum=2)
+        integer("degrading: horizon", self.horizon, minimum=2)
+        number("degrading: sigma", self.sigma, minimum=0, maximum=1)
+        number("degrading: tolerance", self.tolerance, minimum=0, maximum=1)
         if self.rule not in ("drawdown", "strict"):
             hint = nearest(str(self.rule), ("drawdown", "strict"))
             raise ConfigurationError(f"degrading: rule: unknown rule {self.rule!r}{hint}")

@@ -8,7 +8,7 @@ from typing import ClassVar
 from .._regex import Pattern, PatternTimeout, compile_pattern
 from ..errors import ConfigurationError
 from ..records import History, Iteration, Reason, Stop, reaches
-from ..records.codec import number, text_of, whole
+from ..records.codec import integer, number, text_of
 from .base import Condition, condition
 
 
@@ -36,10 +36,10 @@ class ScoreAtLeast(Condition):
     min_iterations: int = 1
 
     def __post_init__(self) -> None:
-        number("score_at_least: threshold", self.threshold, least=0, most=1)
-        whole("score_at_least: min_iterations", self.min_iterations, least=1)
+        number("score_at_least: threshold", self.threshold, minimum=0, maximum=1)
+        integer("score_at_least: min_iterations", self.min_iterations, minimum=1)
 
-    def told(self, item: Iteration) -> bool:
+    def applies_to(self, item: Iteration) -> bool:
         return item.score is not None
 
     def check(self, history: History) -> Stop | None:
@@ -76,9 +76,9 @@ class Passed(Condition):
     min_iterations: int = 1
 
     def __post_init__(self) -> None:
-        whole("passed: min_iterations", self.min_iterations, least=1)
+        integer("passed: min_iterations", self.min_iterations, minimum=1)
 
-    def told(self, item: Iteration) -> bool:
+    def applies_to(self, item: Iteration) -> bool:
         return item.passed is not None
 
     def check(self, history: History) -> Stop | None:
@@ -106,7 +106,7 @@ class AllCriteriaMet(Condition):
 
     reads: ClassVar[str] = "criteria"
 
-    def told(self, item: Iteration) -> bool:
+    def applies_to(self, item: Iteration) -> bool:
         return bool(item.evaluation and item.evaluation.criteria)
 
     def check(self, history: History) -> Stop | None:

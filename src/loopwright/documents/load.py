@@ -20,6 +20,7 @@ from ..errors import (
     nearest,
 )
 from ..records.codec import Json
+from .check.convert import to_native_yaml
 from .check.lints import lints, merge_repeats
 from .check.plan import plan
 from .check.readiness import missing
@@ -35,7 +36,7 @@ from .schema.validate import NOTHING_LEFT_OUT
 from .steps.steps import DocumentWorkflow, RootWorkflow
 from .yaml.reader import Source, read
 
-__all__ = ["Loaded", "Project", "Settings", "find", "load"]
+__all__ = ["Loaded", "Project", "Settings", "check", "convert", "find", "load"]
 
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -343,6 +344,58 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         keys=tuple(dict.fromkeys(project.keys)),
         agreed=settings.agreed,
     )
+
+
+def check(path: str | Path, settings: Settings | None = None) -> tuple[Problem, ...]:
+    """Check a document of any dialect, and the documents that it calls, without running anything.
+
+    Args:
+        path: The file, YAML or JSON, at most 1 MiB.
+        settings: The decisions of the caller. Default: `Settings(execute=False)`, which imports no Python
+            function.
+
+    Returns:
+        Every problem, each with its file, line, column and remedy. Empty if the document is valid.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from loopwright.documents import check
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "hello.yaml")
+        >>> _ = file.write_text("schema: loopwright/1\\nname: hello\\nsteps: [{name: greet, sett: Hello}]")
+        >>> [(problem.line, problem.path) for problem in check(file)]
+        [(3, 'steps[0].sett')]
+    """
+    try:
+        load(path, settings or Settings(execute=False))
+    except DocumentError as error:
+        return tuple(error.problems)
+    return ()
+
+
+def convert(path: str | Path, settings: Settings | None = None) -> str:
+    """Convert a document of any dialect to the native dialect. It runs the same.
+
+    Args:
+        path: The file, YAML or JSON, at most 1 MiB.
+        settings: The decisions of the caller. Default: `Settings(execute=False)`, which imports no Python
+            function.
+
+    Returns:
+        The native document as YAML. The documents that it calls are not part of it.
+
+    Raises:
+        DocumentError: With every problem of the document.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from loopwright.documents import convert
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "hello.yaml")
+        >>> _ = file.write_text("schema: loopwright/1\\nname: hello\\nsteps: [{set: Hello, name: greet}]")
+        >>> print(convert(file).splitlines()[-1].strip())
+        set: Hello
+    """
+    loaded = load(path, settings or Settings(execute=False))
+    return to_native_yaml(next(iter(loaded.documents.values())))
 
 
 def _in_order(project: Project) -> list[Problem]:

@@ -28,6 +28,21 @@ async def feedback(last: Iteration, ctx: Context) -> Json:
 
     Shape: `{"input", "previous", "feedback", "improvements"}`. After a failed iteration `feedback` is
     its error, and `previous` is the last output that there was.
+
+    Args:
+        last: the last iteration.
+        ctx: the context of the step. Loopwright calls this function; pass it as `adapt`.
+
+    Example:
+        >>> from loopwright import Evaluation, Loop, MaxIterations, run_sync
+        >>> loop = Loop(
+        ...     lambda task: task if isinstance(task, str) else task["feedback"],
+        ...     lambda text: Evaluation(0.5, feedback="Write more."),
+        ...     adapt=feedback,
+        ...     until=MaxIterations(2),
+        ... )
+        >>> run_sync(loop, "draft").history[1].output
+        'Write more.'
     """
     previous = last.output
     if previous is None and last.error is not None and isinstance(last.input, Mapping):
@@ -43,13 +58,22 @@ async def feedback(last: Iteration, ctx: Context) -> Json:
 
 @known_as("adapters.keep_input/1")
 async def keep_input(last: Iteration, ctx: Context) -> Json:
-    """Return the loop's input: every iteration has the same."""
+    """Return the loop's input: every iteration has the same.
+
+    Args:
+        last: the last iteration.
+        ctx: the context of the step. Loopwright calls this function; pass it as `adapt`.
+    """
     return ctx.initial
 
 
 @known_as("adapters.use_output/1")
 async def use_output(last: Iteration) -> Json:
-    """Return the last output, or the last input if there is no output."""
+    """Return the last output, or the last input if there is no output.
+
+    Args:
+        last: the last iteration. Loopwright calls this function; pass it as `adapt`.
+    """
     return last.input if last.output is None else last.output
 
 

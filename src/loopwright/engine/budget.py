@@ -72,6 +72,17 @@ class Account:
             self._waiting: dict[int, _Waiter] = {}  # by turn
             self._inner: dict[int, _Waiter] = {}  # calls inside an effect that holds a promise
 
+    @property
+    def caps(self) -> list[Budget]:
+        """Its budget and those of the accounts above it, the innermost first."""
+        found = []
+        account: Account | None = self
+        while account is not None:
+            if account.cap is not None:
+                found.append(account.cap)
+            account = account.parent
+        return found
+
     def spend(self, usage: Usage) -> None:
         """Add what was spent here to this account and every one above."""
         account: Account | None = self

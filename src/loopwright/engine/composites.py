@@ -361,7 +361,7 @@ def parallel(
         >>> run_sync(parallel(str.upper, low=str.lower), "Ab").output
         {'upper': 'AB', 'low': 'ab'}
     """
-    most = codec.whole("parallel: at_once", at_once, least=1)
+    most = codec.integer("parallel: at_once", at_once, minimum=1)
     members = _named(steps) if steps or not named else ()
     if taken := sorted({key for key, _ in members} & named.keys()):
         raise ConfigurationError(f"parallel: two steps have the name {taken[0]!r}")
@@ -526,9 +526,9 @@ def retry(
     return _Retrying(
         name or made.name,
         made,
-        codec.whole("retry: attempts", attempts, least=1),
-        codec.number("retry: delay", delay, least=0),
-        codec.number("retry: longest", longest, least=0),
+        codec.integer("retry: attempts", attempts, minimum=1),
+        codec.number("retry: delay", delay, minimum=0),
+        codec.number("retry: longest", longest, minimum=0),
     )
 
 
@@ -576,7 +576,7 @@ def with_timeout(inner: StepLike[In, Out], seconds: float) -> CompositeStep[In, 
         >>> run_sync(with_timeout(str.upper, 5.0), "a").output
         'A'
     """
-    limit = codec.number("timeout: seconds", seconds, least=0, above=True)
+    limit = codec.number("timeout: seconds", seconds, minimum=0, above=True)
     made = as_step(inner)
     return _Limited(made.name, made, limit)
 

@@ -15,7 +15,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar, cast
 
 from ..conditions import (
@@ -50,6 +50,7 @@ from .composites import acceptable, retry
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
+from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
 from .step import (
     CompositeStep,
@@ -108,6 +109,14 @@ class Loop(CompositeStep[In, Out]):
             `reported_score`; the score by which the output was chosen is the highest of several.
         approve: when a person is asked whether to continue: after each `iteration`, at the `limit`, or
             both. The run is suspended until there is an answer.
+        min_score: the score that satisfies the loop, as `ScoreAtLeast`. This and the next six are joined
+            with `until`, which must not name the same limit. Default of each: none.
+        max_iterations: the most iterations, as `MaxIterations`.
+        patience: the iterations in a row without a better score that stop the loop, as `NoImprovement`.
+        max_calls: the most model calls, as `Budget`.
+        max_total_tokens: the most input and output tokens together, as `Budget`.
+        max_usd: the most US dollars, as `Budget`.
+        timeout: the most active seconds, as `Timeout`.
         on_iteration: called with each Iteration once it is durable. Its failure is a warning.
         on_terminate: called once with the Result, however the loop ends.
 
@@ -127,7 +136,7 @@ class Loop(CompositeStep[In, Out]):
         ... )
         >>> result = run_sync(loop, 1)
         >>> result.output, result.reason.value, result.iterations
-        (8, 'score_at_least', 3)
+        (8, 'condition_met', 3)
     """
 
     keeps_types: ClassVar[bool] = True
@@ -147,16 +156,42 @@ class Loop(CompositeStep[In, Out]):
     accept: Sequence[str] = field(default=(), kw_only=True)  # type: ignore[assignment]
     rejudge: int = field(default=0, kw_only=True)
     approve: str | Sequence[str] = field(default=(), kw_only=True)
+    min_score: InitVar[float | None] = field(default=None, kw_only=True)
+    max_iterations: InitVar[int | None] = field(default=None, kw_only=True)
+    patience: InitVar[int | None] = field(default=None, kw_only=True)
+    max_calls: InitVar[int | None] = field(default=None, kw_only=True)
+    max_total_tokens: InitVar[int | None] = field(default=None, kw_only=True)
+    max_usd: InitVar[float | None] = field(default=None, kw_only=True)
+    timeout: InitVar[float | None] = field(default=None, kw_only=True)
     on_iteration: Callable[[Iteration[In, Out]], object] | None = field(default=None, kw_only=True)
     on_terminate: Callable[[Result[Out]], object] | None = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
-        self._check()
+    def __post_init__(
+        self,
+        min_score: float | None,
+        max_iterations: int | None,
+        patience: int | None,
+        max_calls: int | None,
+        max_total_tokens: int | None,
+        max_usd: float | None,
+        timeout: float | None,
+    ) -> None:
         put = functools.partial(object.__setattr__, self)
+        limits = LoopLimits(
+            min_score=min_score,
+            max_iterations=max_iterations,
+            patience=patience,
+            max_calls=max_calls,
+            max_total_tokens=max_total_tokens,
+            max_usd=max_usd,
+            timeout=timeout,
+        )
+        self._check()
+        put("until", with_limits(self.until, self.guards, limits))
         parts = []
         for stage in ("execute", "evaluate", "adapt"):
             if (function := getattr(self, stage)) is not None or stage == "execute":
-                part = as_step(function)
+                part = as_step(function, purpose="evaluate" if stage == "evaluate" else "execute")
                 if stage == "adapt" and isinstance(part, FunctionStep):
                     part = part.making_input_of(as_step(self.execute))
                 if self.on_failure == "retry":
@@ -185,15 +220,15 @@ class Loop(CompositeStep[In, Out]):
     def _check(self) -> None:
         _one_of("on_failure", self.on_failure, ("halt", "continue", "retry"))
         _one_of("keep", self.keep, ("best", "last"))
-        codec.whole("loop: max_retries", self.max_retries, least=0)
-        codec.whole("loop: max_failures", self.max_failures, least=1)
-        if codec.whole("loop: min_iterations", self.min_iterations, least=1) > CEILING:
+        codec.integer("loop: max_retries", self.max_retries, minimum=0)
+        codec.integer("loop: max_failures", self.max_failures, minimum=1)
+        if codec.integer("loop: min_iterations", self.min_iterations, minimum=1) > CEILING:
             raise ConfigurationError(
                 f"loop: min_iterations: {self.min_iterations} is above the ceiling of {CEILING}; "
                 f"give at most {CEILING}"
             )
-        codec.whole("loop: rejudge", self.rejudge, least=0)
-        codec.number("loop: retry_delay", self.retry_delay, least=0)
+        codec.integer("loop: rejudge", self.rejudge, minimum=0)
+        codec.number("loop: retry_delay", self.retry_delay, minimum=0)
         for name in ("until", "guards"):
             condition = getattr(self, name)
             if condition is not None and not isinstance(condition, Condition):
@@ -432,7 +467,7 @@ class Loop(CompositeStep[In, Out]):
         ):
             return
         judged = [item for item in history if item.eligible]
-        if any(goal.told(item) for item in judged for goal in self.goals):
+        if any(goal.applies_to(item) for item in judged for goal in self.goals):
             return
         for goal in self.goals if judged else ():
             # A score without a verdict: the loop lacks the score that is enough.

@@ -16,13 +16,9 @@ from .scope import Scope
 from .step import CompositeStep, Leaf, StepLike, as_step, digest_of
 
 __all__ = [
-    "READS",
-    "WRITES",
     "LoopWithMemory",
     "MemorySpaceStep",
-    "Operation",
     "lessons",
-    "memory_of",
     "remembered",
     "remembering",
 ]
@@ -81,10 +77,10 @@ class Operation(Leaf):
 
 
 class MemorySpaceStep:
-    """What goes under one name in the memory of a run; `Space` says what its methods do.
+    """A space of the memory of a run. See `remembered`.
 
-    Each call is an effect named `memory-N` below the step, N counting the calls, so calls are to be
-    made in an order that is the same on every replay.
+    It has the methods of `Space`. Each call is an effect named `memory-N` below the step, where N is the
+    number of the call. Make the calls in an order that is the same in every replay.
 
     Raises:
         StepError: of kind `no_memory` without a memory, `memory_unavailable` if its store fails.
@@ -205,18 +201,22 @@ class MemorySpaceStep:
 def remembered(ctx: Context, name: str) -> MemorySpaceStep:
     """Return a space of the run's memory, for a step that is a function.
 
+    Args:
+        ctx: the context of the step.
+        name: the name of the space.
+
     >>> from loopwright import run_sync
     >>> async def draft(task: str, ctx) -> str:
     ...     space = remembered(ctx, "drafts")
     ...     past = await space.recall(task)
     ...     await space.record("draft", "success", description=task, score=0.9)
-    ...     return f"{task}, after {len(past)} like it"
-    >>> from loopwright import MemoryJournal
+    ...     return f"{task}, {len(past)} before"
+    >>> from loopwright.journal import MemoryJournal
     >>> journal = MemoryJournal()
     >>> for _ in range(2):
     ...     print(run_sync(draft, "release note", journal=journal).output)
-    release note, after 0 like it
-    release note, after 1 like it
+    release note, 0 before
+    release note, 1 before
     """
     return MemorySpaceStep(ctx, name)
 
@@ -230,7 +230,7 @@ NOTHING = Lessons().to_json()
 
 
 class LoopWithMemory(Wrapper):
-    """A loop that is given the lessons of earlier runs and leaves an episode for later ones.
+    """A loop that receives the lessons of earlier runs and stores an episode for later ones. See `remembering`.
 
     Inside, templates see the lessons as `memory` (`memory.text`, `memory.lessons`, `memory.facts`,
     `memory.success_rate`), functions by `lessons(ctx)`.
@@ -311,14 +311,22 @@ def _cut(text: str) -> str:
 def remembering(
     loop: StepLike, *, space: str = "", most: int = 5, facts: int = 5
 ) -> LoopWithMemory:
-    """Make a loop that is given what earlier runs of it came to, and leaves the same for later ones.
+    """Make a loop that receives the lessons of its earlier runs and stores its own for later runs.
 
-    `space` is where in the memory (default: the loop's name), `most` how many past runs are shown, the
-    latest, and `facts` how many facts of the space, the surest. Of each run its best score, its
-    feedback and its latest 10 rounds are kept, each with the beginning of its output.
+    The memory stores the best score of each run, its feedback and its latest 10 iterations, each with the
+    beginning of its output.
+
+    Args:
+        loop: the loop or workflow.
+        space: the space of the memory (default: the name of the loop).
+        most: the number of latest runs whose lessons the loop receives (default: 5).
+        facts: the number of facts of the space, the most certain first (default: 5).
+
+    Returns:
+        A step.
 
     Raises:
-        ConfigurationError: for something that is no loop, or numbers below 0.
+        ConfigurationError: for a plain step, or a number below 0.
 
     >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync
     >>> async def draft(task, ctx):
@@ -333,15 +341,19 @@ def remembering(
     made = as_step(loop)
     if not isinstance(made, CompositeStep):
         raise ConfigurationError(f"remembering: {made.name} is no loop; give a Loop, or a workflow")
-    codec.whole("remembering: most", most, least=0)
-    codec.whole("remembering: facts", facts, least=0)
+    codec.integer("remembering: most", most, minimum=0)
+    codec.integer("remembering: facts", facts, minimum=0)
     return LoopWithMemory(made, space or made.name, most, facts)
 
 
 def lessons(ctx: Context) -> dict[str, Json]:
-    """Return what earlier runs of the nearest remembering loop came to; see Lessons.
+    """Return the lessons of earlier runs of the nearest loop with a memory.
 
-    Without such a loop there is nothing in it.
+    Args:
+        ctx: the context of a step in the loop.
+
+    Returns:
+        The members of Lessons as an object; empty without such a loop.
     """
     scope = ctx.scope
     while scope is not None:

@@ -168,7 +168,7 @@ class LoopRun:
     def _view(self) -> History:
         """Return the history as a guard sees it during an iteration: with the time and usage of now."""
         run = self.run_state
-        history = self.history.seen_at(
+        history = self.history.at_time(
             elapsed=run.now() - self.start, usage=self.account.settled, now=run.clock.wall()
         )
         history.effects = self.account.effects
@@ -184,7 +184,7 @@ class LoopRun:
         for entry in replay.rounds.get(self.path, ()):
             record = self._typed_record(entry.value)
             usage += record.usage
-            self.history = self.history.appended(record, entry.seconds, usage, wall)
+            self.history = self.history.with_iteration(record, entry.seconds, usage, wall)
             self.current = self.scope.current = record.input
             self.start = entry.at - entry.seconds
             self.cut = _cut_of(entry) or self.cut
@@ -338,7 +338,7 @@ class LoopRun:
             run.note(iteration)
         else:
             run.rounds += 1
-        self.history = self.history.appended(iteration, elapsed, self.account.settled, wall)
+        self.history = self.history.with_iteration(iteration, elapsed, self.account.settled, wall)
         self.history.effects = self.account.effects
         self.scope.history = self.history
 

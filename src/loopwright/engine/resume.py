@@ -55,13 +55,13 @@ async def raise_limit(
     raised = []
     info = await journal.find(run_id)
     if max_iterations is not None:
-        codec.whole("max_iterations", max_iterations, least=1)
+        codec.integer("max_iterations", max_iterations, minimum=1)
         entries = surviving(await journal.entries(info.run_id))
         path, point = _iterations(info.run_id, RecordedRun(entries), max_iterations, loop)
         await _record(journal, info.run_id, point, path, {"max_iterations": max_iterations})
         raised.append(path)
     if max_usd is not None:
-        codec.number("max_usd", max_usd, least=0, above=True)
+        codec.number("max_usd", max_usd, minimum=0, above=True)
     budgets = {
         "max_usd": max_usd, "max_calls": max_calls, "max_total_tokens": max_total_tokens,
         "max_effects": max_effects,
@@ -70,7 +70,7 @@ async def raise_limit(
         if most is None:
             continue
         if name != "max_usd":
-            codec.whole(name, most, least=1)
+            codec.integer(name, most, minimum=1)
         entries = surviving(await journal.entries(info.run_id))
         path, point = _budget(info.run_id, entries, name, most)
         await _record(journal, info.run_id, point, path, {name: most})
@@ -78,7 +78,7 @@ async def raise_limit(
     return raised
 
 
-def _iterations(run_id: str, replay: RecordedRun, most: int, loop: str) -> tuple[str, str]:
+def _iterations(run_id: str, replay: RecordedRun, maximum: int, loop: str) -> tuple[str, str]:
     """Return the path of the loop to go on, and the point to rewind to, "" if it has not ended."""
     ends = {path: Stop.from_json(end["stop"]) for path, end in replay.ended.items() if path}
     open_ = [path for path in replay.rounds if path not in ends and "" not in replay.ended]
@@ -90,14 +90,14 @@ def _iterations(run_id: str, replay: RecordedRun, most: int, loop: str) -> tuple
         raise _not_by_limit(run_id, replay, loop, ends)
     path = able[-1] if loop else _outermost(able, ends)
     used = len(replay.rounds.get(path, ()))
-    if most <= used:
+    if maximum <= used:
         raise ConfigurationError(
-            f"max_iterations: {most} is not above the {used} iterations that {path} has used; "
+            f"max_iterations: {maximum} is not above the {used} iterations that {path} has used; "
             f"give {used + 1} or more"
         )
-    if most > CEILING:
+    if maximum > CEILING:
         raise ConfigurationError(
-            f"max_iterations: {most} is above the ceiling of {CEILING}; give at most {CEILING}"
+            f"max_iterations: {maximum} is above the ceiling of {CEILING}; give at most {CEILING}"
         )
     return path, f"{path}/ended" if path in ends else ""
 
@@ -128,7 +128,7 @@ def _not_by_limit(
     )
 
 
-def _budget(run_id: str, entries: Sequence[Entry], name: str, most: float) -> tuple[str, str]:
+def _budget(run_id: str, entries: Sequence[Entry], name: str, maximum: float) -> tuple[str, str]:
     """Return whose budget was used up ("" is the run), and the point to rewind to."""
     unit = UNITS[name]
     replay = RecordedRun(entries)
@@ -144,9 +144,9 @@ def _budget(run_id: str, entries: Sequence[Entry], name: str, most: float) -> tu
         path = stops[-1][0] if stops else ""
         point = next((at for owner, at in stops if owner == path), "ended")
     used = replay.effects(path) if unit == "effects" else getattr(replay.spent(path), unit)
-    if most <= used:
+    if maximum <= used:
         raise ConfigurationError(
-            f"{name}: {amount(most)} is not above the {amount(used)} {_UNITS[unit]} that are spent; "
+            f"{name}: {amount(maximum)} is not above the {amount(used)} {_UNITS[unit]} that are spent; "
             "give more"
         )
     return path, point

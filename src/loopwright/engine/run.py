@@ -10,9 +10,10 @@ import contextlib
 import importlib
 import os
 import random as _random
-from collections.abc import Callable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from ..conditions import Budget, raised_budget
 from ..errors import (
@@ -54,10 +55,15 @@ from .run_state import (
     opened_listeners,
     redactor_of,
 )
-from .step import CompositeStep, In, Out, Step, StepLike, as_step
+from .step import MODEL_NAME, CompositeStep, In, Out, Step, StepLike, as_step
+from .synchronous import wait_for
+from .text_listeners import OnText, model_call, text_listener
 from .workflow import Workflow
 
-__all__ = ["RunOptions", "new_run_id", "resume", "run", "run_sync"]
+if TYPE_CHECKING:
+    from ..models import Models
+
+__all__ = ["RunOptions", "new_run_id", "resume", "resume_sync", "run", "run_sync"]
 
 DEBUG = "LOOPWRIGHT_DEBUG"  # environment variable: tracebacks keep the frames inside this package
 
@@ -69,12 +75,25 @@ class ResumeOptions(TypedDict, total=False):
     clock: Clock | None
     random: Callable[[], float] | None
     listeners: Sequence[Listener]
+    models: Models | None
+    model: str
+    on_text: OnText | None
     progress: bool | Listener
     resources: Mapping[str, Any] | None
     source: Mapping[str, Json] | None
     accept_changes: bool
     in_doubt: str
     takeover: bool
+
+
+class ResumeLimits(ResumeOptions, total=False):
+    """The options of `resume`, which explains them."""
+
+    max_iterations: int | None
+    max_usd: float | None
+    max_calls: int | None
+    max_total_tokens: int | None
+    max_effects: int | None
 
 
 class RunOptions(ResumeOptions, total=False):
@@ -94,6 +113,9 @@ async def run(
     clock: Clock | None = None,
     random: Callable[[], float] | None = None,
     listeners: Sequence[Listener] = (),
+    models: Models | None = None,
+    model: str = "",
+    on_text: OnText | None = None,
     progress: bool | Listener = False,
     resources: Mapping[str, Any] | None = None,
     source: Mapping[str, Json] | None = None,
@@ -112,6 +134,12 @@ async def run(
         clock: the source of time. Default: the clock of the event loop.
         random: returns a number from 0 to 1, for delays between attempts. Default: `random.random`.
         listeners: called with each journal entry once it is durable; a RunObserver may be one too.
+        models: the models that prompts call. Default: those of all providers, with the keys in the
+            environment; see `loopwright.models.Models`.
+        model: the model of prompts that name none, such as `openai:gpt-4o-mini`. Default: that of
+            `models`, which is the environment variable LOOPWRIGHT_MODEL unless you set another.
+        on_text: receives the text of models as it arrives, `f(text)` or `f(text, call)` with `call.path`
+            and `call.attempt`; thinking is left out. Its failure is a warning.
         progress: True shows the iterations while they end: rows on a terminal, a display in a notebook,
             lines on a pipe. Or a listener of `loopwright.progress`. Default: False.
         resources: models, tools and other objects that steps need, by name. `memory` is a Memory or its
@@ -136,8 +164,9 @@ async def run(
     """
     root = as_step(step)
     _check_options(budget, in_doubt, listeners, resources)
-    if root.unsupplied:
-        raise ConfigurationError("; ".join(root.unsupplied.values()))
+    resources = _with_models(resources, models, model=model, on_text=on_text)
+    if missing := _missing_names(root, resources):
+        raise ConfigurationError("; ".join(missing))
     store, opened = _journal_of(journal)
     held = RunResources(resources, store)
     try:
@@ -201,7 +230,10 @@ def run_sync(
         The result, as `run` returns it.
 
     Raises:
-        ConfigurationError: inside a running event loop; use `await run(…)` there.
+        JournalError, ConfigurationError: as `run` does.
+
+    Inside a running event loop, as in a notebook, the run has a thread with another event loop. The caller's
+    event loop does nothing else meanwhile, so the result has the warning `blocking_event_loop` outside IPython.
 
     Example:
         >>> from loopwright import Loop, MaxIterations, run_sync
@@ -209,23 +241,7 @@ def run_sync(
         >>> run_sync(loop, 1).iterations
         3
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        raise ConfigurationError(
-            "run_sync cannot be called inside an event loop; use: await run(…)"
-        )
-    results: list[Result] = []
-
-    async def main() -> None:
-        # The task returns nothing: asyncio formats the result of its main task when it restores the
-        # signal handler, and that of a long run copies and prints its history.
-        results.append(await run(step, value, **options))
-
-    asyncio.run(main())
-    return results[0]
+    return wait_for(lambda: run(step, value, **options))
 
 
 async def resume(
@@ -289,6 +305,78 @@ async def resume(
     finally:
         if opened:
             await store.close()
+
+
+def resume_sync(
+    step: StepLike, run_id: str, *, journal: Journal | str, **options: Unpack[ResumeLimits]
+) -> Result:
+    """Continue a recorded run from synchronous code; see `resume` and `run_sync`.
+
+    Args:
+        step: the step that was run, unchanged.
+        run_id: the run.
+        journal: the Journal or the URL in which it is recorded.
+        options: the limits and options of `resume`.
+
+    Returns:
+        The result, as `run` returns it.
+
+    Raises:
+        RunNotFound, ConfigurationError: as `resume` does.
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, MemoryJournal, resume_sync, run_sync
+        >>> journal, loop = MemoryJournal(), Loop(lambda n: n, name="l", until=MaxIterations(2))
+        >>> run_sync(loop, 1, journal=journal, run_id="r").iterations
+        2
+        >>> resume_sync(loop, "r", journal=journal, max_iterations=3).iterations
+        3
+    """
+    return wait_for(lambda: resume(step, run_id, journal=journal, **options))
+
+
+def _with_models(
+    resources: Mapping[str, Any] | None,
+    models: Models | None,
+    *,
+    model: str,
+    on_text: OnText | None,
+) -> Mapping[str, Any] | None:
+    """Return the resources with the models and the text listener of a run."""
+    own: dict[str, Any] = {}
+    if models is not None:
+        if not hasattr(models, "resolve"):
+            raise ConfigurationError(
+                f"run: models: {models!r:.60} is not a Models; give one, such as Models(…)"
+            )
+        own["models"] = models
+    if model:
+        own["model"] = model
+    if on_text is not None:
+        listener = text_listener(on_text)
+        own["on_text"] = lambda path, text: listener(text, model_call(path))
+    if not own:
+        return resources
+    for name in own if resources is not None else ():
+        if name in cast("Mapping[str, Any]", resources):
+            raise ConfigurationError(
+                f"run: {name}: is given twice; leave it out of resources, or out of the call"
+            )
+    # A chain, because a copy would load resources that no step may need.
+    return ChainMap(own, cast("MutableMapping[str, Any]", resources)) if resources else own
+
+
+def _missing_names(root: Step, resources: Mapping[str, Any] | None) -> list[str]:
+    """Return a sentence for each name of a template or model that this run does not supply."""
+    missing = root.unsupplied
+    if not missing:
+        return []
+    names = getattr((resources or {}).get("models"), "names", {})
+    return [
+        f"{sentence}{nearest(name.removeprefix(MODEL_NAME), names) if names else ''}"
+        for name, sentence in missing.items()
+        if not name.startswith(MODEL_NAME) or name.removeprefix(MODEL_NAME) not in names
+    ]
 
 
 def _journal_of(journal: Journal | str | None) -> tuple[Journal | None, bool]:

@@ -206,7 +206,7 @@ def _typed_result(loop: Step, result: Result) -> Result:
     for item in result.history:
         value = item.input if taken is None else taken.attach(item.input)
         typed = replace(item, input=value, output=_typed(made, item.output, result.name))
-        history = history.appended(
+        history = history.with_iteration(
             typed, result.history.elapsed, result.history.usage, result.history.now
         )
     output = _typed(made, result.output, result.name)
@@ -217,7 +217,7 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
     history, usage = History(), Usage()
     for entry in replay.rounds.get(path, ()):
         usage += entry.value.usage
-        history = history.appended(entry.value, entry.seconds, usage, entry.at)
+        history = history.with_iteration(entry.value, entry.seconds, usage, entry.at)
     stop = Stop.from_json(value["stop"])
     return Result(
         stop.reason.status,

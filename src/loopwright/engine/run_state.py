@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ..errors import StepError, Stopped, Suspended
 from ..journal import Entry, Journal, RunInfo, RunLog
+from ..journal.file_store import FileStore
 from ..journal.open import open_memory
 from ..journal.replay import RecordedRun
 from ..memory import Memory
@@ -104,15 +105,18 @@ class RunResources(Mapping[str, Any]):
     Nothing is loaded or opened before a step asks for it.
     """
 
-    __slots__ = ("_memory", "_passed", "_store", "opened")
+    __slots__ = ("_files", "_memory", "_passed", "_store", "opened")
 
     def __init__(self, passed: Mapping[str, Any] | None, store: Journal | None) -> None:
         self._passed = passed or {}
         self._store = store
         self._memory: object = None
+        self._files: FileStore | None = None
         self.opened: Memory | None = None  # the memory that was opened for this run
 
     def __getitem__(self, name: str) -> Any:
+        if name == "file_store":
+            return self._file_store()
         if name != "memory":
             return self._passed[name]
         if self._memory is None:
@@ -120,6 +124,12 @@ class RunResources(Mapping[str, Any]):
         if self._memory is None:
             raise KeyError(name)
         return self._memory
+
+    def _file_store(self) -> FileStore:
+        """Return the store of files: beside the journal, else in memory."""
+        if self._files is None:
+            self._files = getattr(self._store, "files", None) or FileStore()
+        return self._files
 
     def _find_memory(self) -> object:
         memory = self._passed.get("memory")

@@ -32,10 +32,12 @@ from ..errors import ConfigurationError
 from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
 from ..records.typed import ValueType
+from .external import Purpose, adapted
 from .signatures import FunctionTypes, types_of
 from .threads import in_thread
 
 __all__ = [
+    "MODEL_NAME",
     "PYTHON",
     "CompositeStep",
     "EvaluationLike",
@@ -46,6 +48,7 @@ __all__ = [
     "as_step",
     "digest_of",
     "known_as",
+    "reserving",
     "source_digest",
     "step",
 ]
@@ -59,6 +62,7 @@ In_contra = TypeVar("In_contra", contravariant=True, default=Any)
 Out_co = TypeVar("Out_co", covariant=True, default=Any)
 
 _KNOWN_AS = "__loopwright_step__"
+MODEL_NAME = "model:"  # before the name of a model in `unsupplied`
 PYTHON = "Python function"  # the kind of effect of a user's function
 Reserve = Callable[[Json], Usage | None]  # the most that a call with an input may cost
 _Act = Callable[..., Awaitable[Json]]  # takes an input, and a Context or None
@@ -266,7 +270,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
-        self.reserve = _reserving(reserve)
+        self.reserve = reserving(reserve)
         self.reports = reports
         self._fingerprint = fingerprint
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
@@ -313,7 +317,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         return f"step({self.name})"
 
 
-def _reserving(
+def reserving(
     given: Usage | Reserve | None,
 ) -> Reserve | None:
     """Return what says of an input what its call may cost at worst; it gets a copy of the input."""
@@ -425,13 +429,24 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def as_step(step: StepLike[In, Out], *, name: str = "") -> Step[In, Out]:
-    """Return a step as it is, and a function as a FunctionStep.
+def as_step(
+    step: StepLike[In, Out], *, name: str = "", purpose: Purpose = "execute"
+) -> Step[In, Out]:
+    """Return a step as it is, an object of another library by its adapter, and a function as a FunctionStep.
 
     Raises:
-        ConfigurationError: if it is neither.
+        ConfigurationError: if it is none of these.
     """
-    return step if isinstance(step, Step) else FunctionStep(step, name=name, typed=True)
+    if isinstance(step, Step):
+        return step
+    made = adapted(step, purpose)
+    if made is None:
+        return FunctionStep(step, name=name, typed=True)
+    if not isinstance(made, Step):
+        raise ConfigurationError(
+            f"the adapter of {type(step).__name__} returned {made!r:.60}, which is not a step"
+        )
+    return made
 
 
 class StepDecorator(Protocol):

@@ -86,7 +86,7 @@ class Workflow(CompositeStep[In, Out]):
         self.steps = {key: as_step(value, name=key) for key, value in steps.items()}
         self.supplies = self.steps.keys()
         self.needs = {key: tuple((needs or {}).get(key, ())) for key in self.steps}
-        self.at_once = codec.whole(f"workflow {name}: at_once", at_once, least=1)
+        self.at_once = codec.integer(f"workflow {name}: at_once", at_once, minimum=1)
         if not isinstance(output, str):
             output = _key_of(name, output, steps)
         self.output = output or next(reversed(self.steps))

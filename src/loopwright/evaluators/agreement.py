@@ -79,7 +79,7 @@ def similarity(
     if not isinstance(expected, str) or not expected.strip():
         raise ConfigurationError(f"{name}: {expected!r} is not an expected text. Use a text.")
     if at_least is not None:
-        codec.number(f"{name}: at_least", at_least, least=0, most=1)
+        codec.number(f"{name}: at_least", at_least, minimum=0, maximum=1)
     target = _normal(expected)
 
     async def evaluate(value: Json) -> Evaluation:

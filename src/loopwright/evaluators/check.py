@@ -20,7 +20,7 @@ from typing import Any, Unpack
 from .._regex import compile_pattern
 from ..engine.budget import reports
 from ..engine.context import Context
-from ..engine.step import FunctionStep, as_step, digest_of
+from ..engine.step import FunctionStep, Leaf, as_step, digest_of
 from ..engine.stubs import acting
 from ..engine.threads import in_thread
 from ..errors import (
@@ -114,14 +114,14 @@ def function_check(
         ConfigurationError: For a step that is made of other steps.
         EvaluationError: At run time, of kind `check_error`, if the function raises or returns None.
     """
-    inner = as_step(function, name=name)
-    if not isinstance(inner, FunctionStep):
+    inner = as_step(function, name=name, purpose="evaluate")
+    if not isinstance(inner, Leaf):
         raise ConfigurationError(
             f"check: {inner.name} consists of several steps. If it is an evaluator, use it directly."
         )
     name = name or inner.name
     if at_least is not None:
-        codec.number(f"check {name}: at_least", at_least, least=0, most=1)
+        codec.number(f"check {name}: at_least", at_least, minimum=0, maximum=1)
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
         try:
@@ -284,7 +284,7 @@ def text_check(
 
 
 def _limit(keyword: str, limit: int) -> Rule:
-    codec.whole(f"check: {keyword}", limit, least=0)
+    codec.integer(f"check: {keyword}", limit, minimum=0)
     side, unit = keyword.split("_")
 
     def rule(text: str) -> str:

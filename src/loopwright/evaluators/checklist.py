@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..engine.composites import attempt, combined
 from ..engine.context import Context
-from ..engine.step import CompositeStep, Step, StepLike, digest_of
+from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, Result, as_evaluation, codec
 from ..records.codec import Json
@@ -78,7 +78,7 @@ def checklist(
         if item not in items:
             raise ConfigurationError(f"{name}: weights: no item {item!r}{nearest(item, items)}")
     checked = tuple(
-        (item, codec.number(f"{name}: weights: {item}", weight, least=0, above=True))
+        (item, codec.number(f"{name}: weights: {item}", weight, minimum=0, above=True))
         for item, weight in (weights or {}).items()
     )
     parts = zip(segments(items), items, strict=True)
@@ -93,4 +93,7 @@ def as_check(name: str, target: Check) -> Step:
     """Return a step unchanged, and a function or an object of options as a check."""
     if isinstance(target, Mapping):
         return check(**{"name": name, **target})
-    return target if isinstance(target, Step) else check(target, name=name)
+    if isinstance(target, Step):
+        return target
+    made = as_step(target, name=name, purpose="evaluate")
+    return check(target, name=name) if isinstance(made, FunctionStep) else made

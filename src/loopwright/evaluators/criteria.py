@@ -61,7 +61,7 @@ def shares(
             )
     weights = {name: (weights or {}).get(name, 1.0) for name in criteria}
     for name, weight in weights.items():
-        codec.number(f"{owner}: weights: {name}", weight, least=0)
+        codec.number(f"{owner}: weights: {name}", weight, minimum=0)
     total = math.fsum(weights.values())
     if criteria and not total > 0:
         raise ConfigurationError(f"{owner}: weights: all are 0. At least one must be above 0.")

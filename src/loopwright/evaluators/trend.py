@@ -66,8 +66,8 @@ def trend(scores: History | Iterable[float], threshold: float = 0.85) -> Trend:
     """
     values = scores.scores if isinstance(scores, History) else list(scores)
     for number, score in enumerate(values, start=1):
-        codec.number(f"trend: score {number}", score, least=0, most=1)
-    codec.number("trend: threshold", threshold, least=0, most=1)
+        codec.number(f"trend: score {number}", score, minimum=0, maximum=1)
+    codec.number("trend: threshold", threshold, minimum=0, maximum=1)
     deltas = tuple(round(b - a, 9) for a, b in itertools.pairwise(values))
     mean = round(math.fsum(deltas) / len(deltas), 9) if deltas else 0.0
     kind = _kind(deltas, mean)

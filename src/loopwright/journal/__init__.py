@@ -13,28 +13,25 @@ Rules:
 the store in one file.
 """
 
-from .entries import Entry, is_at, is_note, set_aside, surviving
-from .in_memory import MemoryJournal, MemoryLog, NoLog
-from .inbox import cancel_suspended
+from .entries import Entry
+from .entries import is_note as is_note
+from .entries import set_aside as set_aside
+from .entries import surviving as surviving
+from .in_memory import MemoryJournal
+from .in_memory import MemoryLog as MemoryLog
+from .in_memory import NoLog as NoLog
 from .open import open_journal, open_memory
-from .protocol import Journal, Posted, Rewind, RunInfo, RunLog, missing_run
+from .protocol import Journal, Posted, Rewind, RunInfo, RunLog
 
+# The other names are for packages of Loopwright only.
 __all__ = [
     "Entry",
     "Journal",
     "MemoryJournal",
-    "MemoryLog",
-    "NoLog",
     "Posted",
     "Rewind",
     "RunInfo",
     "RunLog",
-    "cancel_suspended",
-    "is_at",
-    "is_note",
-    "missing_run",
     "open_journal",
     "open_memory",
-    "set_aside",
-    "surviving",
 ]

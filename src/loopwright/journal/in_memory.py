@@ -10,6 +10,7 @@ from ..errors import OwnershipLost, RunLocked
 from ..memory import InMemory
 from ..records import Iteration, codec, own
 from .entries import Entry, set_aside, surviving
+from .file_store import FileStore
 from .inbox import cancel_suspended
 from .protocol import Posted, Rewind, RunInfo, missing_run
 
@@ -97,6 +98,11 @@ class MemoryJournal:
     def memory(self) -> InMemory:
         """The memory of its runs."""
         return InMemory()
+
+    @functools.cached_property
+    def files(self) -> FileStore:
+        """The files of its runs."""
+        return FileStore()
 
     def crash(self) -> None:
         """Drop every owner, as if the process had ended."""

@@ -77,7 +77,12 @@ class RunInfo(Record):
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """The result of a rewind: its path, and the number of entries that it set aside."""
+    """The result of a rewind.
+
+    Args:
+        path: the place from which the run continues.
+        entries: the number of entries that no longer count.
+    """
 
     path: str
     entries: int

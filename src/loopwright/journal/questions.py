@@ -107,7 +107,11 @@ def _unanswered(recorded: Sequence[Entry], inbox: Sequence[Posted]) -> list[Ques
 
 
 def open_questions(recorded: Sequence[Entry]) -> list[Question]:
-    """Return the questions without an answer among the surviving entries of a run."""
+    """Return the questions without an answer among the surviving entries of a run.
+
+    Args:
+        recorded: the surviving entries, in order.
+    """
     replay = RecordedRun(recorded)
     return [
         _question(replay, entry)
@@ -244,6 +248,10 @@ def _find(run_id: str, recorded: Sequence[Entry], path: str, inbox: Sequence[Pos
 
 def checked(question: Question, value: Json) -> Json:
     """Return an answer in the form that its question's kind requires.
+
+    Args:
+        question: the question.
+        value: the answer; see the module for the forms by kind.
 
     Raises:
         ConfigurationError: if it has another form; shows the valid ones.

@@ -8,11 +8,17 @@ Rules:
 3. Time is a value of each entry; this package does not read a clock.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .entries import InMemory, Memory, MemoryEntry, entry
 from .lessons import Lessons, lessons_of
 from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
 from .space import Space, ranked
 from .view import View, view_of
+
+if TYPE_CHECKING:
+    from ..journal import open_memory
 
 __all__ = [
     "Episode",
@@ -29,6 +35,15 @@ __all__ = [
     "entry",
     "fact_id",
     "lessons_of",
+    "open_memory",
     "ranked",
     "view_of",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        # Stores are a layer above this one, so they are loaded at first use.
+        if name == "open_memory":
+            return import_module("..journal", __name__).open_memory
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -51,7 +51,15 @@ class MemoryEntry:
 def entry(
     space: str, kind: str, value: Json, *, at: float, key: str = "", run: str = ""
 ) -> MemoryEntry:
-    """Return a checked entry; its value becomes plain JSON. See MemoryEntry for the arguments.
+    """Return a checked entry; its value becomes plain JSON.
+
+    Args:
+        space: the name of the space.
+        kind: one of KINDS.
+        value: the value.
+        at: seconds since the epoch.
+        key: with a key, the entry is appended to its space once (default: "").
+        run: the id of the run that appends it (default: "").
 
     Raises:
         ConfigurationError: for an invalid kind, name or time, or a value above 1 MiB.

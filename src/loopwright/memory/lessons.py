@@ -53,9 +53,13 @@ class Lessons:
 
 
 def lessons_of(view: View, action: str = "", *, most: int = 5, facts: int = 5) -> Lessons:
-    """Return the lessons of the latest `most` episodes of an action, and the most certain `facts`.
+    """Return the lessons of the latest episodes of an action, and the most certain facts.
 
-    An empty `action` is every action.
+    Args:
+        view: the content of the space.
+        action: the action (default: "", every action).
+        most: the maximum number of episodes (default: 5).
+        facts: the maximum number of facts (default: 5).
     """
     episodes = [item for item in view.live_episodes if action in ("", item.action)][-most:]
     certain = sorted(view.live_facts, key=lambda f: f.confidence * f.relevance, reverse=True)

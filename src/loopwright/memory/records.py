@@ -14,7 +14,13 @@ DOUBTED = 0.1  # a fact with less confidence is not recalled
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Later feedback on an episode: a text, an optional rating from 0 to 1, seconds since the epoch."""
+    """Later feedback on an episode.
+
+    Args:
+        text: the feedback.
+        rating: from 0 to 1, or None.
+        at: seconds since the epoch.
+    """
 
     text: str
     rating: float | None = None
@@ -133,7 +139,14 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A recorded value, with its number, time and run."""
+    """A recorded value.
+
+    Args:
+        seq: the number of its entry.
+        value: the value, as JSON.
+        at: seconds since the epoch.
+        run: the id of the run.
+    """
 
     seq: int
     value: Json
@@ -144,6 +157,9 @@ class Note:
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
     """The numbers of outcomes of episodes.
+
+    Args:
+        successes, partial, failures: the number of episodes with the outcome.
 
     Example:
         >>> SuccessRate(successes=3, failures=1).rate
@@ -170,7 +186,12 @@ class SuccessRate:
 
 
 def fact_id(text: str, category: str = "") -> str:
-    """Return the id of a fact: 8 hexadecimal digits of the SHA-256 of its category and case-folded words."""
+    """Return the id of a fact: 8 hexadecimal digits of the SHA-256 of its category and case-folded words.
+
+    Args:
+        text: the statement.
+        category: its category (default: "").
+    """
     words = " ".join(text.split()).casefold()
     data = f"{category}\n{words}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(data).hexdigest()[:8]

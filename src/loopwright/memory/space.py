@@ -144,7 +144,7 @@ class Space:
                 f"{nearest(outcome, OUTCOMES)}"
             )
         if score is not None:
-            codec.number("memory: score", score, least=0, most=1)
+            codec.number("memory: score", score, minimum=0, maximum=1)
         value = {
             "action": action, "outcome": outcome, "description": description, "score": score,
             "feedback": feedback, "tried": list(tried), "context": context,
@@ -180,7 +180,7 @@ class Space:
         if episode not in (await self.view(_FACTS)).episodes:
             raise ConfigurationError(f"memory: {self.name}: there is no episode {episode}")
         if rating is not None:
-            codec.number("memory: rating", rating, least=0, most=1)
+            codec.number("memory: rating", rating, minimum=0, maximum=1)
         value = {"episode": episode, "text": text, "rating": rating}
         await self._write("feedback", value, at, key)
 
@@ -194,7 +194,7 @@ class Space:
         """
         if not text.strip():
             raise ConfigurationError("memory: a fact needs words; use a sentence")
-        codec.number("memory: confidence", confidence, least=0, most=1)
+        codec.number("memory: confidence", confidence, minimum=0, maximum=1)
         value = {"text": text, "category": category, "confidence": confidence}
         await self._write("fact", value, at, key)
         return fact_id(text, category)
@@ -239,7 +239,7 @@ class Space:
             ConfigurationError: if there is no such fact.
         """
         await self._known(fact)
-        codec.number("memory: strength", strength, least=0, most=1)
+        codec.number("memory: strength", strength, minimum=0, maximum=1)
         await self._write("reinforced", {"fact": fact, "strength": strength}, at, key)
 
     async def contradict(
@@ -253,7 +253,7 @@ class Space:
     ) -> None:
         """Lower the confidence of a fact: c becomes c * (1 - strength); below 0.1 it is not recalled."""
         await self._known(fact)
-        codec.number("memory: strength", strength, least=0, most=1)
+        codec.number("memory: strength", strength, minimum=0, maximum=1)
         value = {"fact": fact, "reason": reason, "strength": strength}
         await self._write("contradicted", value, at, key)
 
@@ -262,14 +262,14 @@ class Space:
     ) -> str:
         """Replace a fact by another in the same category, and return the id of the new one."""
         known = await self._known(fact)
-        codec.number("memory: confidence", confidence, least=0, most=1)
+        codec.number("memory: confidence", confidence, minimum=0, maximum=1)
         by = {"text": text, "category": known.category, "confidence": confidence}
         await self._write("superseded", {"fact": fact, "by": by}, at, key)
         return fact_id(text, known.category)
 
     async def decay(self, *, at: float, half_life: float = 30 * 86400.0, key: str = "") -> None:
         """Lower the relevance of facts and episodes: it halves per `half_life` (seconds, default: 30 days)."""
-        codec.number("memory: half_life", half_life, least=0, above=True)
+        codec.number("memory: half_life", half_life, minimum=0, above=True)
         await self._write("decayed", {"half_life": half_life}, at, key)
 
     async def consolidate(self, *, at: float, least: int = 3, key: str = "") -> list[Fact]:
@@ -279,7 +279,7 @@ class Space:
         the earlier fact of the action. Its confidence is n / (n + 2) for n episodes. Two simultaneous
         calls create it once.
         """
-        codec.whole("memory: least", least, least=1)
+        codec.integer("memory: least", least, minimum=1)
         before = await self.memory.entries(self.name, kinds=("consolidated",))
         values = [item.value for item in before if key and item.value.get("by") == key]
         for value in consolidation(await self.view(_FACTS), least):
@@ -300,8 +300,8 @@ class Space:
         `older_than` seconds (default: 90 days) that are consolidated or below `relevance`. They stay in
         the log.
         """
-        codec.number("memory: relevance", relevance, least=0, most=1)
-        codec.number("memory: older_than", older_than, least=0)
+        codec.number("memory: relevance", relevance, minimum=0, maximum=1)
+        codec.number("memory: older_than", older_than, minimum=0)
         await self._write("cleaned", {"relevance": relevance, "before": at - older_than}, at, key)
         known = await self.view(_FACTS)
         facts = sum(item.retired for item in known.facts.values())

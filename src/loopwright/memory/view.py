@@ -62,7 +62,11 @@ class View:
 
 
 def view_of(entries: Iterable[MemoryEntry]) -> View:
-    """Return the view of the entries of one space; unreadable entries are counted, not raised."""
+    """Return the view of the entries of one space; unreadable entries are counted, not raised.
+
+    Args:
+        entries: the entries, in order.
+    """
     view = View()
     for item in entries:
         fold = _FOLDS.get(item.kind)

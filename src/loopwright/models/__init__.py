@@ -1,12 +1,17 @@
-"""Models: what is asked, what is answered, and everything that can go wrong in between.
+"""Models: requests, replies, prices and errors of model calls.
 
 Importing this package loads no client library; the first real request does.
 """
 
-from ..records.redaction import Redactor, secrets_in
+from ..records.redaction import Redactor as Redactor
+from ..records.redaction import secrets_in as secrets_in
 from .call import Target, call_model
-from .endpoints import PLACES, PROVIDERS, Endpoint, Provider, endpoint_of
-from .errors import KINDS, ModelError, ModelFault
+from .endpoints import PLACES as PLACES
+from .endpoints import PROVIDERS, Endpoint, Provider, endpoint_of
+from .errors import KINDS as KINDS
+from .errors import ModelError
+from .errors import ModelFault as ModelFault
+from .files import File, FileReference
 from .prices import FREE, Price, cost, price_of, read_prices, worst_case
 from .protocol import Finish, Message, Model, Reply, Request, Timers, ToolCall, ToolDefinition
 from .providers.provider_model import ProviderModel
@@ -15,25 +20,25 @@ from .replies.own_words import own_words
 from .replies.values import Reading, read_value
 from .retry_policy import Policy
 from .scripted import ScriptedModel
+from .settings import ModelSettings
 
 __all__ = [
     "FREE",
-    "KINDS",
-    "PLACES",
     "PROVIDERS",
     "Endpoint",
+    "File",
+    "FileReference",
     "Finish",
     "Message",
     "Model",
     "ModelError",
-    "ModelFault",
+    "ModelSettings",
     "Models",
     "Policy",
     "Price",
     "Provider",
     "ProviderModel",
     "Reading",
-    "Redactor",
     "Reply",
     "Request",
     "ScriptedModel",
@@ -49,7 +54,6 @@ __all__ = [
     "price_of",
     "read_prices",
     "read_value",
-    "secrets_in",
     "worst_case",
 ]
 

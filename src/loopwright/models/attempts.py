@@ -95,6 +95,8 @@ class ModelAttempt(Leaf):
         question["roles"] = [message.role for message in request.messages]
         for number, message in enumerate(request.messages, start=1):
             question[f"text-{number}"] = message.content
+            if message.files:
+                question[f"files-{number}"] = [file.to_json() for file in message.files]
             if message.tool_calls:
                 question[f"calls-{number}"] = [call.to_json() for call in message.tool_calls]
         return self.models.redactor.clean(question)

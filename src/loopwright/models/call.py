@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from ..conditions import Budget
 from ..engine.budget import Account
 from ..engine.context import Context
+from ..engine.text_listeners import OnText, model_call, text_listener
 from ..errors import StepError, Suspended
 from ..records import NOTHING, Reason, Stop, Usage, codec
-from ..records.codec import Json
+from ..records.codec import Json, error_line
 from .attempts import ModelAttempt, RecordedFault, attempt_name, recorded_fault, recorded_target
 from .errors import ModelError, error_from_json, fault_of
 from .prices import DEFAULT_MAX_TOKENS
@@ -67,7 +67,7 @@ async def call_model(
     *,
     failover: Sequence[Target] = (),
     judge: bool = False,
-    on_text: Callable[[str], None] | None = None,
+    on_text: OnText | None = None,
 ) -> dict[str, Json]:
     """Call a model, with retries and failover, and record each attempt.
 
@@ -78,8 +78,8 @@ async def call_model(
         failover: other endpoints to try, in order; default none.
         judge: use another endpoint only if this one refuses every request, because scores of two models
             are not comparable, and do not re-ask after an unreadable answer. Default False.
-        on_text: receives the text of each attempt as it arrives; default: the run's resource
-            `on_text`, which gets the path of the attempt first.
+        on_text: receives the text of each attempt as it arrives, as `f(text)` or `f(text, call)`, in
+            addition to the run's own listener. Default none.
 
     Returns:
         The reply as JSON (`Reply.to_json`), and `attempts`, the number of attempts.
@@ -105,10 +105,11 @@ async def call_model(
     """
     path = ctx.below(name) if name else ctx.path
     models = models_of(ctx)
+    models.read_key(request.api_key_env)
     asked = replace(request, path=path, run_id=ctx.run_id)
     # A replay compares the original request, not its changes by retries.
     token = codec.digest(asked.to_json()) if ctx.run.keeps else ""
-    caps = _caps(ctx)
+    caps = ctx.account.caps
     await models.prepare(asked, capped=_in_dollars(caps))
     if asked.max_tokens is None and any(
         cap.tokens is not None or cap.usd is not None for cap in caps
@@ -130,16 +131,6 @@ async def call_model(
     return await call.run(token)
 
 
-def _caps(ctx: Context) -> list[Budget]:
-    caps = []
-    account: Account | None = ctx.account
-    while account is not None:
-        if account.cap is not None:
-            caps.append(account.cap)
-        account = account.parent
-    return caps
-
-
 def _in_dollars(caps: Sequence[Budget]) -> bool:
     return any(cap.usd is not None for cap in caps)
 
@@ -154,7 +145,7 @@ class _Call:
     path: str
     request: Request
     targets: tuple[Target, ...]
-    on_text: Callable[[str], None] | None
+    on_text: OnText | None
     judge: bool = False
     tally: Tally = field(default_factory=Tally)
     number: int = 0
@@ -212,17 +203,30 @@ class _Call:
         return replace(self.request, timeouts=replace(timers, **cut))
 
     def _listener(self) -> SpokenText | None:
-        """Return the receiver of streamed text: the caller's function, else the run's `on_text` resource.
+        """Return the receiver of streamed text for the caller's function and the run's `on_text` resource.
 
-        It gets no thinking and no secret of the run.
+        They get no thinking and no secret of the run.
         """
-        run, receiver = self.ctx.run, self.on_text
-        if receiver is None and (of_run := run.resources.get(ON_TEXT)) is not None:
-            path = self.ctx.below(attempt_name(self.name, self.number))
-            receiver = functools.partial(of_run, path)
-        if receiver is None:
+        run = self.ctx.run
+        path = self.ctx.below(attempt_name(self.name, self.number))
+        listeners: list[Callable[[str], object]] = []
+        if self.on_text is not None:
+            own, call = text_listener(self.on_text), model_call(path)
+            listeners.append(lambda text: own(text, call))
+        if (of_run := run.resources.get(ON_TEXT)) is not None:
+            listeners.append(lambda text: of_run(path, text))
+        if not listeners:
             return None
-        return SpokenText(receiver if run.redactor is None else run.redactor.heard(receiver))
+
+        def receive(text: str) -> None:
+            for listener in tuple(listeners):
+                try:
+                    listener(text)
+                except Exception as error:  # a listener never changes a call
+                    listeners.remove(listener)
+                    self.ctx.warn(f"a listener to the text failed: {error_line(error, run.redact)}")
+
+        return SpokenText(receive if run.redactor is None else run.redactor.heard(receive))
 
     def _began(self, number: int) -> bool:
         """Whether an attempt is recorded, at least its start: the wait before it is over."""
@@ -295,7 +299,7 @@ class _Call:
     async def _move(self) -> None:
         """Continue at the next endpoint, whose price must also be known."""
         self._use_target(self.tally.target)
-        await self.models.prepare(self.request, capped=_in_dollars(_caps(self.ctx)))
+        await self.models.prepare(self.request, capped=_in_dollars(self.ctx.account.caps))
 
     def _go_to(self, target: int) -> None:
         """Use the endpoint of the recorded attempt."""

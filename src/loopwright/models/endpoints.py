@@ -39,6 +39,7 @@ __all__ = [
     "endpoint_of",
     "is_loopback_name",
     "is_own_address",
+    "is_own_origin",
     "origin_of",
     "owner_of",
     "resolve",
@@ -144,13 +145,38 @@ PROVIDERS: Mapping[str, Provider] = {
             place="us-central1",
             signed=True,
         ),
+        Provider(
+            "alibaba",
+            "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+            keys=("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
+        ),
+        Provider("cerebras", "https://api.cerebras.ai/v1", keys=("CEREBRAS_API_KEY",)),
+        Provider("crusoe", "https://api.inference.crusoecloud.com/v1", keys=("CRUSOE_API_KEY",)),
+        Provider("fireworks", "https://api.fireworks.ai/inference/v1", keys=("FIREWORKS_API_KEY",)),
+        Provider("meta", "https://api.meta.ai/v1", keys=("META_API_KEY",)),
+        Provider("nebius", "https://api.studio.nebius.com/v1", keys=("NEBIUS_API_KEY",)),
+        Provider(
+            "ovhcloud",
+            "https://oai.endpoints.kepler.ai.cloud.ovh.net/v1",
+            keys=("OVHCLOUD_API_KEY",),
+        ),
+        Provider("sambanova", "https://api.sambanova.ai/v1", keys=("SAMBANOVA_API_KEY",)),
+        Provider(
+            "vercel",
+            "https://ai-gateway.vercel.sh/v1",
+            keys=("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
+        ),
+        Provider("zai", "https://api.z.ai/api/paas/v4", keys=("ZAI_API_KEY",)),
         Provider("ollama", "http://localhost:11434/v1"),
         Provider("lm_studio", "http://localhost:1234/v1"),
+        Provider("llama_cpp", "http://localhost:8080/v1"),
+        Provider("vllm", "http://localhost:8000/v1"),
         Provider("openai_compatible"),
     )
 }
 ALIASES = {
-    "google": "gemini", "lmstudio": "lm_studio", "openai-compatible": "openai_compatible", "moonshotai": "moonshot",
+    "google": "gemini", "lmstudio": "lm_studio", "llama-cpp": "llama_cpp",
+    "openai-compatible": "openai_compatible", "moonshotai": "moonshot",
     "google-vertex": "vertex", "google-cloud": "vertex", "aws-bedrock": "bedrock", "azure-openai": "azure",
 }  # fmt: skip
 PROVIDER_NAMES = (*PROVIDERS, *ALIASES)
@@ -307,6 +333,7 @@ def _key(
     if names and not variable and not (provider.signed and not named):
         raise ConfigurationError(
             f"{provider.name}: there is no key; set {' or '.join(names)} in the environment"
+            + ("" if named else ", or give base_url for a server of your own")
         )
     key = keys[variable].strip() if variable else ""
     if key and not (key.isascii() and key.isprintable()):
@@ -354,12 +381,16 @@ def owner_of(key: str) -> Provider | None:
 
 def is_own_address(request: Request) -> bool:
     """Whether a request goes to its provider's own origin, where known prices apply."""
-    name = ALIASES.get(request.provider, request.provider)
-    provider = PROVIDERS.get(name)
-    if provider is None or not request.base_url:
+    return is_own_origin(request.provider, request.base_url)
+
+
+def is_own_origin(provider: str, base_url: str) -> bool:
+    """Whether a URL is that of a provider, where known prices apply; no URL means the provider's."""
+    known = PROVIDERS.get(ALIASES.get(provider, provider))
+    if known is None or not base_url:
         return True
     try:
-        return _origin(request.base_url) == _own_origin(provider, {})
+        return _origin(base_url) == _own_origin(known, {})
     except ValueError:
         return False
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..errors import ConfigurationError
 from ..records import Usage, codec
 from ..records.codec import Json
+from .files import FileReference
 from .protocol import Request
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 DEFAULT_MAX_TOKENS = 4096
+IMAGE_TOKENS = 20_000  # of one image, above the most that a provider counts
 PER_MESSAGE = 16  # tokens that a chat template adds around one message, generously
 PER_TOOLS = 512  # tokens of the instructions that providers add when there are tools
 MILLION = 1_000_000
@@ -95,8 +97,8 @@ class Price:
     def __post_init__(self) -> None:
         figures = [(self.input, self.output), *((tier.input, tier.output) for tier in self.tiers)]
         for low, high in figures:
-            codec.number("price: input", low, least=0)
-            codec.number("price: output", high, least=0)
+            codec.number("price: input", low, minimum=0)
+            codec.number("price: output", high, minimum=0)
 
     def at(self, input_tokens: int) -> tuple[float, float]:
         """Return the prices of input and output for a call with this number of input tokens."""
@@ -150,7 +152,7 @@ def _stated(name: str, value: Json) -> Price:
             "output: USD per million tokens}, or free"
         )
     low, high = (
-        codec.number(f"prices: {name}: {key}", value[key], least=0) for key in ("input", "output")
+        codec.number(f"prices: {name}: {key}", value[key], minimum=0) for key in ("input", "output")
     )
     return Price(low, high)
 
@@ -236,6 +238,7 @@ def input_at_most(request: Request) -> int:
         total += PER_MESSAGE + tokens_at_most(message.content)
         for call in message.tool_calls:
             total += PER_MESSAGE + tokens_at_most(codec.encode(call.to_json()))
+        total += sum(_file_tokens(file) for file in message.files)
         if message.parts is not None:
             total += tokens_at_most(codec.encode(message.parts))
     if request.schema is not None:
@@ -244,6 +247,11 @@ def input_at_most(request: Request) -> int:
     if request.tools:
         total += PER_TOOLS + sum(tokens_at_most(codec.encode(t.to_json())) for t in request.tools)
     return total
+
+
+def _file_tokens(file: FileReference) -> int:
+    """Return an upper bound of the input tokens of a file; a page or second of others takes no more."""
+    return IMAGE_TOKENS if file.media_type.startswith("image/") else file.size
 
 
 def _json(schema: Mapping[str, Json]) -> Json:

@@ -17,6 +17,7 @@ from typing import Literal, Protocol, cast
 from ..errors import ConfigurationError, nearest
 from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
+from .files import FileReference
 from .settings import checked_cutoff, checked_headers, header_digests
 
 __all__ = [
@@ -112,6 +113,7 @@ class Message:
         name: for a `tool` message, the name of the tool.
         parts: the provider's form of an assistant's message with reasoning and signatures, an opaque
             versioned JSON value. The same library uses it instead of the text. Default None.
+        files: for a `user` message, the files that it sends; `Request.contents` has their bytes.
 
     Raises:
         ConfigurationError: for an unknown role, content that is not text, or a `tool` message without
@@ -129,6 +131,7 @@ class Message:
     call_id: str = ""
     name: str = ""
     parts: Json = None
+    files: tuple[FileReference, ...] = ()
 
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
@@ -150,6 +153,8 @@ class Message:
         data |= {
             key: value for key in ("call_id", "name", "parts") if (value := getattr(self, key))
         }
+        if self.files:
+            data["files"] = [file.to_json() for file in self.files]
         return data
 
     @classmethod
@@ -157,7 +162,8 @@ class Message:
         """Return the message of an object from `to_json`."""
         calls = tuple(ToolCall.from_json(call) for call in data.get("tool_calls", ()))
         rest = {key: data[key] for key in ("call_id", "name", "parts") if key in data}
-        return cls(data["role"], data.get("content", ""), calls, **rest)
+        files = tuple(FileReference.from_json(file) for file in data.get("files", ()))
+        return cls(data["role"], data.get("content", ""), calls, files=files, **rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +193,10 @@ class Timers:
 
     def __post_init__(self) -> None:
         for name in ("first_byte", "idle", "whole"):
-            value = codec.number(f"timeouts: {name}", getattr(self, name), least=0, above=True)
+            value = codec.number(f"timeouts: {name}", getattr(self, name), minimum=0, above=True)
             object.__setattr__(self, name, value)
         if self.answer is not None:
-            codec.number("timeouts: answer", self.answer, least=0, above=True)
+            codec.number("timeouts: answer", self.answer, minimum=0, above=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +224,7 @@ class Request:
         extra: other settings (top_p, seed, stop; see `ModelSettings`) and fields of the provider.
         headers: additional headers; the journal has digests of their values.
         path, run_id: the position of the call in its run; not sent.
+        contents: the bytes of the files in the messages, by digest; never recorded. Default none.
 
     Raises:
         ConfigurationError: for a request without a user message, a model or a provider, or a value out
@@ -247,10 +254,11 @@ class Request:
     path: str = ""
     run_id: str = ""
     max_tool_calls: int = MAX_TOOL_CALLS
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", tuple(self.messages))
-        codec.whole("request: max_tool_calls", self.max_tool_calls, least=1)
+        codec.integer("request: max_tool_calls", self.max_tool_calls, minimum=1)
         object.__setattr__(self, "tools", tuple(self.tools))
         if not any(message.role in ("user", "tool") for message in self.messages):
             raise ConfigurationError("request: messages: give at least one message of a user")
@@ -258,9 +266,9 @@ class Request:
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise ConfigurationError(f"request: {name}: is empty; name one")
         if self.temperature is not None:
-            codec.number("request: temperature", self.temperature, least=0, most=2)
+            codec.number("request: temperature", self.temperature, minimum=0, maximum=2)
         if self.max_tokens is not None:
-            codec.whole("request: max_tokens", self.max_tokens, least=1)
+            codec.integer("request: max_tokens", self.max_tokens, minimum=1)
         if self.schema is not None and not isinstance(self.schema, Mapping):
             raise ConfigurationError("request: schema: give a JSON Schema, an object")
         checked_cutoff(self.on_cutoff, schema=self.schema is not None)

@@ -1,35 +1,51 @@
-"""The state that the model calls of a process share: model, prices, pauses and transcript.
+"""The state that the model calls of a process share: model, names, prices, pauses and transcript.
 
-Pass it to a run with `run(…, resources={"models": Models(…)})`; there is no global instance.
+Pass it to a run with `run(…, models=Models(…))`. Runs without one share a default registry, which is made at
+the first model call with the keys that the environment has then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import cast
 
 from ..engine.context import Context
 from ..engine.run_state import Run
 from ..engine.threads import in_thread
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, nearest
 from ..records import Usage
 from ..records.codec import Json
-from ..records.redaction import Redactor
-from .endpoints import is_own_address
+from ..records.redaction import Redactor, secrets_in
+from .endpoints import PLACES, is_own_address
 from .prices import Price, cost, price_of, read_prices, worst_case
 from .protocol import Model, Request
+from .providers.provider_model import ProviderModel
 from .retry_policy import Policy
 from .scripted import ScriptedModel
+from .settings import ModelSettings, checked_settings
 
-__all__ = ["Models", "models_of"]
+__all__ = ["MODEL_VARIABLE", "Models", "model_of_environment", "models_of", "split_model"]
 
+MODEL_VARIABLE = "LOOPWRIGHT_MODEL"  # environment variable: the model of prompts that name none
 Account = tuple[str, str, str, str]
+_KEYS = ("_API_KEY", "_KEY", "_TOKEN", "_TOKEN_BEDROCK")  # endings of variables that may hold a key
 
 
 class Models:
-    """The model, prices and retry policy that any number of runs share.
+    """The models, prices and retry policy that any number of runs share.
 
     Args:
-        model: a `ProviderModel`, a `ScriptedModel` or an object with `complete(request)`.
+        model: a `ProviderModel`, a `ScriptedModel` or an object with `complete(request)`. Default: the
+            models of all providers, with the keys that the environment has now.
+        default: the model of prompts that name none, as `provider:model` or one of `names`. Default: the
+            environment variable LOOPWRIGHT_MODEL.
+        names: other names for models, such as `{"fast": "ollama:qwen3:4b"}`; default none.
+        settings: settings of every call that does not set them itself; default none.
+        base_url: the address of the server for calls that name none; default: the provider's own.
         prices: prices by model, as for `read_prices`; they override known prices. Default none.
         known_prices: whether to use the public price table; default: yes, for scripts only under a
             limit in dollars.
@@ -39,31 +55,50 @@ class Models:
         policy: number and duration of retries; default `Policy()`.
 
     Raises:
-        ConfigurationError: for an object without `complete`, or an invalid price.
+        ConfigurationError: for an object without `complete`, an invalid price, setting or name.
 
     Example:
 
-    >>> models = Models(ScriptedModel([{"replies": ["4"]}]), prices={"gpt-4o": "free"})
-    >>> models.prices["gpt-4o"].input
+    >>> models = Models(default="fast", names={"fast": "ollama:qwen3:4b"}, prices={"qwen3:4b": "free"})
+    >>> models.resolve("fast")
+    ('ollama', 'qwen3:4b')
+    >>> models.prices["qwen3:4b"].input
     0.0
     """
 
     def __init__(
         self,
-        model: Model,
+        model: Model | None = None,
         *,
+        default: str = "",
+        names: Mapping[str, str] | None = None,
+        settings: ModelSettings | None = None,
+        base_url: str = "",
         prices: Mapping[str, Json] | None = None,
         known_prices: bool | None = None,
         transcript: Callable[[dict[str, Json]], None] | None = None,
         redactor: Redactor | None = None,
         policy: Policy | None = None,
     ) -> None:
+        self.reads_environment = model is None
+        if model is None:
+            model = model_of_environment(os.environ)
         if not hasattr(model, "complete"):
             raise ConfigurationError(
                 f"models: {model!r:.40} is not a model; give a ProviderModel, a ScriptedModel, or an object "
                 "with complete(request)"
             )
         self.model = model
+        self.names = dict(names or {})
+        for name, target in self.names.items():
+            if ":" in name or not name:
+                raise ConfigurationError(f"names: {name!r} is not a name; use one without a colon")
+            split_model(target)
+        self.default = default or os.environ.get(MODEL_VARIABLE, "").strip()
+        if default:
+            self.resolve(default)
+        self.settings = checked_settings(cast("Mapping[str, Json]", settings or {}))
+        self.base_url = base_url or self.settings.get("base_url", "")
         self.prices = read_prices(prices)
         self.known_prices = known_prices
         self.transcript = transcript
@@ -72,6 +107,36 @@ class Models:
         self._found: dict[tuple[str, str, bool], Price | None] = {}
         self._cooling: dict[Account, float] = {}
         self._openings: dict[str, tuple[int, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"Models({self.model!r}, default={self.default!r})"
+
+    async def __aenter__(self) -> Models:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def resolve(self, name: str) -> tuple[str, str]:
+        """Return provider and model of `provider:model`, or of one of `names`.
+
+        Raises:
+            ConfigurationError: for another name, with the nearest one.
+        """
+        if ":" in name or not self.names:
+            return split_model(name)
+        if name not in self.names:
+            hint = nearest(name, self.names) or f"; the names are {', '.join(self.names)}"
+            raise ConfigurationError(f"model: {name!r} is not a name of these models{hint}")
+        return split_model(self.names[name])
+
+    def read_key(self, variable: str) -> None:
+        """Read a key that a call names from the environment, if the keys come from there."""
+        if self.reads_environment and variable and isinstance(self.model, ProviderModel):
+            value = os.environ.get(variable, "")
+            if value and self.model.keys.get(variable) != value:
+                self.model.add_key(variable, value)
+                self.redactor = self.model.redactor
 
     # Prices.
 
@@ -167,16 +232,108 @@ def _account(request: Request) -> Account:
     return request.provider, request.base_url, request.api_key_env, request.model
 
 
-def models_of(ctx: Context) -> Models:
-    """Return the models of a run.
+def split_model(name: str) -> tuple[str, str]:
+    """Return provider and model of `provider:model`.
 
     Raises:
-        ConfigurationError: if the run was started without any.
+        ConfigurationError: for another form.
+    """
+    provider, _, model = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if not provider or not model:
+        raise ConfigurationError(
+            f"{name!r} is not a model; write provider:model, like openai:gpt-4o"
+        )
+    return provider, model
+
+
+def model_of_environment(
+    environ: Mapping[str, str], named: Collection[str] = (), *, allowed: Iterable[str] = ()
+) -> ProviderModel:
+    """Return the models of all providers, with the keys in an environment.
+
+    Args:
+        environ: the environment variables.
+        named: further variables that hold keys; default none.
+        allowed: private hosts that may be called; default none.
+    """
+    keys = {k: v for k, v in environ.items() if v and (k in named or k.endswith(_KEYS))}
+    places = {name: environ[name] for name in PLACES if environ.get(name)}
+    secrets = secrets_in(environ, named).values()
+    return ProviderModel(keys, places=places, allowed=allowed, secrets=secrets)
+
+
+def models_of(ctx: Context) -> Models:
+    """Return the models of a run; the default registry if the run was started without any.
+
+    Raises:
+        ConfigurationError: if the resource `models` is something else.
     """
     models = ctx.run.resources.get("models")
+    if models is None:
+        models = _DEFAULT.of_run(ctx.run)
     if not isinstance(models, Models):
         raise ConfigurationError(
-            f"{ctx.path}: this run has no models; start it with resources={{'models': Models(…)}}"
+            f"{ctx.path}: {models!r:.60} is not a Models; start the run with models=Models(…)"
         )
     models.enter(ctx.run)
     return models
+
+
+class _Default:
+    """The registry of runs without one.
+
+    It is made again when the keys in the environment have changed, as after the message that one is missing.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._models: Models | None = None
+        self._environment: dict[str, str] = {}
+        self._runs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int]
+        self._runs = weakref.WeakKeyDictionary()
+
+    def of_run(self, run: Run) -> Models:
+        """Return the registry, which the run releases at its end."""
+        lease = run.owned.get(_LEASE)
+        if lease is None:
+            lease = run.owned[_LEASE] = _Lease(self, self._current())
+            if run.redactor is None and lease.models.redactor:
+                run.redactor = lease.models.redactor
+                run.redactor.refuse("input", run.log.info.input)
+        return cast("_Lease", lease).models
+
+    def _current(self) -> Models:
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name.endswith(_KEYS) or name in PLACES or name == MODEL_VARIABLE
+        }
+        with self._lock:
+            if self._models is None or environment != self._environment:
+                self._models, self._environment = Models(), environment
+            return self._models
+
+    def count(self, change: int) -> int:
+        """Return the number of runs of this event loop that use the registry, after a change."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._runs[loop] = self._runs.get(loop, 0) + change
+            return self._runs[loop]
+
+
+class _Lease:
+    """The use of the default registry by one run."""
+
+    def __init__(self, default: _Default, models: Models) -> None:
+        self.models = models
+        self._default = default
+        default.count(1)
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop after its last run."""
+        if self._default.count(-1) == 0:
+            await self.models.aclose()
+
+
+_LEASE = "default models"
+_DEFAULT = _Default()

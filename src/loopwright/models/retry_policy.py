@@ -71,11 +71,11 @@ class Policy:
     whole: float = 300.0
 
     def __post_init__(self) -> None:
-        codec.whole("policy: attempts", self.attempts, least=1)
+        codec.integer("policy: attempts", self.attempts, minimum=1)
         for name in ("re_asks", "escalations", "empty_retries"):
-            codec.whole(f"policy: {name}", getattr(self, name), least=0)
+            codec.integer(f"policy: {name}", getattr(self, name), minimum=0)
         for name in ("delay", "longest_delay", "longest_told", "whole"):
-            codec.number(f"policy: {name}", getattr(self, name), least=0)
+            codec.number(f"policy: {name}", getattr(self, name), minimum=0)
 
     def backoff(self, failures: int, chance: float) -> float:
         """Return the wait in seconds after this number of failures; `chance` is in [0, 1)."""

@@ -55,7 +55,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 def _seconds(value: object, info: ValidationInfo) -> float | None:
-    return None if value is None else codec.number(str(info.field_name), value, least=0)
+    return None if value is None else codec.number(str(info.field_name), value, minimum=0)
 
 
 def _filled(value: object, info: ValidationInfo) -> object:

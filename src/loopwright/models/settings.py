@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, cast
 
 from ..errors import ConfigurationError, listed, nearest
 from ..records import codec
@@ -13,7 +13,8 @@ from ..records.codec import Json
 
 __all__ = [
     "CUTOFFS", "EFFORTS", "SAMPLING", "ModelSettings", "checked_cutoff", "checked_headers",
-    "checked_sampling", "header_digests",
+    "checked_sampling", "checked_settings",
+    "header_digests",
 ]  # fmt: skip
 
 CUTOFFS = ("fail", "retry", "accept")
@@ -55,6 +56,32 @@ class ModelSettings(TypedDict, total=False):
     api_key_env: str
 
 
+def checked_settings(settings: Mapping[str, Json]) -> ModelSettings:
+    """Return the settings that are not None.
+
+    Raises:
+        ConfigurationError: for an unknown setting, with the nearest name, or a value out of range.
+    """
+    for name in settings:
+        if name not in ModelSettings.__annotations__:
+            hint = nearest(name, ModelSettings.__annotations__)
+            raise ConfigurationError(f"{name}: is not a setting of a model call{hint}")
+    checked = {name: value for name, value in settings.items() if value is not None}
+    if "temperature" in checked:
+        codec.number("temperature", checked["temperature"], minimum=0, maximum=2)
+    if "max_tokens" in checked:
+        codec.integer("max_tokens", checked["max_tokens"], minimum=1)
+    if "timeout" in checked:
+        checked["timeout"] = codec.number("timeout", checked["timeout"], minimum=0, above=True)
+    for name in ("base_url", "api_key_env"):
+        if not isinstance(checked.get(name, ""), str):
+            raise ConfigurationError(f"{name}: {checked[name]!r:.80} is not text")
+    checked |= checked_sampling({name: checked[name] for name in SAMPLING if name in checked})
+    checked_headers(checked.get("extra_headers", {}))
+    checked_cutoff(checked.get("on_cutoff", ""), schema=False)
+    return cast("ModelSettings", checked)
+
+
 def checked_sampling(settings: Mapping[str, Json]) -> dict[str, Json]:
     """Return the settings that are not None.
 
@@ -72,7 +99,7 @@ def checked_sampling(settings: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _share(name: str, value: Json) -> float:
-    return codec.number(name, value, least=0, most=1)
+    return codec.number(name, value, minimum=0, maximum=1)
 
 
 def _seed(name: str, value: Json) -> int:

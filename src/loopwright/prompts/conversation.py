@@ -67,9 +67,9 @@ class Conversation:
 
     def __post_init__(self) -> None:
         if self.max_messages is not None:
-            codec.whole("conversation: max_messages", self.max_messages, least=2)
+            codec.integer("conversation: max_messages", self.max_messages, minimum=2)
         if self.max_tokens is not None:
-            codec.whole("conversation: max_tokens", self.max_tokens, least=1)
+            codec.integer("conversation: max_tokens", self.max_tokens, minimum=1)
         if self.summary and not self.bounded:
             raise ConfigurationError(
                 "conversation: summary needs a limit. Add max_messages or max_tokens."

@@ -15,19 +15,24 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Unpack, overload
+from pathlib import Path
+from typing import Any, Unpack, cast, overload
 
 from ..engine.context import Context
-from ..engine.step import CompositeStep, In, Out, digest_of
-from ..errors import ConfigurationError, StepError, nearest
+from ..engine.step import MODEL_NAME, CompositeStep, In, Out, digest_of
+from ..engine.text_listeners import OnText, text_listener
+from ..errors import ConfigurationError, StepError
 from ..models import Message, Reply, Request, Target, Timers, call_model, own_words
+from ..models.files import File
 from ..models.protocol import MAX_TOOL_CALLS
+from ..models.registry import MODEL_VARIABLE, Models, models_of, split_model
 from ..models.settings import (
     SAMPLING,
     ModelSettings,
     checked_cutoff,
     checked_headers,
     checked_sampling,
+    checked_settings,
     header_digests,
 )
 from ..records import Reason, Result, Status, codec
@@ -36,6 +41,7 @@ from ..records.excerpts import VALUE_CHARS, shortened
 from ..records.typed import ValueType, value_type
 from ..templates.variables import FIXED, TemplatedValue, fill, rendered
 from .conversation import SUMMARY_TOKENS, Conversation, earlier, keep, note_question
+from .files import Files, PromptFiles
 
 __all__ = ["Prompt", "PromptSettings", "Reask", "asking_of", "prompt", "warn_of"]
 
@@ -72,12 +78,13 @@ class PromptSettings:
 
     def __post_init__(self) -> None:
         for model in self.models:
-            split_model(model)
+            if not isinstance(model, str) or not model.strip(":") or ":" in model:
+                split_model(model)  # a name without a colon is one of `Models(names=…)`
         if self.temperature is not None:
-            codec.number("temperature", self.temperature, least=0, most=2)
+            codec.number("temperature", self.temperature, minimum=0, maximum=2)
         if self.max_tokens is not None:
-            codec.whole("max_tokens", self.max_tokens, least=1)
-        codec.whole("max_tool_calls_per_reply", self.max_tool_calls_per_reply, least=1)
+            codec.integer("max_tokens", self.max_tokens, minimum=1)
+        codec.integer("max_tool_calls_per_reply", self.max_tool_calls_per_reply, minimum=1)
         object.__setattr__(self, "sampling", checked_sampling(self.sampling))
         checked_headers(self.headers)
         checked_cutoff(self.on_cutoff, schema=self.schema is not None)
@@ -90,23 +97,35 @@ class PromptSettings:
         Raises:
             ConfigurationError: if no model is named.
         """
-        default = ctx.run.resources.get("model")
+        default = ctx.run.resources.get("model") or models_of(ctx).default
         models = self.models or ((str(default),) if default else ())
         if not models:
             raise ConfigurationError(
-                f"{ctx.path}: no model is named; give model='provider:model' here, or "
-                "resources={'model': …} to the run"
+                f"{ctx.path}: no model is named; give model='provider:model' to the prompt or to the "
+                f"run, or set {MODEL_VARIABLE} in the environment"
             )
         return models
 
-    async def ask(self, messages: Sequence[Message], ctx: Context, *, judge: bool = False) -> Reply:
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        ctx: Context,
+        *,
+        judge: bool = False,
+        on_text: OnText | None = None,
+        contents: Mapping[str, bytes] | None = None,
+    ) -> Reply:
         """Call the first model, and the next ones if it is not available.
 
         Raises:
             ModelError: when nothing is left to try.
         """
         request, targets = self.request(messages, ctx)
-        reply = Reply.from_json(await call_model(ctx, "", request, failover=targets, judge=judge))
+        if contents:
+            request = replace(request, contents=contents)
+        reply = Reply.from_json(
+            await call_model(ctx, "", request, failover=targets, judge=judge, on_text=on_text)
+        )
         warn_of(reply, ctx)
         return reply
 
@@ -118,16 +137,43 @@ class PromptSettings:
         Raises:
             ConfigurationError: if no model is named.
         """
-        first, *others = (split_model(name) for name in self.named(ctx))
+        models = models_of(ctx)
+        if models.settings:
+            return replace(self, **self._defaults(models.settings))._request(messages, ctx, models)
+        return self._request(messages, ctx, models)
+
+    def _request(
+        self, messages: Sequence[Message], ctx: Context, models: Models
+    ) -> tuple[Request, tuple[Target, ...]]:
+        first, *others = (models.resolve(name) for name in self.named(ctx))
+        url = self.base_url or str(ctx.run.resources.get("model_url") or "") or models.base_url
         request = Request(
             tuple(messages), first[1], first[0],
             temperature=self.temperature, max_tokens=self.max_tokens or self.cap, schema=self.schema,
-            base_url=self.base_url or str(ctx.run.resources.get("model_url") or ""),
-            api_key_env=self.api_key_env, timeouts=self.timeouts, on_cutoff=self._cutoff(),
-            extra=self.sampling, headers=self.headers, strict=self.strict,
+            base_url=url, api_key_env=self.api_key_env, timeouts=self.timeouts,
+            on_cutoff=self._cutoff(), extra=self.sampling, headers=self.headers, strict=self.strict,
             max_tool_calls=self.max_tool_calls_per_reply,
         )  # fmt: skip
         return request, tuple(Target(provider, model) for provider, model in others)
+
+    def _defaults(self, settings: ModelSettings) -> dict[str, Any]:
+        """Return the fields that the settings of the run's models set and this prompt does not."""
+        common = asking_of((), cast("Mapping[str, Json]", settings))
+        fields: dict[str, Any] = {
+            "sampling": {**common.sampling, **self.sampling},
+            "headers": {**common.headers, **self.headers},
+        }
+        if self.temperature is None:
+            fields["temperature"] = common.temperature
+        if self.max_tokens is None:
+            fields["max_tokens"] = common.max_tokens
+        if self.timeouts == Timers():
+            fields["timeouts"] = common.timeouts
+        if not self.base_url and not self.api_key_env:  # a key belongs to its server
+            fields |= {"base_url": common.base_url, "api_key_env": common.api_key_env}
+        if not self.on_cutoff and not (self.schema is not None and common.on_cutoff == "accept"):
+            fields["on_cutoff"] = common.on_cutoff
+        return fields
 
     def _cutoff(self) -> str:
         """Return the reaction to a truncated reply; a default limit allows one retry."""
@@ -173,14 +219,8 @@ def asking_of(
     Raises:
         ConfigurationError: for an unknown setting, with the nearest name, or a value out of range.
     """
-    for name in settings:
-        if name not in ModelSettings.__annotations__:
-            hint = nearest(name, ModelSettings.__annotations__)
-            raise ConfigurationError(f"{name}: is not a setting of a model call{hint}")
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = checked_settings(settings)
     seconds = given.get("timeout")
-    if seconds is not None:
-        seconds = codec.number("timeout", seconds, least=0, above=True)
     return PromptSettings(
         models=(model,) if isinstance(model, str) else tuple(model),
         temperature=given.get("temperature", temperature),
@@ -189,9 +229,9 @@ def asking_of(
         base_url=given.get("base_url", ""),
         api_key_env=given.get("api_key_env", ""),
         timeouts=Timers() if seconds is None else Timers(seconds, seconds, seconds),
-        sampling={name: given[name] for name in SAMPLING if name in given},
-        headers=given.get("extra_headers", {}),
-        on_cutoff=given.get("on_cutoff", ""),
+        sampling={name: value for name, value in given.items() if name in SAMPLING},
+        headers=given.get("extra_headers") or {},
+        on_cutoff=given.get("on_cutoff") or "",
         cap=cap,
         strict=strict,
     )
@@ -228,6 +268,10 @@ class Prompt(CompositeStep[In, Out]):
             a new conversation.
         conversation: the same within limits; default None.
         read: returns the output for a reply; default: its data, else its text.
+        on_text: receives the text of the reply as it arrives; default none.
+        files: the files of the user message, see `prompt`; default none.
+        files_root: the folder that paths of files are relative to and must not leave; default: the
+            working folder.
 
     Raises:
         TemplateError: for an invalid template, with its line and column.
@@ -248,6 +292,9 @@ class Prompt(CompositeStep[In, Out]):
         carried: bool = False,
         conversation: Conversation | None = None,
         read: Callable[[Reply], Json] | None = None,
+        on_text: OnText | None = None,
+        files: Files | Sequence[File | TemplatedValue] = (),
+        files_root: Path | None = None,
     ) -> None:
         self.name = name
         self.text = fill(text) if isinstance(text, str) else text
@@ -257,6 +304,8 @@ class Prompt(CompositeStep[In, Out]):
         self.read = read or _output
         self.input_type: ValueType | None = None
         self.output_type: ValueType | None = None
+        self.files = PromptFiles(files, files_root)
+        self.on_text = on_text if on_text is None else text_listener(on_text)
 
     def calling_at_most(self, number: int) -> Prompt:
         """Return the same prompt with another limit of tool calls per reply."""
@@ -274,17 +323,23 @@ class Prompt(CompositeStep[In, Out]):
         parts = [*(codec.canonical(s) for s in shown), codec.canonical(self.asking.to_json())]
         if self.conversation is not None and self.conversation.bounded:
             parts.append(codec.canonical(self.conversation.to_json()))
+        if self.files:
+            parts.append(f"files {self.files.fingerprint}")
         return digest_of("prompt", *parts)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Render the template, call the model and read the reply."""
-        question = Message("user", filled_in(self.text, value, ctx))
+        question, contents = await self.question(value, ctx)
         system = filled_in(self.system, value, ctx)
         head = [Message("system", system)] if system else []
         if self.conversation is None:
-            reply = await self.asking.ask([*head, question], ctx)
+            reply = await self.asking.ask(
+                [*head, question], ctx, on_text=self.on_text, contents=contents
+            )
         else:
-            reply = await self._continued(head, question, self.conversation, ctx)
+            reply = await self._continued(
+                [*head, question], self.conversation, ctx, contents=contents
+            )
         output = self._typed(self.read(reply), ctx)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
@@ -304,10 +359,22 @@ class Prompt(CompositeStep[In, Out]):
             raise StepError(message, path=ctx.path, kind="bad_output")
         return declared.attach(output)
 
+    async def question(self, value: Json, ctx: Context) -> tuple[Message, Mapping[str, bytes]]:
+        """Return the user message, and the contents of its files by digest."""
+        text = filled_in(self.text, value, ctx)
+        attached = await self.files.attach(value, ctx)
+        return Message("user", text, files=attached.references), attached.contents or {}
+
     async def _continued(
-        self, head: Sequence[Message], question: Message, limits: Conversation, ctx: Context
+        self,
+        messages: Sequence[Message],
+        limits: Conversation,
+        ctx: Context,
+        *,
+        contents: Mapping[str, bytes],
     ) -> Reply:
         """Ask in the conversation of the earlier iterations, and keep it with the reply."""
+        *head, question = messages
         talk = earlier(ctx, limits)
         await note_question(ctx, question)
         if limits.summary and (left_out := talk.left_out(limits)):
@@ -318,21 +385,29 @@ class Prompt(CompositeStep[In, Out]):
             summary = await asking.ask([talk.request(left_out)], inner)
             talk = talk.summarised(summary.text, limits)
             keep(ctx, talk)  # a retry of this step sends the same summary
-        reply = await self.asking.ask([*head, *talk.messages(question, limits)], ctx)
-        keep(ctx, talk.answered(question, reply))
+        reply = await self.asking.ask(
+            [*head, *talk.messages(question, limits)],
+            ctx,
+            on_text=self.on_text,
+            contents=contents,
+        )
+        # A file is sent with its own question only, as a resumed run reads texts from the record.
+        keep(ctx, talk.answered(replace(question, files=()), reply))
         return reply
 
     async def asked_again(self, value: Json, reply: str, complaint: str, ctx: Context) -> Json:
         """Ask again in one conversation with the reply and its problem; return the output."""
         system = filled_in(self.system, value, ctx)
         quoted = own_words(reply)[:QUOTED]
+        question, contents = await self.question(value, ctx)
         messages = [
             *([Message("system", system)] if system else []),
-            Message("user", filled_in(self.text, value, ctx)),
+            question,
             *([Message("assistant", quoted)] if quoted.strip() else []),
             Message("user", complaint),
         ]
-        return self.read(await self.asking.ask(messages, ctx))
+        reply_again = await self.asking.ask(messages, ctx, on_text=self.on_text, contents=contents)
+        return self.read(reply_again)
 
 
 class Reask(CompositeStep):
@@ -392,20 +467,6 @@ def source_of(text: Text) -> str:
     return text if isinstance(text, str) else str(getattr(text, "source", text))
 
 
-def split_model(name: str) -> tuple[str, str]:
-    """Return provider and model of `provider:model`.
-
-    Raises:
-        ConfigurationError: for another form.
-    """
-    provider, _, model = name.partition(":")
-    if not provider or not model:
-        raise ConfigurationError(
-            f"{name!r} is not a model; write provider:model, like openai:gpt-4o"
-        )
-    return provider, model
-
-
 class PromptOptions(ModelSettings, total=False):
     """The options of `prompt`, which explains them."""
 
@@ -415,6 +476,9 @@ class PromptOptions(ModelSettings, total=False):
     strict: bool
     carried: bool
     conversation: Conversation | None
+    on_text: OnText | None
+    files: Files
+    files_root: str | Path | None
 
 
 @overload
@@ -445,6 +509,9 @@ def prompt(
     strict: bool = False,
     carried: bool = False,
     conversation: Conversation | None = None,
+    on_text: OnText | None = None,
+    files: Files = (),
+    files_root: str | Path | None = None,
     **settings: Unpack[ModelSettings],
 ) -> Prompt:
     """Make a step that sends a template to a model.
@@ -464,6 +531,12 @@ def prompt(
         strict: read the reply as one strict JSON value; default False.
         carried: use one conversation for all iterations of a loop; default False.
         conversation: the same within limits; default None. See `Conversation`.
+        on_text: receives the text of the reply as it arrives, such as `print`; `f(text)` or
+            `f(text, call)`. Default none.
+        files: the files of the user message: `File` objects and templates of a path or an address, or a
+            function of the input that returns these. Default none.
+        files_root: the folder that paths of files are relative to and must not leave; default: the
+            working folder.
         settings: settings of the model call; see `ModelSettings` for units and defaults.
 
     Returns:
@@ -496,9 +569,25 @@ def prompt(
         schema = declared.schema
     asking = asking_of(model, settings, schema=schema, strict=strict)
     step: Prompt[Any, Any] = Prompt(
-        text, name=name, system=system, asking=asking, carried=carried, conversation=conversation
+        text,
+        name=name,
+        system=system,
+        asking=asking,
+        carried=carried,
+        conversation=conversation,
+        on_text=on_text,
+        files=files,
+        files_root=None if files_root is None else Path(files_root),
     )
     step.unsupplied = _unsupplied(name, text) | _unsupplied(name, system)
+    for item in step.files.items if not callable(files) else ():
+        if isinstance(item, TemplatedValue):
+            step.unsupplied |= _unsupplied(name, str(item.source))
+    for short in (m for m in asking.models if ":" not in m):
+        step.unsupplied[MODEL_NAME + short] = (
+            f"prompt {name!r}: model: {short!r} is not a model; write provider:model, like "
+            f"openai:gpt-4o, or define it with Models(names={{{short!r}: …}})"
+        )
     step.output_type = declared
     step.input_type = None if input is None else value_type(input, name)
     return step

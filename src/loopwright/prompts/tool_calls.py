@@ -20,6 +20,7 @@ from typing import Any
 
 from ..engine.concurrency import run_all
 from ..engine.context import Context
+from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError, nearest
 from ..models import Message, Reply, Request, Target, ToolCall, call_model
 from ..records import NOTHING, codec
@@ -40,7 +41,7 @@ async def call_with_tools(
     tools: Sequence[Any],
     *,
     max_rounds: int = MAX_ROUNDS,
-    on_text: Callable[[str], None] | None = None,
+    on_text: OnText | None = None,
     failover: Sequence[Target] = (),
     judge: bool = False,
     on_results: OnResults | None = None,
@@ -71,7 +72,7 @@ async def call_with_tools(
         Suspended: while a call waits for approval, or was in progress during a crash.
         ConfigurationError: if two tools have the same name, or the run has no models.
     """
-    codec.whole("max_rounds", max_rounds, least=1)
+    codec.integer("max_rounds", max_rounds, minimum=1)
     known = await tools_of(ctx, tools)
     described = tuple(one.described() for one in known.values())
     conversation = _ToolConversation(ctx, f"{name}/" if name else "", known)

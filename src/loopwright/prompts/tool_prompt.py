@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Unpack
 
 from ..engine.context import Context
 from ..engine.step import CompositeStep, digest_of
+from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError, StepError, nearest
 from ..models import Message, Reply, call_model
+from ..models.files import File
 from ..models.protocol import MAX_TOOL_CALLS
 from ..models.settings import ModelSettings
 from ..records import Reason, Result, Status, codec
@@ -17,6 +20,7 @@ from ..records.codec import Json
 from ..templates.variables import TemplatedValue, fill, rendered
 from ..tools.base import Tool, call_tool
 from ..tools.function import as_tool
+from .files import Files
 from .prompt import Prompt, PromptSettings, Text, asking_of, filled_in, warn_of
 from .tool_calls import MAX_ROUNDS, OnResults, call_with_tools, tools_of
 
@@ -26,7 +30,15 @@ NO_MORE = "No more tools can be called. Answer now, from what you have."
 
 
 class Selected:
-    """Some tools of a set, by name."""
+    """Some tools of a set, by name.
+
+    Args:
+        tools: the set, such as an MCP server.
+        names: the names of the tools.
+
+    Raises:
+        ConfigurationError: when the run lists the tools, for a name that the set does not have.
+    """
 
     def __init__(self, tools: Any, names: Sequence[str]) -> None:
         self.tools_of = tools
@@ -61,10 +73,22 @@ class ToolPrompt(Prompt):
         system: Text = "",
         asking: PromptSettings,
         read: Callable[[Reply], Json] | None = None,
+        on_text: OnText | None = None,
+        files: Files | Sequence[File | TemplatedValue] = (),
+        files_root: Path | None = None,
     ) -> None:
-        super().__init__(text, name=name, system=system, asking=asking, read=read)
+        super().__init__(
+            text,
+            name=name,
+            system=system,
+            asking=asking,
+            read=read,
+            on_text=on_text,
+            files=files,
+            files_root=files_root,
+        )
         self.tools = [as_tool(tool) for tool in tools]
-        self.max_rounds = codec.whole(f"{name}: max_tool_rounds", max_rounds, least=1)
+        self.max_rounds = codec.integer(f"{name}: max_tool_rounds", max_rounds, minimum=1)
         prints = (one.fingerprint for one in self.tools)
         self.fingerprint = digest_of("tools", str(max_rounds), self.fingerprint, *prints)
 
@@ -77,9 +101,17 @@ class ToolPrompt(Prompt):
             StepError: of kind `tool_rounds` if it still calls tools.
         """
         system = filled_in(self.system, value, ctx)
-        said = Message("user", filled_in(self.text, value, ctx))
+        question, contents = await self.question(value, ctx)
         head = [Message("system", system)] if system else []
-        reply, _ = await answered(self.asking, [*head, said], self.tools, self.max_rounds, ctx)
+        reply, _ = await answered(
+            self.asking,
+            [*head, question],
+            self.tools,
+            self.max_rounds,
+            ctx,
+            on_text=self.on_text,
+            contents=contents,
+        )
         warn_of(reply, ctx)
         output = self.read(reply)
         return Result(
@@ -94,6 +126,8 @@ async def answered(
     max_rounds: int,
     ctx: Context,
     *,
+    on_text: OnText | None = None,
+    contents: Mapping[str, bytes] | None = None,
     judge: bool = False,
     on_results: OnResults | None = None,
 ) -> tuple[Reply, list[Message]]:
@@ -105,6 +139,8 @@ async def answered(
         StepError: of kind `tool_rounds` if it still calls tools.
     """
     request, targets = asking.request(messages, ctx)
+    if contents:
+        request = replace(request, contents=contents)
     told = await call_with_tools(
         ctx,
         "",
@@ -113,6 +149,7 @@ async def answered(
         max_rounds=max_rounds,
         failover=targets,
         judge=judge,
+        on_text=on_text,
         on_results=on_results,
     )
     reply = Reply.from_json({**told, "tool_calls": ()})
@@ -123,7 +160,7 @@ async def answered(
         described = tuple(tool.described() for tool in known.values())
         last = replace(request, messages=tuple(talk), tools=described)
         reply = Reply.from_json(
-            await call_model(ctx, "answer", last, failover=targets, judge=judge)
+            await call_model(ctx, "answer", last, failover=targets, judge=judge, on_text=on_text)
         )
         talk.append(reply.message())
     if reply.tool_calls:
@@ -195,12 +232,15 @@ def tool_prompt(
     system: str = "",
     schema: Mapping[str, Json] | None = None,
     max_tool_calls_per_reply: int = MAX_TOOL_CALLS,
+    on_text: OnText | None = None,
+    files: Files = (),
+    files_root: str | Path | None = None,
     **settings: Unpack[ModelSettings],
 ) -> ToolPrompt:
     """Make a step that sends a template to a model that may call tools.
 
     Args:
-        text, model, name, system, schema, settings: as for `prompt`.
+        text, model, name, system, schema, on_text, files, files_root, settings: as for `prompt`.
         tools: functions, tools and MCP servers.
         max_rounds: the highest number of replies that may call tools; default 8.
         max_tool_calls_per_reply: the highest number of calls in one reply; default 128. A reply with
@@ -213,7 +253,17 @@ def tool_prompt(
     asking = replace(
         asking_of(model, settings, schema=schema), max_tool_calls_per_reply=max_tool_calls_per_reply
     )
-    return ToolPrompt(text, tools, max_rounds=max_rounds, name=name, system=system, asking=asking)
+    return ToolPrompt(
+        text,
+        tools,
+        max_rounds=max_rounds,
+        name=name,
+        system=system,
+        asking=asking,
+        on_text=on_text,
+        files=files,
+        files_root=None if files_root is None else Path(files_root),
+    )
 
 
 def tool_step(

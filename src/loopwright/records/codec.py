@@ -253,8 +253,8 @@ def text_of(value: Json) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=_default)
 
 
-def whole(name: str, value: object, *, least: int) -> int:
-    """Return `value` as an integer of at least `least`.
+def integer(name: str, value: object, *, minimum: int) -> int:
+    """Return `value` as an integer of at least `minimum`.
 
     Raises:
         ConfigurationError: for any other value; names the field and the range.
@@ -262,8 +262,8 @@ def whole(name: str, value: object, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigurationError(f"{name}: {value!r} is not an integer")
     _check_size(name, value)
-    if value < least:
-        raise ConfigurationError(f"{name}: {value!r} is too small; give at least {least}")
+    if value < minimum:
+        raise ConfigurationError(f"{name}: {value!r} is too small; give at least {minimum}")
     return value
 
 
@@ -271,11 +271,11 @@ def number(
     name: str,
     value: object,
     *,
-    least: float = -math.inf,
-    most: float = math.inf,
+    minimum: float = -math.inf,
+    maximum: float = math.inf,
     above: bool = False,
 ) -> float:
-    """Return `value` as a finite number in [least, most], or above `least` if `above`.
+    """Return `value` as a finite number in [minimum, maximum], or above `minimum` if `above`.
 
     Raises:
         ConfigurationError: for any other value; names the field and the range.
@@ -286,9 +286,9 @@ def number(
         _check_size(name, value)
     if not math.isfinite(value):
         raise ConfigurationError(f"{name}: {value!r} is not finite")
-    if value < least or value > most or (above and value == least):
-        low = f"above {least:g}" if above else f"at least {least:g}"
-        high = "" if most == math.inf else f" and at most {most:g}"
+    if value < minimum or value > maximum or (above and value == minimum):
+        low = f"above {minimum:g}" if above else f"at least {minimum:g}"
+        high = "" if maximum == math.inf else f" and at most {maximum:g}"
         raise ConfigurationError(f"{name}: {value!r} is out of range; give a number {low}{high}")
     return float(value)
 

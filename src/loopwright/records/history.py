@@ -161,11 +161,11 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         _fill(window, self, self.elapsed, self.usage, self.now)
         return window
 
-    def seen_at(self, *, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
+    def at_time(self, *, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
         """Return the same iterations at another moment."""
         return self._at(elapsed, usage, now)
 
-    def appended(
+    def with_iteration(
         self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
     ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
@@ -311,7 +311,9 @@ class _View(History):
         _fill(window, self, elapsed, usage, now)
         return window
 
-    def appended(self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0) -> History:
+    def with_iteration(
+        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
+    ) -> History:
         """Return the history that follows this one by `item`; the recorded one is unchanged."""
         return History([*self, item], elapsed=elapsed, usage=usage, now=now)
 

@@ -31,6 +31,12 @@ class Failure:
         retry_after: seconds to wait before a retry, or None.
         exception: the qualified name of the user's exception.
         traceback: its frames in the user's files, as Python prints them.
+
+    Example:
+        >>> from loopwright import Loop, MaxIterations, run_sync
+        >>> result = run_sync(Loop(int, until=MaxIterations(1)), "x")
+        >>> result.error.stage, result.error.kind, result.error.exception
+        ('execute', 'ValueError', 'ValueError')
     """
 
     stage: str

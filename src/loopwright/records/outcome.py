@@ -21,7 +21,14 @@ _EXIT_CODES = {
 
 
 class Status(StrEnum):
-    """How a run ended; determined by its reason."""
+    """How a run ended; determined by its reason.
+
+    Example:
+        >>> from loopwright import Status, run_sync
+        >>> result = run_sync(str.upper, "a")
+        >>> result.status is Status.SATISFIED, result.status.exit_code
+        (True, 0)
+    """
 
     SATISFIED = "satisfied"
     EXHAUSTED = "exhausted"

@@ -49,8 +49,8 @@ class Usage:
             object.__setattr__(self, "usd", round(usd, 12))
             return
         for name in ("calls", "input_tokens", "output_tokens", "unpriced", "estimated"):
-            codec.whole(f"usage.{name}", getattr(self, name), least=0)
-        object.__setattr__(self, "usd", round(codec.number("usage.usd", self.usd, least=0), 12))
+            codec.integer(f"usage.{name}", getattr(self, name), minimum=0)
+        object.__setattr__(self, "usd", round(codec.number("usage.usd", self.usd, minimum=0), 12))
 
     @property
     def tokens(self) -> int:

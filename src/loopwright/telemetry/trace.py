@@ -31,7 +31,7 @@ def trace_id(run_id: str) -> int:
         run_id: the id of the run.
 
     >>> f"{trace_id('20261121-001406-db2c64'):032x}"
-    '8cdbbaff25c4abcc9b7bf9aac0be7a66'
+    'c0f63c4a510d6ecae3f16128bd6d4553'
     """
     return _number(f"loopwright trace {run_id}", 16)
 

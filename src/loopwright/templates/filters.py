@@ -148,9 +148,9 @@ def _number(value: object, doing: str) -> int | float:
     return value
 
 
-def _integer(value: object, doing: str, most: int) -> int:
-    if not isinstance(value, int) or not 0 <= value <= most:
-        raise TemplateError(f"{doing} needs an integer from 0 to {most:,}")
+def _integer(value: object, doing: str, maximum: int) -> int:
+    if not isinstance(value, int) or not 0 <= value <= maximum:
+        raise TemplateError(f"{doing} needs an integer from 0 to {maximum:,}")
     return int(value)
 
 
@@ -245,14 +245,16 @@ def _wordcount(meter: Meter, value: object) -> int:
     return count
 
 
-def _split(meter: Meter, value: object, separator: str | None = None, most: int = -1) -> list[str]:
+def _split(
+    meter: Meter, value: object, separator: str | None = None, maximum: int = -1
+) -> list[str]:
     text = to_text(meter, value)
     if separator == "":
         raise TemplateError("split needs a separator that is not empty")
     pieces = _wordcount(meter, text) if separator is None else text.count(separator) + 1
-    pieces = min(pieces, most + 1) if most >= 0 else pieces
+    pieces = min(pieces, maximum + 1) if maximum >= 0 else pieces
     meter.make(len(text) + pieces * ITEM)
-    return text.split(separator, most)
+    return text.split(separator, maximum)
 
 
 def _splitlines(meter: Meter, value: object) -> list[str]:

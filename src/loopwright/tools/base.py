@@ -150,8 +150,8 @@ class Tool(Leaf):
         self.approve = approve
         self.timeout = timeout
         if timeout is not None:
-            self.timeout = codec.number(f"tool {name}: timeout", timeout, least=0, above=True)
-        self.limit = codec.whole(f"tool {name}: limit", limit, least=1)
+            self.timeout = codec.number(f"tool {name}: timeout", timeout, minimum=0, above=True)
+        self.limit = codec.integer(f"tool {name}: limit", limit, minimum=1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"

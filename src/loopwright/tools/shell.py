@@ -108,7 +108,7 @@ class ShellStep(Leaf):
         self.cwd = cwd
         self.timeout = timeout
         if timeout is not None:
-            codec.number(f"{self.name}: timeout", timeout, least=0, above=True)
+            codec.number(f"{self.name}: timeout", timeout, minimum=0, above=True)
         self.idempotent = idempotent
         if output not in _OUTPUTS:
             raise ConfigurationError(
@@ -117,9 +117,11 @@ class ShellStep(Leaf):
             )
         self.output = output
         self.allow_exit = tuple(allow_exit)
-        self.max_output = codec.whole(f"{self.name}: max_output", max_output, least=1)
+        self.max_output = codec.integer(f"{self.name}: max_output", max_output, minimum=1)
         usual = LIMIT if output == "json" else ENDLESS  # a part of a JSON text is useless
-        self.limit = codec.whole(f"{self.name}: limit", usual if limit is None else limit, least=1)
+        self.limit = codec.integer(
+            f"{self.name}: limit", usual if limit is None else limit, minimum=1
+        )
         self.usage = checked_usage(self.name, usage)
         self.reports = self.usage is not None or VARIABLE in str(self.command)
         self.fingerprint = self._fingerprint()

@@ -133,8 +133,8 @@ def _usage(data: Json) -> Usage:
     if not figures:
         raise ValueError(expected)
     if "usd" in figures:
-        figures["usd"] = float(codec.number("usd", figures["usd"], least=0))
-    calls = max(1, codec.whole("calls", figures.get("calls", 1), least=0))
+        figures["usd"] = float(codec.number("usd", figures["usd"], minimum=0))
+    calls = max(1, codec.integer("calls", figures.get("calls", 1), minimum=0))
     return Usage(**{**figures, "calls": calls})
 
 

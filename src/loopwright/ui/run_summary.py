@@ -116,7 +116,7 @@ def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
     history, usage = History(), Usage()
     for entry in replay.rounds.get(path, ()):
         usage += entry.value.usage
-        history = history.appended(entry.value, entry.seconds, usage, entry.at)
+        history = history.with_iteration(entry.value, entry.seconds, usage, entry.at)
     end = replay.ended.get(path)
     if end is not None:
         stop, output = Stop.from_json(end["stop"]), end["output"]

@@ -184,7 +184,7 @@ class PhasedAgent(CompositeStep):
         put("evaluators", self._evaluators())
         put("capabilities", checked(self.capabilities))
         put("reserve_refinement", int(self.reserve_refinement))
-        rounds = _integer("tools_per_iteration", self.tools_per_iteration, least=1)
+        rounds = _integer("tools_per_iteration", self.tools_per_iteration, minimum=1)
         put("kit", Tools(tuple(self.tools), rounds))
         put("token_split", tuple(self.token_split))
         self._check()
@@ -202,7 +202,7 @@ class PhasedAgent(CompositeStep):
         limits = {}
         for phase, name in zip(PHASES, _LIMITS, strict=True):
             explicit = getattr(self, name)
-            limit = _integer(name, int(defaults[name]) if explicit is None else explicit, least=0)
+            limit = _integer(name, int(defaults[name]) if explicit is None else explicit, minimum=0)
             if limit > CEILING:
                 raise _wrong(name, limit, f"give at most {CEILING}")
             if explicit and getattr(self, phase) is None:
@@ -220,7 +220,10 @@ class PhasedAgent(CompositeStep):
             if phase not in PHASES:
                 hint = nearest(str(phase), PHASES) or f"; use one of {', '.join(PHASES)}"
                 raise _wrong("evaluate", phase, f"is not a phase{hint}")
-        return {phase: as_step(judge, name="evaluate") for phase, judge in evaluate.items()}
+        return {
+            phase: as_step(judge, name="evaluate", purpose="evaluate")
+            for phase, judge in evaluate.items()
+        }
 
     def _check(self) -> None:
         if not self.phase_sum:
@@ -228,16 +231,16 @@ class PhasedAgent(CompositeStep):
                 "phased agent: no phase has an iteration; give a step and a limit of 1 or more"
             )
         if self.max_iterations is not None:
-            _integer("max_iterations", self.max_iterations, least=1)
+            _integer("max_iterations", self.max_iterations, minimum=1)
         if (seconds := self.max_duration_seconds) is not None:
-            codec.number("phased agent: max_duration_seconds", seconds, least=0, above=True)
+            codec.number("phased agent: max_duration_seconds", seconds, minimum=0, above=True)
         if self.kit.tools and not isinstance(self.execution, Prompt):
             raise ConfigurationError(
                 "phased agent: tools: only a prompt calls tools; give execution=prompt(…)"
             )
         threshold = self.min_confidence_threshold
-        codec.number("phased agent: min_confidence_threshold", threshold, least=0, most=1)
-        _integer("reserve_refinement", self.reserve_refinement, least=0)
+        codec.number("phased agent: min_confidence_threshold", threshold, minimum=0, maximum=1)
+        _integer("reserve_refinement", self.reserve_refinement, minimum=0)
         if self.on_iteration is not None and not callable(self.on_iteration):
             raise _wrong("on_iteration", self.on_iteration, "is not a function")
 
@@ -246,12 +249,12 @@ class PhasedAgent(CompositeStep):
         if len(split) != len(PHASES):
             raise _wrong("token_split", split, "give three shares: one for each phase")
         for share in split:
-            codec.number("phased agent: token_split", share, least=0, most=1)
+            codec.number("phased agent: token_split", share, minimum=0, maximum=1)
         if sum(split) > 1 + 1e-9:  # such as 0.1 + 0.2 + 0.7 in floats
             raise _wrong("token_split", split, "the shares add up to more than 1")
         if self.token_budget is None:
             return
-        _integer("token_budget", self.token_budget, least=1)
+        _integer("token_budget", self.token_budget, minimum=1)
         for (phase, tokens), share in zip(self.tokens.items(), split, strict=True):
             if self.limits[phase] and not tokens:
                 name, value = (
@@ -338,8 +341,8 @@ class PhasedAgent(CompositeStep):
         return await PhasedRun(self, value, ctx).run()
 
 
-def _integer(name: str, value: int, *, least: int) -> int:
-    return codec.whole(f"phased agent: {name}", value, least=least)
+def _integer(name: str, value: int, *, minimum: int) -> int:
+    return codec.integer(f"phased agent: {name}", value, minimum=minimum)
 
 
 def _wrong(name: str, value: object, problem: str) -> ConfigurationError:

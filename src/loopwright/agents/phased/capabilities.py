@@ -32,9 +32,14 @@ __all__ = ["AgentState", "Capability", "Hooks", "truth_of"]
 class AgentState:
     """The state of a phased agent, as its capabilities see it.
 
-    `current_iteration` counts the iterations of all phases that began before this one. `iteration` is the
-    number of the present one in this run of its phase (0 outside of one), `phase_iterations` the total
-    by phase. `memory` holds `{type, content}` of each result, oldest first.
+    Args:
+        name: the name of the agent.
+        input: its input.
+        phase: the phase; empty before the first one.
+        iteration: the number of the iteration in this run of its phase; 0 outside of an iteration.
+        current_iteration: the number of iterations of all phases that began before this one.
+        phase_iterations: the number of iterations by phase.
+        memory: `{type, content}` of each result, oldest first.
     """
 
     name: str

@@ -312,7 +312,7 @@ class ReasoningAgent(CompositeStep):
 
 
 def _integer(name: str, value: int) -> int:
-    return codec.whole(f"reasoning agent: {name}", value, least=1)
+    return codec.integer(f"reasoning agent: {name}", value, minimum=1)
 
 
 def _named(name: str) -> str:
@@ -334,20 +334,20 @@ def _system_message(text: str) -> list[Message]:
     return [Message("system", text)] if text else []
 
 
-def _marker_evaluator(most: int) -> FunctionStep:
+def _marker_evaluator(maximum: int) -> FunctionStep:
     async def evaluate(text: Json, ctx: Context) -> Evaluation:
-        last = ctx.iteration >= _max_iterations(ctx, most)
+        last = ctx.iteration >= _max_iterations(ctx, maximum)
         answer = completion(codec.text_of(text), codec.text_of(ctx.initial), lenient=last)
         return Evaluation(passed=answer is not None)
 
     return FunctionStep(evaluate, name="marker", fingerprint=digest_of("marker", "2"))
 
 
-def _max_iterations(ctx: Context, most: int) -> int:
+def _max_iterations(ctx: Context, maximum: int) -> int:
     """Return the limit of the loop, which a person may have raised."""
     replay, path = ctx.run.replay, ctx.scope.path if ctx.scope is not None else ""
     raised = replay.raised.get(path, {}) if replay is not None else {}
-    return max(most, int(raised.get("max_iterations", 0)))
+    return max(maximum, int(raised.get("max_iterations", 0)))
 
 
 @dataclass(frozen=True)

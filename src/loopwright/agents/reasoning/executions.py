@@ -26,9 +26,21 @@ _ATTEMPT = re.compile(r"(?:.*/)?attempt-[0-9]+")
 class Execution:
     """One execution of a reasoning agent.
 
-    `status` is pending (no call was made yet, or the run waits or is interrupted), running, completed or
-    failed. `error` is sanitised. Times are seconds since the epoch, and `completed_at` is never before
-    `started_at`. `input_params` are the settings of the agent.
+    Args:
+        run_id: the id of its run.
+        path: its place in the run.
+        agent: the name of the agent.
+        status: `pending` (no call was made yet, or the run waits or is interrupted), `running`,
+            `completed` or `failed`.
+        prompt: the task.
+        result: the answer; None without one.
+        error: the error, sanitised; empty without one.
+        interaction_count: the number of model calls.
+        last_interaction_at, started_at, completed_at: seconds since the epoch, or None. `completed_at`
+            is never before `started_at`.
+        iterations: the number of iterations.
+        limit_reached: whether the agent used all its iterations.
+        input_params: the settings of the agent.
     """
 
     run_id: str
@@ -56,7 +68,16 @@ class Execution:
 async def executions(
     journal: Journal, *, run_id: str = "", status: str = "", limit: int = 50
 ) -> list[Execution]:
-    """Return the executions of the latest `limit` runs, newest run first, or those of one run.
+    """Return the executions of the latest runs, newest run first, or those of one run.
+
+    Args:
+        journal: the journal of the runs.
+        run_id: the id of one run, or a unique prefix of it (default: the latest runs).
+        status: only executions with this status (default: all).
+        limit: the maximum number of runs (default: 50).
+
+    Returns:
+        The executions; in one run in the order in which they began.
 
     Raises:
         RunNotFound: if there is no run `run_id`.
@@ -75,7 +96,12 @@ async def executions(
 
 
 def execution_of(info: RunInfo, entries: Sequence[Entry]) -> list[Execution]:
-    """Return the executions in one run, in the order in which they began."""
+    """Return the executions in one run, in the order in which they began.
+
+    Args:
+        info: the row of the run.
+        entries: its entries.
+    """
     entries = surviving(entries)
     ended = next((e for e in entries if e.kind == "ended" and not e.path), None)
     return [_execution(info, e, entries, ended) for e in entries if _begins(e)]

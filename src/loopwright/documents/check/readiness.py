@@ -22,7 +22,8 @@ from ..._extras import sentence
 from ...errors import ConfigurationError, Problem
 from ...models.endpoints import Endpoint, endpoint_of, is_loopback_name
 from ...models.protocol import Message, Request
-from ...prompts.prompt import PromptSettings, split_model
+from ...models.registry import split_model
+from ...prompts.prompt import PromptSettings
 
 if TYPE_CHECKING:
     from ..project import LoadedDocument

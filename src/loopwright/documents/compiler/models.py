@@ -8,17 +8,15 @@ from pathlib import Path
 
 from ...errors import ConfigurationError, DocumentError, Problem
 from ...models import (
-    PLACES,
     Model,
     Models,
-    ProviderModel,
     Redactor,
     ScriptedModel,
     price_of,
     read_prices,
     secrets_in,
 )
-from ...prompts.prompt import split_model
+from ...models.registry import model_of_environment, split_model
 from ...records.codec import Json
 from ..project import Project, Settings
 from ..schema.document import Document
@@ -26,8 +24,6 @@ from ..schema.traverse import models_in, variables_in
 from .prompts import SCRIPTED
 
 __all__ = ["models_alone", "resources"]
-
-_KEY_MARKS = ("_API_KEY", "_KEY", "_TOKEN", "_TOKEN_BEDROCK")
 
 
 def resources(document: Document, settings: Settings, project: Project) -> dict[str, Json]:
@@ -82,11 +78,7 @@ def _model(settings: Settings, named: Collection[str] = ()) -> Model:
             wording = f"cannot be read: {why}; --replies expects a file of scripted replies"
             raise DocumentError([Problem(settings.replies, 0, 0, "", wording)]) from error
         return ScriptedModel(text, file=settings.replies)
-    environ = settings.environ
-    keys = {k: v for k, v in environ.items() if v and (k in named or k.endswith(_KEY_MARKS))}
-    places = {name: environ[name] for name in PLACES if environ.get(name)}
-    secrets = secrets_in(environ, named).values()
-    return ProviderModel(keys, places=places, allowed=settings.allowed_hosts, secrets=secrets)
+    return model_of_environment(settings.environ, named, allowed=settings.allowed_hosts)
 
 
 def _priced(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from pathlib import Path
 
 from ...engine.step import digest_of
 from ...errors import ConfigurationError, listed, nearest
@@ -14,12 +16,16 @@ from ...evaluators.parsing.answers import Answer, answer
 from ...evaluators.rubric.criteria_prompt import Validator, criteria_of
 from ...models import Timers
 from ...models.endpoints import ALIASES, PROVIDERS, origin_of, owner_of
+from ...models.files import File
 from ...models.protocol import MAX_TOOL_CALLS
+from ...models.registry import MODEL_VARIABLE
 from ...prompts.conversation import Conversation
+from ...prompts.files import file_of
 from ...prompts.prompt import Prompt, PromptSettings, Text
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...prompts.tool_prompt import Selected, ToolPrompt
 from ...records.codec import Json
+from ...templates.variables import TemplatedValue
 from ...tools.base import Tool
 from ...tools.mcp.server import McpServer
 from ..schema.document import Action
@@ -57,23 +63,55 @@ def compile_prompt(
     tools = _prompt_tools(compilation, spec, at)
     if tools is None:
         return None
+    files = _files(compilation, spec, at)
     read = None if reading.kind == "text" else lambda reply: reading.read(reply.text)
     if tools:
         rounds = spec.max_tool_rounds or MAX_ROUNDS
         prompt: Prompt = ToolPrompt(
-            text, tools, max_rounds=rounds, name=name, system=system, asking=settings, read=read
+            text,
+            tools,
+            max_rounds=rounds,
+            name=name,
+            system=system,
+            asking=settings,
+            read=read,
+            files=files,
+            files_root=compilation.folder,
         )
     else:
         kind = Prompt if reading.criteria is None else Validator
-        conversation = _conversation(compilation, spec, at)
         prompt = kind(
-            text, name=name, system=system, asking=settings, conversation=conversation, read=read
+            text,
+            name=name,
+            system=system,
+            asking=settings,
+            conversation=_conversation(compilation, spec, at),
+            read=read,
+            files=files,
+            files_root=compilation.folder,
         )
     if isinstance(prompt, Validator) and reading.criteria is not None:
         prompt.criteria = reading.criteria
     if read is not None:
         prompt.fingerprint = digest_of("answer", reading.kind, reading.said, prompt.fingerprint)
     return prompt
+
+
+def _files(compilation: Compilation, spec: Action, at: Location) -> list[File | TemplatedValue]:
+    """Return the files of a prompt; a file that is named without a template is checked now."""
+    files: list[File | TemplatedValue] = []
+    for i, name in enumerate(spec.files or []):
+        place = (*at, "files", i)
+        if "{{" in name or "{%" in name:
+            files.append(compilation.template(place, name))
+            continue
+        file = compilation.attempt(place, functools.partial(file_of, name))
+        if file is None:
+            continue
+        if file.path and not Path(compilation.inside(name, place)).is_file():
+            compilation.problem(place, f"{name!r} is not a file in the document's folder")
+        files.append(file)
+    return files
 
 
 def _is_carried(spec: Action) -> bool:
@@ -299,12 +337,15 @@ def _models(
         models = [settings.model]
     if not models and settings.replies is not None:
         models = [SCRIPTED]
+    if not models and (own := settings.environ.get(MODEL_VARIABLE, "").strip()):
+        models = [own]
     if not models and compilation.gaps.head:
         return [SCRIPTED]  # a head with problems can have set one
     if not models:
         compilation.problem(
             at,
-            "no model is set; set model: provider:model here or in the document, or use --model",
+            "no model is set; set model: provider:model here or in the document, use --model, or set "
+            f"{MODEL_VARIABLE} in the environment",
         )
         return None
     for name in models:

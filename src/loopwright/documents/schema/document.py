@@ -13,7 +13,20 @@ from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
 from .evaluators import AdaptSpec, CheckSpec, ConfidenceSpec, JudgeSpec
-from .fields import Accepted, Identifier, Names, Part, Pause, Seconds, SettingsFields
+from .fields import (
+    CWD,
+    MAX_RETRIES,
+    ON_FAILURE,
+    RETRY_DELAY,
+    TIMEOUT,
+    Accepted,
+    Identifier,
+    Names,
+    Part,
+    Pause,
+    Seconds,
+    SettingsFields,
+)
 from .loop_nodes import LoopMemorySpec, MemorySpec, NodeSpec
 from .models import (
     BudgetSpec,
@@ -117,13 +130,9 @@ class Action(SettingsFields, CommandFields, PromptFields):
     )
 
     timeout: Seconds | None = Field(None, description="Seconds, or text like 30s.")
-    on_failure: Literal["halt", "continue", "retry"] | None = None
-    max_retries: int = Field(
-        2, ge=0, le=100, description="Attempts after the first, with on_failure: retry."
-    )
-    retry_delay: Pause = Field(
-        0.5, description="Seconds. The wait before retry k is random, from 0 to retry_delay * 2^k."
-    )
+    on_failure: Literal["halt", "continue", "retry"] | None = Field(None, description=ON_FAILURE)
+    max_retries: int = Field(2, ge=0, le=100, description=MAX_RETRIES)
+    retry_delay: Pause = Field(0.5, description=RETRY_DELAY)
 
     @property
     def kind(self) -> str:
@@ -192,14 +201,16 @@ class StepSpec(Action):
         None,
         description="The output of the step if it has none: it was skipped, it failed under on_failure: continue, or nothing was kept.",
     )
-    description: str = ""
+    description: str = Field("", description="Text for readers.")
 
 
 class ScoreSpec(Part):
     """A score read out of text: `number`, `number/den` or `number%` after a label."""
 
     label: str = Field("score", min_length=1, description="The word before the number.")
-    scale: list[float] = Field([0.0, 1.0], min_length=2, max_length=2)
+    scale: list[float] = Field(
+        [0.0, 1.0], min_length=2, max_length=2, description="Scale of a number without a unit."
+    )
     pattern: str | None = Field(
         None, description="A regular expression whose first group is the number."
     )
@@ -212,18 +223,26 @@ class ScoreSpec(Part):
     report: str | None = Field(
         None, description="The file in JUnit's XML that `tests` writes; default: pytest's summary."
     )
-    cwd: str | None = None
-    timeout: Seconds | None = None
+    cwd: str | None = Field(None, description=CWD)
+    timeout: Seconds | None = Field(None, description=TIMEOUT)
 
 
 class EvaluateSpec(Part):
     """How an output is evaluated. Deterministic evaluators run first, and a model cannot overrule them."""
 
-    check: CheckSpec | None = None
-    checklist: list[CheckSpec] | None = Field(None, min_length=1)
-    score: ScoreSpec | None = None
-    judge: JudgeSpec | str | None = None
-    confidence: ConfidenceSpec | None = None
+    check: CheckSpec | None = Field(None, description="A deterministic check.")
+    checklist: list[CheckSpec] | None = Field(
+        None,
+        min_length=1,
+        description="A list of checks. The score is the weighted share that passes.",
+    )
+    score: ScoreSpec | None = Field(
+        None, description="A score that is read from text, or the share of tests that pass."
+    )
+    judge: JudgeSpec | str | None = Field(
+        None, description="A model decides whether the output meets a criterion."
+    )
+    confidence: ConfidenceSpec | None = Field(None, description="A model rates weighted criteria.")
     python: str | None = Field(
         None, description="`package.module:function` that returns a score, a verdict or both."
     )
@@ -261,21 +280,31 @@ class LoopSpec(Part):
         description="`until` in the format of loop controllers: `{type: confidence, threshold: 0.85}`.",
     )
     guards: Json = Field(None, description="Conditions that are also checked before each effect.")
-    on_failure: Literal["halt", "continue", "retry"] = "halt"
-    max_retries: int = Field(2, ge=0, le=100)
-    retry_delay: Pause = 0.5
+    on_failure: Literal["halt", "continue", "retry"] = Field("halt", description=ON_FAILURE)
+    max_retries: int = Field(2, ge=0, le=100, description=MAX_RETRIES)
+    retry_delay: Pause = Field(0.5, description=RETRY_DELAY)
     max_failures: int = Field(
         3,
         ge=1,
         le=1000,
         description="The maximum of consecutive failed iterations, with on_failure: continue.",
     )
-    keep: Literal["best", "last"] = "best"
-    min_iterations: int = Field(1, ge=1, le=1000)
+    keep: Literal["best", "last"] = Field(
+        "best",
+        description="Output of a loop that is not satisfied: the best by score, or the last.",
+    )
+    min_iterations: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="Completed iterations before a condition that is not a limit may end the loop.",
+    )
     max_iterations: int | None = Field(
         None, ge=1, le=1000, description="The same as the condition of that name."
     )
-    required: bool = False
+    required: bool = Field(
+        False, description="Whether the workflow ends if this loop is not satisfied."
+    )
     approve: LifecycleEvent | list[LifecycleEvent] = Field(
         [],
         description="When a person decides whether the loop continues: between iterations, at the limit.",
@@ -337,9 +366,9 @@ class EachSpec(Part):
         "by_items",
         description="The status if fewer items are satisfied: `by_items` is failed if an item failed, else exhausted; `failed` is always failed.",
     )
-    on_failure: Literal["halt", "continue", "retry"] = "halt"
-    max_retries: int = Field(2, ge=0, le=100)
-    retry_delay: Pause = 0.5
+    on_failure: Literal["halt", "continue", "retry"] = Field("halt", description=ON_FAILURE)
+    max_retries: int = Field(2, ge=0, le=100, description=MAX_RETRIES)
+    retry_delay: Pause = Field(0.5, description=RETRY_DELAY)
     item_timeout: Seconds | None = Field(None, description="The time limit of one item.")
     timeout: Seconds | None = Field(
         None, description="The time limit of all items; finished items are kept."
@@ -355,9 +384,11 @@ class Document(ModelFields):
     schema_: Literal["loopwright/1"] = Field(
         alias="schema", description="The version of this format."
     )
-    name: Identifier
-    description: str = ""
-    version: str = ""
+    name: Identifier = Field(
+        description="Name: letters of any script, digits, `_`, `.`, `-` and spaces, at most 64 characters."
+    )
+    description: str = Field("", description="Text for readers.")
+    version: str = Field("", description="Text for readers.")
     templates: Literal["native", "loop_node"] = Field(
         "native",
         description="`loop_node`: what is undefined in templates is empty, and the names and functions of "
@@ -365,8 +396,10 @@ class Document(ModelFields):
     )
     input: Json = Field(None, description="The input if the caller sets none.")
     env: dict[str, str] = Field({}, description="Constants, as `env.NAME` in templates.")
-    prices: dict[str, PriceSpec | Literal["free"]] = Field({})
-    budget: BudgetSpec | None = None
+    prices: dict[str, PriceSpec | Literal["free"]] = Field(
+        {}, description="Prices of models, by name."
+    )
+    budget: BudgetSpec | None = Field(None, description="Maximum cost of the run.")
     tools: dict[str, ToolSpec] = Field(
         default_factory=dict, description="Tools by name, for prompts and `tool:` steps."
     )
@@ -374,9 +407,11 @@ class Document(ModelFields):
         default_factory=dict,
         description="MCP servers by name. Steps call their tools like other tools.",
     )
-    timeout: Seconds | None = None
+    timeout: Seconds | None = Field(None, description="Time limit for the run.")
     at_once: int = Field(1, ge=1, le=256, description="The maximum of steps that run concurrently.")
-    steps: list[StepSpec] = Field(min_length=1)
+    steps: list[StepSpec] = Field(
+        min_length=1, description="Steps, in order. `needs` changes the order."
+    )
     output: str | None = Field(
         None, description="The step whose output is the workflow's; default: the last."
     )

@@ -11,7 +11,21 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
-from .fields import Names, Part, Seconds, SettingsFields, Url
+from .fields import (
+    ANSWER_TIMEOUT,
+    CALL_TIMEOUT,
+    CWD,
+    MAX_TOKENS,
+    MODEL_URL,
+    MODELS,
+    TEMPERATURE,
+    TIMEOUT,
+    Names,
+    Part,
+    Seconds,
+    SettingsFields,
+    Url,
+)
 
 __all__ = ["CHECKS", "AdaptSpec", "CheckSpec", "ConfidenceSpec", "JudgeSpec"]
 
@@ -29,9 +43,9 @@ class CheckSpec(Part):
     command: list[str] | str | None = Field(
         None, description="Passes if it exits with 0. It receives the output on standard input."
     )
-    env: dict[str, str] = Field({})
-    cwd: str | None = None
-    timeout: Seconds | None = None
+    env: dict[str, str] = Field({}, description="Environment variables of the command.")
+    cwd: str | None = Field(None, description=CWD)
+    timeout: Seconds | None = Field(None, description=TIMEOUT)
     schema_: dict[str, Json] | None = Field(
         None, alias="schema", description="A JSON Schema that the output must meet."
     )
@@ -44,11 +58,11 @@ class CheckSpec(Part):
     not_matches: str | None = Field(
         None, description="A regular expression that the output must not match."
     )
-    contains: str | None = None
-    max_words: int | None = Field(None, ge=0)
-    min_words: int | None = Field(None, ge=0)
-    max_chars: int | None = Field(None, ge=0)
-    min_chars: int | None = Field(None, ge=0)
+    contains: str | None = Field(None, description="Text that the output must contain.")
+    max_words: int | None = Field(None, ge=0, description="Maximum number of words.")
+    min_words: int | None = Field(None, ge=0, description="Minimum number of words.")
+    max_chars: int | None = Field(None, ge=0, description="Maximum number of characters.")
+    min_chars: int | None = Field(None, ge=0, description="Minimum number of characters.")
     weight: float = Field(
         1.0,
         gt=0,
@@ -80,16 +94,18 @@ class JudgeSpec(SettingsFields):
         None, description="The goal of the work. Default: the input of the loop."
     )
     preset: str | None = Field(None, description="A scoring preset, as `quality/moderate`.")
-    model: str | None = None
-    models: list[str] | None = None
-    model_url: Url | None = None
+    model: str | None = Field(None, description="The model, as `provider:model`.")
+    models: list[str] | None = Field(None, description=MODELS)
+    model_url: Url | None = Field(None, description=MODEL_URL)
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1)
-    call_timeout: Seconds | None = None
-    answer_timeout: Seconds | None = None
+    temperature: float | None = Field(
+        None, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE
+    )
+    max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
+    call_timeout: Seconds | None = Field(None, description=CALL_TIMEOUT)
+    answer_timeout: Seconds | None = Field(None, description=ANSWER_TIMEOUT)
     weights: dict[str, float] | None = Field(
         None,
         description="Weights by criterion. Default: those of the preset, or 1.",
@@ -97,8 +113,8 @@ class JudgeSpec(SettingsFields):
     max_votes: int | None = Field(
         None, ge=1, le=15, description="The maximum of votes. Default: the larger lead."
     )
-    accept_lead: int = Field(1, ge=1, le=15)
-    reject_lead: int = Field(1, ge=1, le=15)
+    accept_lead: int = Field(1, ge=1, le=15, description="Lead in votes that accepts.")
+    reject_lead: int = Field(1, ge=1, le=15, description="Lead in votes that rejects.")
     confirm: bool = Field(False, description="Whether a second verdict is needed to accept.")
     rejudge: int = Field(
         0, ge=0, le=9, description="New votes on the winner for the reported score."
@@ -107,7 +123,7 @@ class JudgeSpec(SettingsFields):
         False,
         description="Whether the judge is tested on bad outputs first, with a warning if it accepts one.",
     )
-    style: Literal["structured", "yes_no"] = "structured"
+    style: Literal["structured", "yes_no"] = Field("structured", description="Form of the answer.")
     tools: Names | None = Field(
         None,
         description="The tools that the judge can call before it answers: tools, servers, or `server.tool`.",
@@ -152,17 +168,19 @@ class ConfidenceSpec(SettingsFields):
         None, description="The goal of the work. Default: the input of the loop."
     )
     weights: dict[str, float] | None = Field(None, description="Weights by criterion. Default: 1.")
-    threshold: float = Field(0.85, ge=0, le=1, allow_inf_nan=False)
+    threshold: float = Field(
+        0.85, ge=0, le=1, allow_inf_nan=False, description="Score from which the output passes."
+    )
     strict: bool = Field(
         False, description="Whether every criterion must reach the threshold, not only the total."
     )
     model: str | None = Field(None, description="`provider:model`.")
-    models: list[str] | None = None
-    model_url: Url | None = None
+    models: list[str] | None = Field(None, description=MODELS)
+    model_url: Url | None = Field(None, description=MODEL_URL)
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )
-    temperature: float = Field(0.2, ge=0, le=2, allow_inf_nan=False)
+    temperature: float = Field(0.2, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE)
     max_tokens: int | None = Field(None, ge=1, description="Default: 1024.")
-    call_timeout: Seconds | None = None
-    answer_timeout: Seconds | None = None
+    call_timeout: Seconds | None = Field(None, description=CALL_TIMEOUT)
+    answer_timeout: Seconds | None = Field(None, description=ANSWER_TIMEOUT)

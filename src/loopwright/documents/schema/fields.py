@@ -14,7 +14,18 @@ from ...records.codec import Json
 from ..yaml.scalars import shorten
 
 __all__ = [
+    "ANSWER_TIMEOUT",
+    "CALL_TIMEOUT",
+    "CWD",
+    "MAX_RETRIES",
+    "MAX_TOKENS",
+    "MODELS",
+    "MODEL_URL",
+    "ON_FAILURE",
+    "RETRY_DELAY",
     "SETTINGS",
+    "TEMPERATURE",
+    "TIMEOUT",
     "Accepted",
     "Identifier",
     "Names",
@@ -25,6 +36,20 @@ __all__ = [
     "StrictModel",
     "Url",
 ]
+
+
+# Descriptions of keys that several parts have.
+ON_FAILURE = "What follows an error: halt, continue, or retry."
+MAX_RETRIES = "Retries after the first attempt, with `on_failure: retry`."
+RETRY_DELAY = "Seconds. Before retry k + 1, the wait is random between 0 and `retry_delay` · 2^k."
+CWD = "Working folder, inside the project."
+TIMEOUT = "Time limit."
+MODELS = "Models that are tried in order if one is not available."
+MODEL_URL = "Address of an OpenAI-compatible server."
+TEMPERATURE = "Sampling temperature."
+MAX_TOKENS = "Maximum number of tokens in one reply."
+CALL_TIMEOUT = "Time limit for one model call. A call that exceeds it is retried."
+ANSWER_TIMEOUT = "Time limit for one answer, with all attempts and the waits between them."
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -140,12 +165,32 @@ class SettingsFields(Part):
         description="What to do with a reply that is cut off at max_tokens: fail (where max_tokens is given), "
         "retry with a larger limit (elsewhere), or accept the cut text.",
     )
-    top_p: float | None = Field(None, ge=0, le=1, allow_inf_nan=False)
-    seed: int | None = None
+    top_p: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Nucleus sampling: the share of probability to sample from.",
+    )
+    seed: int | None = Field(None, description="Seed for sampling, if the provider supports it.")
     stop: str | list[str] | None = Field(None, description="Texts that end a reply.")
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
-    frequency_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
-    presence_penalty: float | None = Field(None, ge=-2, le=2, allow_inf_nan=False)
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = Field(
+        None, description="How much the model reasons before it answers."
+    )
+    frequency_penalty: float | None = Field(
+        None,
+        ge=-2,
+        le=2,
+        allow_inf_nan=False,
+        description="Penalty for tokens that are frequent in the reply.",
+    )
+    presence_penalty: float | None = Field(
+        None,
+        ge=-2,
+        le=2,
+        allow_inf_nan=False,
+        description="Penalty for tokens that are already in the reply.",
+    )
     extra_body: dict[str, Json] | None = Field(
         None, description="Additional fields of the request."
     )

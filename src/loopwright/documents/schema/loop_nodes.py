@@ -16,8 +16,12 @@ __all__ = ["LessonsSpec", "LoopMemorySpec", "MemorySpec", "NodeSpec", "PresetSpe
 class PresetSpec(Part):
     """Criteria with weights that sum to 1, by level and context."""
 
-    level: Literal["strict", "moderate", "lenient"] = "moderate"
-    context: Literal["loop_convergence", "quality", "graphscout", "validation"] = "loop_convergence"
+    level: Literal["strict", "moderate", "lenient"] = Field(
+        "moderate", description="How strict the criteria are."
+    )
+    context: Literal["loop_convergence", "quality", "graphscout", "validation"] = Field(
+        "loop_convergence", description="Set of criteria."
+    )
     weights: dict[str, float] = Field(
         {}, description="Weights by `dimension.criterion` that replace those of the preset."
     )
@@ -92,7 +96,9 @@ class NodeSpec(Part):
         description="Which of several scores counts: the last in the text of the last agent that may give one, or "
         "the first in the text of the first agent.",
     )
-    lessons: LessonsSpec = Field(default_factory=LessonsSpec)
+    lessons: LessonsSpec = Field(
+        default_factory=LessonsSpec, description="Lessons that are kept for later iterations."
+    )
 
 
 class MemorySpec(Part):
@@ -102,7 +108,9 @@ class MemorySpec(Part):
         description="`write` keeps a text, `read` finds texts; `remember` keeps a fact, or reinforces one that is "
         "known, `recall` finds facts."
     )
-    namespace: str = Field("default", min_length=1, max_length=150)
+    namespace: str = Field(
+        "default", min_length=1, max_length=150, description="Space of the memory."
+    )
     text: str = Field(
         "{{ value }}", description="What is kept, or by whose words it is found; a template."
     )

@@ -6,7 +6,21 @@ from typing import Literal
 
 from pydantic import Field
 
-from .fields import Names, Part, Seconds, SettingsFields, Url
+from .fields import (
+    ANSWER_TIMEOUT,
+    CALL_TIMEOUT,
+    MAX_RETRIES,
+    MAX_TOKENS,
+    MODEL_URL,
+    MODELS,
+    ON_FAILURE,
+    TEMPERATURE,
+    Names,
+    Part,
+    Seconds,
+    SettingsFields,
+    Url,
+)
 from .loop_nodes import PresetSpec
 
 __all__ = [
@@ -27,13 +41,15 @@ class ModelFields(SettingsFields):
     model: str | None = Field(
         None, description="`provider:model` of prompts and judges that name none."
     )
-    models: list[str] | None = Field(None, min_length=1)
-    model_url: Url | None = None
+    models: list[str] | None = Field(None, min_length=1, description=MODELS)
+    model_url: Url | None = Field(None, description=MODEL_URL)
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1)
+    temperature: float | None = Field(
+        None, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE
+    )
+    max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
     call_timeout: Seconds | None = Field(None, description="The time limit of one model call.")
     answer_timeout: Seconds | None = Field(
         None, description="The time limit of an answer with all of its model calls."
@@ -68,8 +84,10 @@ class PromptFields(Part):
         None, description="Models that are tried in order if one is not available.", min_length=1
     )
     system: str | None = Field(None, description="System prompt, a template.")
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1)
+    temperature: float | None = Field(
+        None, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE
+    )
+    max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
     model_url: Url | None = Field(None, description="Address of an OpenAI-compatible server.")
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
@@ -82,6 +100,12 @@ class PromptFields(Part):
         None,
         description="How the reply of a prompt is read: as text; `json`: an object with `response`, else text; "
         "`binary`: true or false; `classification`: one of `options`; `criteria`: those of `preset`, each true or false.",
+    )
+    files: list[str] | None = Field(
+        None,
+        min_length=1,
+        description="Images, audio, PDF and text files for the prompt: paths in the document's folder, addresses "
+        "of images, or templates of these.",
     )
     options: list[str] | None = Field(
         None, min_length=1, description="The answers of `answer: classification`."
@@ -107,14 +131,16 @@ class VoterSpec(SettingsFields):
     """One of the models that must agree."""
 
     model: str | None = Field(None, description="`provider:model`.")
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1)
-    model_url: Url | None = None
+    temperature: float | None = Field(
+        None, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE
+    )
+    max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
+    model_url: Url | None = Field(None, description=MODEL_URL)
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )
-    call_timeout: Seconds | None = None
-    answer_timeout: Seconds | None = None
+    call_timeout: Seconds | None = Field(None, description=CALL_TIMEOUT)
+    answer_timeout: Seconds | None = Field(None, description=ANSWER_TIMEOUT)
 
 
 class ConsensusSpec(Part):
@@ -122,8 +148,12 @@ class ConsensusSpec(Part):
 
     prompt: str = Field(description="A template.")
     system: str | None = Field(None, description="System prompt, a template.")
-    voters: list[VoterSpec] = Field(min_length=2)
-    require: Literal["unanimous", "2/3", "majority"] = "majority"
+    voters: list[VoterSpec] = Field(
+        min_length=2, description="Two or more models, each with its settings."
+    )
+    require: Literal["unanimous", "2/3", "majority"] = Field(
+        "majority", description="How many voters must agree."
+    )
     allow_failures: bool = Field(
         True, description="Whether voters without an answer are not counted."
     )
@@ -132,8 +162,12 @@ class ConsensusSpec(Part):
 class PriceSpec(Part):
     """The price of a model in US dollars per million tokens."""
 
-    input: float = Field(ge=0, allow_inf_nan=False)
-    output: float = Field(ge=0, allow_inf_nan=False)
+    input: float = Field(
+        ge=0, allow_inf_nan=False, description="US dollars per million input tokens."
+    )
+    output: float = Field(
+        ge=0, allow_inf_nan=False, description="US dollars per million output tokens."
+    )
 
 
 class BudgetSpec(Part):
@@ -175,7 +209,9 @@ class PhasedFields(Part):
     enable_dynamic_termination: bool = Field(
         False, description="Whether a confident answer ends the agent."
     )
-    min_confidence_threshold: float = Field(0.8, ge=0, le=1, allow_inf_nan=False)
+    min_confidence_threshold: float = Field(
+        0.8, ge=0, le=1, allow_inf_nan=False, description="Score from which an answer is confident."
+    )
     reserve_refinement: int | bool = Field(
         False, description="Iterations that are reserved for refinement; true means 1."
     )
@@ -193,8 +229,8 @@ class PhasedFields(Part):
         default_factory=list,
         description="`package.module:name` of capability classes, or of functions that create them.",
     )
-    on_failure: Literal["halt", "continue", "retry"] = "halt"
-    max_retries: int = Field(2, ge=0, le=100)
+    on_failure: Literal["halt", "continue", "retry"] = Field("halt", description=ON_FAILURE)
+    max_retries: int = Field(2, ge=0, le=100, description=MAX_RETRIES)
 
 
 class ReasoningSpec(SettingsFields):
@@ -202,21 +238,23 @@ class ReasoningSpec(SettingsFields):
 
     prompt: str | None = Field(None, description="The task, a template; default: the input.")
     role: str = Field("", description="The role of the agent: `You are ROLE.`")
-    goal: str = ""
-    backstory: str = ""
+    goal: str = Field("", description="Purpose of the work.")
+    backstory: str = Field("", description="Background of the persona.")
     system: str | None = Field(None, description="Additional system prompt, a template.")
     model: str | None = Field(None, description="`provider:model`.")
     models: list[str] | None = Field(
         None, min_length=1, description="Models that are tried in order if one is not available."
     )
-    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
-    max_tokens: int | None = Field(None, ge=1)
-    model_url: Url | None = None
+    temperature: float | None = Field(
+        None, ge=0, le=2, allow_inf_nan=False, description=TEMPERATURE
+    )
+    max_tokens: int | None = Field(None, ge=1, description=MAX_TOKENS)
+    model_url: Url | None = Field(None, description=MODEL_URL)
     api_key_env: str | None = Field(
         None, description="The environment variable with the key for `model_url`."
     )
-    call_timeout: Seconds | None = None
-    answer_timeout: Seconds | None = None
+    call_timeout: Seconds | None = Field(None, description=CALL_TIMEOUT)
+    answer_timeout: Seconds | None = Field(None, description=ANSWER_TIMEOUT)
     max_iterations: int = Field(
         5, ge=1, le=1000, description="The maximum of iterations; 1 is one plain call."
     )
@@ -226,7 +264,9 @@ class ReasoningSpec(SettingsFields):
     notice_lead: int = Field(
         1, ge=1, description="The number of last iterations whose prompt says that the end is near."
     )
-    max_prompt_chars: int = Field(10_000, ge=1)
+    max_prompt_chars: int = Field(
+        10_000, ge=1, description="Maximum number of characters in the task."
+    )
     tools: Names = Field(
         default_factory=list,
         description="The tools that the model can call: tools, servers, or `server.tool`.",

@@ -40,8 +40,8 @@ class JudgeTools:
     max_calls: int = MAX_TOOL_CALLS
 
     def __post_init__(self) -> None:
-        codec.whole("judge: max_tool_rounds", self.max_rounds, least=1)
-        codec.whole("judge: max_tool_calls_per_reply", self.max_calls, least=1)
+        codec.integer("judge: max_tool_rounds", self.max_rounds, minimum=1)
+        codec.integer("judge: max_tool_calls_per_reply", self.max_calls, minimum=1)
 
     @classmethod
     def of(cls, tools: Sequence[object], max_rounds: int, max_calls: int) -> JudgeTools:

@@ -51,7 +51,7 @@ class Votes:
 
     def __post_init__(self) -> None:
         for name in ("accept", "reject", "most"):
-            codec.whole(f"votes: {name}", getattr(self, name), least=1)
+            codec.integer(f"votes: {name}", getattr(self, name), minimum=1)
         if max(self.accept, self.reject) > self.most:
             raise ConfigurationError(
                 f"votes: a lead of {max(self.accept, self.reject)} needs at least as many votes, "
@@ -147,11 +147,11 @@ def unattainable(
     *,
     alpha: float = 0.05,
     beta: float = 0.05,
-    most: int = 7,
+    maximum: int = 7,
 ) -> str:
-    """Return why a judge cannot reach an error of `alpha` in `most` votes, or "" if it can.
+    """Return why a judge cannot reach an error of `alpha` in `maximum` votes, or "" if it can.
 
-    It can if `most` votes for yes are more probable for a good output than for a bad one by Wald's bound,
+    It can if `maximum` votes for yes are more probable for a good output than for a bad one by Wald's bound,
     (1 - beta) / alpha.
 
     Raises:
@@ -160,19 +160,19 @@ def unattainable(
     names = ("sensitivity", "specificity", "icc", "alpha", "beta")
     for name, value in zip(names, (sensitivity, specificity, icc, alpha, beta), strict=True):
         _share(name, value)
-    codec.whole("unattainable: most", most, least=1)
-    good = math.prod(_next_yes(sensitivity, icc, y, 0) for y in range(most))
-    bad = math.prod(_next_yes(1 - specificity, icc, y, 0) for y in range(most))
+    codec.integer("unattainable: maximum", maximum, minimum=1)
+    good = math.prod(_next_yes(sensitivity, icc, y, 0) for y in range(maximum))
+    bad = math.prod(_next_yes(1 - specificity, icc, y, 0) for y in range(maximum))
     if good * alpha >= bad * (1 - beta):
         return ""
     return (
-        f"this judge cannot support an error of {alpha:.0%} however often it is asked, up to {most} "
+        f"this judge cannot support an error of {alpha:.0%} however often it is asked, up to {maximum} "
         "votes: use a second judge, a checklist, or a deterministic check"
     )
 
 
 def _share(name: str, value: float) -> None:
-    if not 0 <= codec.number(f"votes: {name}", value, least=0) <= 1:
+    if not 0 <= codec.number(f"votes: {name}", value, minimum=0) <= 1:
         raise ConfigurationError(f"votes: {name}: {value!r} is above 1. Use a share from 0 to 1.")
 
 

@@ -113,14 +113,25 @@ def read_score(
 ) -> ScoreReading:
     """Read the score that follows a label, with `:` or `=`; only prose without figures may follow it.
 
-    The label is compared without case after NFKC, as a whole word or phrase; the number may also
-    stand on the next line that is not blank. A label that opens its line is always a match; inside
-    a line only if a digit, or a word for no number, is near: "the score: it is about style" is not.
-    With `label=None` the whole reply must be the number. What `candidate`, the rated text, itself says
-    of a score is not read.
+    The label is compared without case after NFKC, as a complete word or phrase. The number may also be
+    on the next line that is not blank. A label at the start of a line always matches. Inside a line it
+    matches if a digit, or a word for no number, is near: "the score: it is about style" does not match.
+
+    Args:
+        text: The reply of a model.
+        label: The word before the number. None: the reply must be the number. Default: "score".
+        scale: The lowest and the highest score. The result is between 0 and 1. Default: (0, 1).
+        candidate: The rated text. Its scores are not read if the reply quotes them. Default: "".
+
+    Returns:
+        The score, or the reason why there is none.
 
     Raises:
-        ConfigurationError: the scale is not two finite numbers in order, or the label is empty.
+        ConfigurationError: If the scale is not two finite numbers in order, or the label is empty.
+
+    Example:
+        >>> read_score("Clear and short. Score: 8 of 10").score
+        0.8
     """
     exact = _exact_scale(scale)
     text = strip_fence(normalise_characters(own_words(text)))

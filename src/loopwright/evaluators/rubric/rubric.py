@@ -75,7 +75,7 @@ def band(score: float) -> str:
     Raises:
         ConfigurationError: For a value that is not a number from 0 to 1, such as NaN.
     """
-    codec.number("rubric: score", score, least=0, most=1)
+    codec.number("rubric: score", score, minimum=0, maximum=1)
     return next(name for least, name in BANDS if score >= least)
 
 
@@ -146,7 +146,7 @@ class Rubric(CompositeStep[object, Evaluation]):
         self.goal = goal
         check_sentences("rubric", self.criteria)
         self.weights = shares("rubric", self.criteria, weights)
-        self.threshold = codec.number("rubric: threshold", threshold, least=0, most=1)
+        self.threshold = codec.number("rubric: threshold", threshold, minimum=0, maximum=1)
         self.strict = strict
         settings = f"{threshold} {strict} {sorted(self.weights.items())}"
         self.fingerprint = digest_of(

@@ -16,6 +16,7 @@ from typing import TypeVar
 from ...errors import ConfigurationError, JournalError, JournalUnavailable, nearest
 from ...records import Iteration
 from ..entries import Entry, is_at, set_aside, surviving
+from ..file_store import FileStore
 from ..inbox import cancel_suspended
 from ..protocol import Posted, Rewind, RunInfo, missing_run
 from ..recorded.encoding import Contents, as_damage
@@ -93,6 +94,11 @@ class SqliteJournal:
     def memory(self) -> SqliteMemory:
         """The memory in the same file; it shares the transactions of the journal."""
         return SqliteMemory(self.path, self._perform, self._appends)
+
+    @property
+    def files(self) -> FileStore:
+        """The files of its runs, in a folder beside the database."""
+        return FileStore(self.path.with_name(f"{self.path.name}.files"))
 
     @cached_property
     def _appends(self) -> AppendQueue:

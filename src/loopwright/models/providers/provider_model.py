@@ -69,7 +69,8 @@ class ProviderModel:
         self.keys = dict(keys or {})
         self.places = dict(places or {})
         self.allowed = Allowed(allowed)
-        self.redactor = Redactor([*self.keys.values(), *secrets])
+        self._secrets = tuple(secrets)
+        self.redactor = Redactor([*self.keys.values(), *self._secrets])
         self.max_bytes = max_bytes
         self._loaded: set[str] = set()
         self._trusted = certificates
@@ -88,6 +89,13 @@ class ProviderModel:
         """Close the connections that this event loop opened."""
         if self._requests is not None:
             await self._requests.aclose()
+
+    def add_key(self, name: str, value: str) -> None:
+        """Add a key by the name of its environment variable; it is removed from every message."""
+        self.keys[name] = value
+        self.redactor = Redactor([*self.keys.values(), *self._secrets])
+        if self._requests is not None:
+            self._requests.redactor = self.redactor
 
     def check(self, request: Request) -> tuple[str, ...]:
         """Check the endpoint of a request without a network connection; return remarks for people.

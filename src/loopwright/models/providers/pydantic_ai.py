@@ -6,13 +6,15 @@ Importing it takes seconds, so it is imported for the first request of a real mo
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import httpx2
 from pydantic import ValidationError
 from pydantic_ai.messages import (
+    BinaryContent,
+    ImageUrl,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -21,6 +23,7 @@ from pydantic_ai.messages import (
     TextPart,
     ToolCallPart,
     ToolReturnPart,
+    UserContent,
     UserPromptPart,
 )
 from pydantic_ai.models import Model as LibraryModel
@@ -195,8 +198,12 @@ def asked(endpoint: Endpoint, model: AnyModel, request: Request, rung: str) -> L
     """
     notes: list[str] = []
     settings = _settings(endpoint, model, request, notes)
+    _check_files(endpoint, model, request)
     return LibraryRequest(
-        _messages(request.messages), settings, _parameters(request, rung), tuple(notes)
+        _messages(request.messages, request.contents),
+        settings,
+        _parameters(request, rung),
+        tuple(notes),
     )
 
 
@@ -287,13 +294,58 @@ def _parameters(request: Request, rung: str) -> ModelRequestParameters:
     )
 
 
-def _messages(messages: Sequence[Message]) -> list[ModelMessage]:
+def _check_files(endpoint: Endpoint, model: AnyModel, request: Request) -> None:
+    """Raise ConfigurationError for a file that the profile of the model says it cannot read."""
+    for file in (file for message in request.messages for file in message.files):
+        flag = next((f for start, f in _FILE_FLAGS if file.media_type.startswith(start)), "")
+        what = f"{request.provider}:{request.model}"
+        if flag and model.profile.get(flag) is False:
+            raise ConfigurationError(
+                f"files: {what} does not read {file.media_type}; use a model that does"
+            )
+        if file.url and endpoint.api not in _LOADS_URLS:
+            raise ConfigurationError(
+                f"files: {what} does not load {file.url:.200}; give the file by path or data="
+            )
+
+
+# The profile's field for a media type, and the APIs that load an image from its address. For the others
+# the library would load it here, past the checks of addresses.
+_FILE_FLAGS = (
+    ("image/", "supports_image_input"),
+    ("audio/", "supports_audio_file_input"),
+    ("application/pdf", "supports_document_input"),
+)
+_LOADS_URLS = ("responses", "chat", "anthropic")
+
+
+def _user_content(message: Message, contents: Mapping[str, bytes]) -> str | list[UserContent]:
+    """Return a text, or a text with its files; files of text are added to the text."""
+    if not message.files:
+        return message.content
+    items: list[UserContent] = [message.content]
+    for file in message.files:
+        if file.url:
+            items.append(ImageUrl(url=file.url, media_type=file.media_type))
+        elif file.media_type.startswith(("image/", "audio/")) or file.media_type == _PDF:
+            content = contents[file.digest]
+            items.append(BinaryContent(content, media_type=file.media_type))
+        else:
+            text = contents[file.digest].decode("utf-8", "replace")
+            items.append(f"File {file.name}:\n{text}" if file.name else text)
+    return items
+
+
+_PDF = "application/pdf"
+
+
+def _messages(messages: Sequence[Message], contents: Mapping[str, bytes]) -> list[ModelMessage]:
     """Return a conversation in the library's messages; all messages between two replies are one request."""
     converted: list[ModelMessage] = []
     pending: list[SystemPromptPart | UserPromptPart | ToolReturnPart] = []
     for message in messages:
         if message.role != "assistant":
-            pending.append(_part(message))
+            pending.append(_part(message, contents))
             continue
         if pending:
             converted.append(ModelRequest(parts=pending))
@@ -304,14 +356,16 @@ def _messages(messages: Sequence[Message]) -> list[ModelMessage]:
     return converted
 
 
-def _part(message: Message) -> SystemPromptPart | UserPromptPart | ToolReturnPart:
+def _part(
+    message: Message, contents: Mapping[str, bytes]
+) -> SystemPromptPart | UserPromptPart | ToolReturnPart:
     if message.role == "system":
         return SystemPromptPart(content=message.content)
     if message.role == "tool":
         return ToolReturnPart(
             tool_name=message.name, content=message.content, tool_call_id=message.call_id
         )
-    return UserPromptPart(content=message.content)
+    return UserPromptPart(content=_user_content(message, contents))
 
 
 def _response(message: Message) -> list[ModelMessage]:

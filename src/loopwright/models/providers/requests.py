@@ -38,7 +38,7 @@ from ...records import NOTHING, Usage, codec
 from ...records.codec import Json
 from ...records.excerpts import cut
 from ...records.redaction import Redactor
-from ..endpoints import Allowed, Endpoint
+from ..endpoints import Allowed, Endpoint, is_loopback_name, origin_of
 from ..errors import Billed, ModelError, too_many_calls
 from ..prices import input_at_most, tokens_at_most
 from ..protocol import Reply, Request, ToolCall
@@ -93,7 +93,7 @@ class Requests:
     ) -> None:
         self.trusted = trusted
         self._allowed = allowed
-        self._redactor = redactor
+        self.redactor = redactor
         self._max_bytes = max_bytes
         self._ladders: dict[tuple[str, str], _Ladder] = {}
         self._sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Session]
@@ -138,7 +138,7 @@ class Requests:
         asked = library.asked(endpoint, model, request, rung)
         answer = StreamedReply()
         notes = [*endpoint.notes, *asked.notes]
-        listener = _Listener(on_text, self._redactor, notes)
+        listener = _Listener(on_text, self.redactor, notes)
         formatted = request.schema is not None and not ladder.last and not ladder.proven
         try:
             await read(model, asked, request, answer, exchange=exchange, on_text=listener.send)
@@ -148,6 +148,9 @@ class Requests:
         except Exception as error:  # no endpoint may raise another error
             what = f"{request.provider}/{request.model}"
             fault = translate(error, exchange, what, formatted=formatted)
+            if fault.reason == "unreachable" and is_loopback_name(endpoint.host):
+                where = origin_of(endpoint.base_url)
+                fault.args = (f"{what}: no server answers at {where}; start it, or give base_url",)
             fault.partial = fault.partial or answer.text
             fault.usage = fault.usage or answer.usage()
             if request.schema is not None and (

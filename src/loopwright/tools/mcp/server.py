@@ -72,7 +72,7 @@ class McpServer(ServerSettings):
 
 
 class McpTool(Tool):
-    """One tool of an MCP server."""
+    """One tool of an MCP server. See `mcp_server`."""
 
     def __init__(self, server: McpServer, entry: Mapping[str, Json]) -> None:
         self.server = server

@@ -48,8 +48,8 @@ class ServerSettings:
         if self.url and not self.url.startswith(("http://", "https://")):
             raise ConfigurationError(f"{where}: url: {self.url!r} is not an http or https URL.")
         if self.timeout is not None:
-            codec.number(f"{where}: timeout", self.timeout, least=0, above=True)
-        codec.number(f"{where}: start_timeout", self.start_timeout, least=0, above=True)
+            codec.number(f"{where}: timeout", self.timeout, minimum=0, above=True)
+        codec.number(f"{where}: start_timeout", self.start_timeout, minimum=0, above=True)
 
     @property
     def fingerprint(self) -> str:

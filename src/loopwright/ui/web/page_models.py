@@ -269,8 +269,8 @@ def items_of(view: RunView, loop: str, marks: Sequence[Mark], offset: int = 0) -
     return {number: _short(texts.one_line(text_of(item)), ITEM) for number, item in inputs}
 
 
-def _short(text: str, most: int) -> str:
-    return text[:most] + ("…" if len(text) > most else "")
+def _short(text: str, maximum: int) -> str:
+    return text[:maximum] + ("…" if len(text) > maximum else "")
 
 
 def rows_of(

@@ -34,12 +34,12 @@ def readable(value: Json) -> str:
     return text_of(value)
 
 
-def cut(text: str, most: int) -> str:
-    """Return at most `most` characters of a text, with a line on the rest."""
-    left = len(text) - most
+def cut(text: str, maximum: int) -> str:
+    """Return at most `maximum` characters of a text, with a line on the rest."""
+    left = len(text) - maximum
     if left <= 0:
         return text
-    return f"{text[:most]}\n[… {left:,} more characters; the JSON export has the full text]"
+    return f"{text[:maximum]}\n[… {left:,} more characters; the JSON export has the full text]"
 
 
 @cache

@@ -51,13 +51,13 @@ def loop_in(request: Request) -> str:
     return loop
 
 
-def number_in(request: Request, name: str, *, most: int = 100_000_000, default: int = 0) -> int:
+def number_in(request: Request, name: str, *, maximum: int = 100_000_000, default: int = 0) -> int:
     """Return an integer of a query. Raises ConfigurationError for any other value."""
     text = request.query_params.get(name, "")
     if not text:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= most):
-        raise ConfigurationError(f"{name}: this is not an integer from 0 to {most}")
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= maximum):
+        raise ConfigurationError(f"{name}: this is not an integer from 0 to {maximum}")
     return int(text)
 
 
@@ -171,7 +171,10 @@ def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:
 async def rows(page: Page, request: Request) -> Response:
     """Rows of a loop from an offset onward; with `table`, the table of an inner loop."""
     run_id, loop = run_in(request), loop_in(request)
-    offset, limit = number_in(request, "offset"), number_in(request, "limit", most=200, default=50)
+    offset, limit = (
+        number_in(request, "offset"),
+        number_in(request, "limit", maximum=200, default=50),
+    )
 
     def work(view: RunView) -> str:
         if request.query_params.get("table"):

@@ -1,0 +1,14 @@
+"""Objects of other libraries as steps and evaluators.
+
+`Loop(execute=…, evaluate=…)`, workflows and `run` accept these objects directly: agents of pydantic-ai,
+runnables of LangChain, graphs of LangGraph, and evaluators of pydantic-evals, autoevals, DeepEval and Inspect.
+`as_step` and `as_evaluator` add options. An `Adapter` adds another library. A library is imported by its own
+objects only, never by this package.
+"""
+
+from ..engine.external import register
+from .adapter import Adapter
+from .convert import as_evaluator, as_step
+from .objects import EvaluatorStep, ObjectStep
+
+__all__ = ["Adapter", "EvaluatorStep", "ObjectStep", "as_evaluator", "as_step", "register"]

@@ -1,0 +1,135 @@
+"""Any object as a step or an evaluator, with options for those of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..engine import step as steps
+from ..engine.external import Purpose
+from ..engine.step import FunctionStep, Step, StepLike, reserving
+from ..errors import ConfigurationError
+from ..records import Usage, codec
+from .objects import MISSING, EvaluatorStep, ObjectStep
+
+__all__ = ["as_evaluator", "as_step"]
+
+Reserve = Usage | Callable[[Any], Usage | None]
+
+
+def as_step(
+    target: StepLike | object,
+    *,
+    name: str = "",
+    reserve: Reserve | None = None,
+    idempotent: bool | None = None,
+) -> Step:
+    """Return an object as a step: an agent, a runnable, a graph, a function or a step.
+
+    Loops, workflows and `run` call this for you. Use it to add options.
+
+    Args:
+        target: The object.
+        name: The name of the step in paths. Default: the object's name.
+        reserve: The most that one call may cost, or a function of the input that returns it. A budget of calls,
+            tokens or US dollars needs it for an object whose usage cannot be seen. Default: nothing is reserved.
+        idempotent: Whether a call may be repeated after a crash. Default: False for objects of other libraries,
+            True for functions.
+
+    Returns:
+        The step.
+
+    Raises:
+        ConfigurationError: If the object cannot be a step, or if it is a step already and has options.
+
+    Example:
+        >>> from loopwright import Usage, run_sync
+        >>> writer = as_step(lambda text: text.title(), name="writer", reserve=Usage(calls=1))
+        >>> run_sync(writer, "a title").output
+        'A Title'
+    """
+    return _converted(target, "execute", name=name, reserve=reserve, idempotent=idempotent)
+
+
+def as_evaluator(
+    target: StepLike | object,
+    *,
+    expected: object = MISSING,
+    scale: tuple[float, float] = (0.0, 1.0),
+    name: str = "",
+    reserve: Reserve | None = None,
+    idempotent: bool | None = None,
+) -> Step:
+    """Return an object as an evaluator: a metric or a scorer of another library, a function or a step.
+
+    Args:
+        target: The object.
+        expected: The expected output, for objects that compare. Default: the member `expected` or `target` of
+            the loop's input.
+        scale: The lowest and the highest score of the object. Default: 0 to 1. A score outside of the scale makes
+            the evaluation undecided.
+        name: The name of the step in paths. Default: the object's name.
+        reserve: The most that one call may cost, or a function of the output that returns it. Default: nothing is
+            reserved.
+        idempotent: Whether a call may be repeated after a crash. Default: True.
+
+    Returns:
+        A step from an output to an Evaluation.
+
+    Raises:
+        ConfigurationError: If the object cannot be an evaluator, or does not take these options.
+
+    Example:
+        >>> from loopwright import run_sync
+        >>> run_sync(as_evaluator(lambda text: len(text) / 10, name="length"), "hello").output
+        0.5
+    """
+    made = _converted(target, "evaluate", name=name, reserve=reserve, idempotent=idempotent)
+    options: dict[str, Any] = {}
+    if expected is not MISSING:
+        options["expected"] = expected
+    if scale != (0.0, 1.0):
+        options["scale"] = _scale(scale)
+    if not options:
+        return made
+    if not isinstance(made, EvaluatorStep):
+        raise ConfigurationError(
+            f"as_evaluator: {made.name} does not take {' and '.join(options)}. Only evaluators of other libraries "
+            "do. Let the function return a score from 0 to 1."
+        )
+    return replace(made, **options)
+
+
+def _converted(target: Any, purpose: Purpose, **options: Any) -> Step:
+    given = {key: value for key, value in options.items() if value not in (None, "")}
+    made = steps.as_step(target, purpose=purpose)
+    if not given or made is target:
+        if given:
+            raise ConfigurationError(
+                f"as_{'step' if purpose == 'execute' else 'evaluator'}: {made.name} is a step already. "
+                f"Give {' and '.join(given)} where it is made."
+            )
+        return made
+    if isinstance(made, ObjectStep):
+        if "reserve" in given:
+            given["reserve"] = reserving(given["reserve"])
+        return replace(made, **given)
+    if isinstance(made, FunctionStep) and made.function is target:
+        return FunctionStep(target, **given)
+    raise ConfigurationError(
+        f"{made.name} comes from an adapter that does not take {' and '.join(given)}"
+    )
+
+
+def _scale(scale: object) -> tuple[float, float]:
+    if not isinstance(scale, tuple | list) or len(scale) != 2:
+        raise ConfigurationError(
+            f"as_evaluator: scale: {scale!r} is not a pair of the lowest and the highest score"
+        )
+    low, high = (codec.number("as_evaluator: scale", bound) for bound in scale)
+    if low >= high:
+        raise ConfigurationError(
+            f"as_evaluator: scale: {low:g} is not below {high:g}. Give the lowest score first."
+        )
+    return (low, high)

@@ -1,0 +1,89 @@
+"""Metrics of DeepEval as evaluators of a loop."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from ..engine.context import Context
+from ..engine.external import Purpose
+from ..records import Evaluation, Usage
+from .objects import EvaluatorStep, described, text_of
+
+__all__ = ["DeepEvalAdapter", "MetricStep"]
+
+_IDENTITY = ("name", "criteria", "evaluation_steps", "threshold", "strict_mode", "evaluation_model")
+
+
+class DeepEvalAdapter:
+    """Makes evaluators of DeepEval metrics."""
+
+    roots = ("deepeval",)
+
+    def matches(self, target: object) -> bool:
+        return not isinstance(target, type) and callable(getattr(target, "a_measure", None))
+
+    def step(self, target: Any, purpose: Purpose) -> EvaluatorStep:
+        members = {name: getattr(target, name, None) for name in _IDENTITY}
+        asks = getattr(target, "model", None) is not None or bool(members["evaluation_model"])
+        unseen = asks and not getattr(target, "using_native_model", False)
+        name = str(getattr(target, "__name__", "") or type(target).__name__)
+        return MetricStep(
+            target=target,
+            name=name.replace("/", "-"),
+            adapter="deepeval/1",
+            identity=(type(target).__qualname__, described(members)),
+            unseen="DeepEval does not report the usage of its model" if unseen else "",
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MetricStep(EvaluatorStep):
+    """A DeepEval metric as an evaluator. Each call works on a copy, as a metric keeps its last result."""
+
+    async def call(self, value: Any, ctx: Context) -> Evaluation:
+        from deepeval.test_case import LLMTestCase
+
+        expected = self.expectation(ctx)
+        case = LLMTestCase(
+            input=text_of(self.input(ctx)),
+            actual_output=text_of(value),
+            expected_output=None if expected is None else text_of(expected),
+        )
+        metric = copy.copy(self.target)
+        options = {"_show_indicator": False} if _takes_indicator(metric) else {}
+        try:
+            await metric.a_measure(case, **options)
+        finally:
+            ctx.spend(_spent(metric))
+        return self.evaluation(
+            metric.score, passed=_verdict(metric), feedback=str(metric.reason or "")
+        )
+
+
+def _takes_indicator(metric: Any) -> bool:
+    parameters = inspect.signature(metric.a_measure).parameters.values()
+    return any(one.name == "_show_indicator" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def _verdict(metric: Any) -> bool | None:
+    passed = metric.is_successful()
+    return None if passed is None or metric.score is None else bool(passed)
+
+
+def _spent(metric: Any) -> Usage:
+    """Return the cost that the metric computed; how many calls it took, it does not say."""
+    usd = getattr(metric, "evaluation_cost", None)
+    inputs, outputs = (
+        int(getattr(metric, name, None) or 0) for name in ("input_tokens", "output_tokens")
+    )
+    asked = bool(usd or inputs or outputs)
+    return Usage(
+        calls=int(asked),
+        input_tokens=inputs,
+        output_tokens=outputs,
+        usd=float(usd or 0.0),
+        unpriced=int(asked and usd is None),
+    )

@@ -1,0 +1,80 @@
+"""Scorers of Inspect as evaluators of a loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..engine.context import Context
+from ..engine.external import Purpose
+from ..records import Evaluation
+from .objects import EvaluatorStep, described, text_of
+
+__all__ = ["InspectAdapter", "InspectScorerStep"]
+
+_INFO, _PARAMS = "__registry_info__", "__registry_params__"
+_VERDICTS = {"C": True, "I": False, "P": False, "N": False}  # of Inspect's grades
+
+
+class InspectAdapter:
+    """Makes evaluators of Inspect scorers."""
+
+    roots = ("inspect_ai",)
+
+    def matches(self, target: object) -> bool:
+        return callable(target) and getattr(getattr(target, _INFO, None), "type", "") == "scorer"
+
+    def step(self, target: Any, purpose: Purpose) -> EvaluatorStep:
+        registered = str(getattr(target, _INFO).name)
+        name = registered.rpartition("/")[2]
+        params = getattr(target, _PARAMS, {})
+        asks = name.startswith("model_graded")
+        return InspectScorerStep(
+            target=target,
+            name=name,
+            adapter="inspect/1",
+            identity=(registered, described(params)),
+            unseen="Inspect does not report the usage of its grader" if asks else "",
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class InspectScorerStep(EvaluatorStep):
+    """An Inspect scorer as an evaluator."""
+
+    async def call(self, value: Any, ctx: Context) -> Evaluation:
+        from inspect_ai.model import ModelOutput
+        from inspect_ai.scorer import Target, value_to_float
+        from inspect_ai.solver import TaskState
+
+        state = TaskState(
+            model="none/none",  # type: ignore[arg-type, unused-ignore]
+            sample_id=1,
+            epoch=1,
+            input=text_of(self.input(ctx)),
+            messages=[],
+            output=ModelOutput.from_content("none", text_of(value)),
+        )
+        score = await self.target(state, Target(_targets(self.expectation(ctx))))
+        if score is None:
+            return self.evaluation(None)
+        grade = score.value
+        verdict = (
+            grade
+            if isinstance(grade, bool)
+            else _VERDICTS.get(grade)
+            if isinstance(grade, str)
+            else None
+        )
+        number = value_to_float()(grade) if isinstance(grade, str | int | float) else None
+        if number is not None and math.isnan(number):
+            number = None
+        return self.evaluation(number, passed=verdict, feedback=score.explanation or "")
+
+
+def _targets(expected: Any) -> str | Sequence[str]:
+    if isinstance(expected, list):
+        return [text_of(item) for item in expected]
+    return text_of(expected)

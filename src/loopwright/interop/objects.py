@@ -1,0 +1,240 @@
+"""Steps that call an object of another library.
+
+Rules:
+
+1. A call that can cost money without a report is refused under a budget of calls, tokens or US dollars,
+   unless it has a `reserve`. Without a budget the run warns `unreported_usage`.
+2. A fingerprint has the adapter, the object's name, its model and its instructions, but never the version of
+   a library: updating a library does not end the runs on record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..engine.context import Context
+from ..engine.step import Leaf, digest_of, source_digest
+from ..errors import ConfigurationError, StepError
+from ..models.endpoints import is_own_origin
+from ..models.prices import Price, cost, price_of
+from ..records import Evaluation, Usage, codec
+from ..records.codec import Json
+
+__all__ = [
+    "UNREPORTED",
+    "EvaluatorStep",
+    "ObjectStep",
+    "charged",
+    "described",
+    "limits_dollars",
+    "price_in",
+    "text_of",
+]
+
+UNREPORTED = "unreported_usage"  # the code of the warning, and the kind of the error
+TOLERANCE = 1e-9
+EXPECTED = ("expected", "target")  # members of a loop's input
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+MISSING: Any = object()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ObjectStep(Leaf[Any, Any]):
+    """A step that calls an object of another library. Adapters derive from it and write `call`.
+
+    Args:
+        target: The object.
+        name: The name of the step in paths.
+        adapter: Name and version of the adapter, such as "langchain/1". Increase the version when the meaning of
+            a call changes.
+        identity: Texts that distinguish the object from others of its kind, such as its model and instructions.
+        unseen: Why the cost of a call cannot be seen, as a clause. Default: "", which means it is reported.
+        idempotent: Whether a call may be repeated after a crash. Default: False.
+        reserve: The most that one call may cost, as a function of the input. Default: None.
+    """
+
+    target: Any
+    name: str
+    adapter: str
+    identity: tuple[str, ...] = ()
+    unseen: str = ""
+    idempotent: bool = False
+    reserve: Callable[[Any], Usage | None] | None = None
+    reports: bool = True
+    scores_only: bool = False
+    stub: str = "object of another library"  # in a dry run
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the adapter, the object's name and its identity."""
+        return digest_of("object", self.adapter, self.name, *self.identity, *self.options())
+
+    def options(self) -> tuple[str, ...]:
+        """Return the options of the step that change the meaning of a call."""
+        return ()
+
+    async def act(self, value: Any, ctx: Context) -> Any:
+        """Call the object, within the budgets.
+
+        Raises:
+            StepError: Of kind `unreported_usage`, under a budget that could not be kept.
+        """
+        self._check_budget(value, ctx)
+        return await self.call(value, ctx)
+
+    async def call(self, value: Any, ctx: Context) -> Any:
+        """Call the object and return its output; report costs with `ctx.spend`."""
+        raise NotImplementedError
+
+    def unpriced(self, ctx: Context) -> str:
+        """Return why the dollars of a call cannot be computed, as a clause, or ""."""
+        return ""
+
+    def _check_budget(self, value: Any, ctx: Context) -> None:
+        problem = self.unseen
+        if not problem and limits_dollars(ctx):
+            problem = self.unpriced(ctx)
+        if self.reserve is None:
+            self.refuse(problem, ctx)
+        elif self.unseen and (reserved := self.reserve(value)) is not None:
+            ctx.spend(reserved.at_most())  # counted at the most that it can have cost
+
+    def refuse(self, problem: str, ctx: Context) -> None:
+        """Warn of a cost that cannot be seen, or refuse it under a budget; nothing without a problem.
+
+        Raises:
+            StepError: Of kind `unreported_usage`, under a budget of calls, tokens or US dollars.
+        """
+        if not problem or self.reserve is not None:
+            return
+        if any(cap.spending for cap in ctx.account.caps):
+            raise StepError(
+                f"{self.name}: {problem}, so a budget cannot limit it. Give reserve=Usage(...) in as_step or "
+                "as_evaluator, or limit effects instead: Budget(effects=...).",
+                path=ctx.path,
+                kind=UNREPORTED,
+                retryable=False,
+            )
+        ctx.run.warn(f"{self.name}: {problem}", ctx.path, code=UNREPORTED)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EvaluatorStep(ObjectStep):
+    """An evaluator of another library. Adapters derive from it and write `call`.
+
+    Args:
+        idempotent: Whether a call may be repeated after a crash. Default: True, as an evaluator changes nothing.
+        expected: The expected output. Default: the member `expected` or `target` of the loop's input.
+        scale: The lowest and the highest score of the object. Default: 0 to 1.
+    """
+
+    idempotent: bool = True
+    expected: Any = MISSING
+    scale: tuple[float, float] = (0.0, 1.0)
+
+    def options(self) -> tuple[str, ...]:
+        expected = "" if self.expected is MISSING else described(self.expected)
+        return (expected, repr(self.scale))
+
+    def expectation(self, ctx: Context) -> Json:
+        """Return the expected output of this loop, or None."""
+        if self.expected is not MISSING:
+            return self.expected
+        initial = ctx.initial
+        if isinstance(initial, Mapping):
+            return next((initial[name] for name in EXPECTED if name in initial), None)
+        return None
+
+    def input(self, ctx: Context) -> Json:
+        """Return the input that the output belongs to: the loop's, or its member `input` beside an expected one."""
+        initial = ctx.initial
+        if isinstance(initial, Mapping) and any(name in initial for name in EXPECTED):
+            return initial.get("input", initial)
+        return initial
+
+    def evaluation(
+        self,
+        score: object,
+        *,
+        passed: bool | None = None,
+        feedback: str = "",
+        **more: Any,
+    ) -> Evaluation:
+        """Return an evaluation with the score converted to 0 to 1; undecided without a score or verdict."""
+        if score is None:
+            undecided = passed is None
+            text = feedback or (f"{self.name} returned no score" if undecided else "")
+            return Evaluation(passed=passed, feedback=text, undecided=undecided, **more)
+        low, high = self.scale
+        if isinstance(score, int | float) and low - TOLERANCE <= score <= high + TOLERANCE:
+            share = min(1.0, max(0.0, (score - low) / (high - low)))
+            return Evaluation(share, passed, feedback, **more)
+        sentence = (
+            f"{self.name} returned the score {score!r:.40}, which is not from {low:g} to {high:g}. "
+            "Give its scale: as_evaluator(..., scale=(lowest, highest))."
+        )
+        return Evaluation(feedback=sentence, undecided=True, **more)
+
+
+def limits_dollars(ctx: Context) -> bool:
+    """Return whether a budget around a step limits US dollars."""
+    return any(cap.usd is not None for cap in ctx.account.caps)
+
+
+def price_in(ctx: Context, provider: str, model: str, base_url: str = "") -> Price | None:
+    """Return the price of a model in this run, or None. Prices of the run's `Models` come first."""
+    overrides = getattr(ctx.run.resources.get("models"), "prices", None)
+    foreign = not is_own_origin(provider, base_url)
+    try:
+        return price_of(provider, model, overrides, base_url=base_url if foreign else "")
+    except (ConfigurationError, ImportError):  # the table of prices is not installed
+        return None
+
+
+def charged(
+    ctx: Context,
+    usage: Usage,
+    *,
+    provider: str,
+    model: str,
+    base_url: str = "",
+) -> Usage:
+    """Return the usage of a model with its dollars, or with its calls as unpriced."""
+    return cost(usage, price_in(ctx, provider, model, base_url)) if usage else usage
+
+
+def described(value: object) -> str:
+    """Return a text for a part of an object that is the same in each process.
+
+    >>> described({"b": [1, "x"], "a": None})
+    "{'a': None, 'b': [1, 'x']}"
+    """
+    return "".join(_pieces(value))
+
+
+def _pieces(value: object) -> Iterator[str]:
+    if isinstance(value, str | int | float | bool) or value is None:
+        yield repr(value)
+    elif isinstance(value, Mapping):
+        members = sorted((repr(key), described(item)) for key, item in value.items())
+        yield "{" + ", ".join(f"{key}: {item}" for key, item in members) + "}"
+    elif isinstance(value, Sequence | set | frozenset):
+        items = [described(item) for item in value]
+        yield "[" + ", ".join(sorted(items) if isinstance(value, set | frozenset) else items) + "]"
+    elif isinstance(value, type):
+        yield value.__qualname__
+    elif callable(value):
+        yield source_digest(value)
+    else:
+        yield type(value).__qualname__
+
+
+def text_of(value: object) -> str:
+    """Return a value as text: a string unchanged, other values as JSON."""
+    return codec.text_of(codec.normalise(value))

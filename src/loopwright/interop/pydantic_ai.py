@@ -1,0 +1,118 @@
+"""Agents of pydantic-ai as steps: the output, and each request in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..engine.context import Context
+from ..engine.external import Purpose
+from ..records import NOTHING, Usage
+from .objects import ObjectStep, charged, described, price_in, text_of
+
+__all__ = ["AgentStep", "PydanticAIAdapter"]
+
+_FREE = ("test", "function")  # models of the library's own tests
+_Model = tuple[str, str, str]  # provider, name, base URL
+
+
+class PydanticAIAdapter:
+    """Makes steps of pydantic-ai agents."""
+
+    roots = ("pydantic_ai",)
+
+    def matches(self, target: object) -> bool:
+        return not isinstance(target, type) and hasattr(target, "output_type") and _runs(target)
+
+    def step(self, target: Any, purpose: Purpose) -> ObjectStep:
+        output = getattr(target.output_type, "__qualname__", described(target.output_type))
+        identity = (_model_name(target), described(_instructions(target)), output)
+        return AgentStep(
+            target=target,
+            name=target.name or "agent",
+            adapter="pydantic-ai/1",
+            identity=identity,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AgentStep(ObjectStep):
+    """A pydantic-ai agent as a step."""
+
+    def unpriced(self, ctx: Context) -> str:
+        for provider, name, base_url in _models(self.target.model):
+            if provider not in _FREE and price_in(ctx, provider, name, base_url) is None:
+                return f"the price of {provider}:{name} is not known"
+        return ""
+
+    async def call(self, value: Any, ctx: Context) -> Any:
+        from pydantic_ai import capture_run_messages
+        from pydantic_ai.usage import RunUsage
+
+        total = RunUsage()
+        with capture_run_messages() as messages:
+            try:
+                result = await self.target.run(text_of(value), usage=total)
+            finally:  # a run that failed has cost money too
+                ctx.spend(_spent(total, _responses(messages), ctx))
+        return result.output
+
+
+def _runs(target: object) -> bool:
+    return callable(getattr(target, "run", None)) and callable(getattr(target, "iter", None))
+
+
+def _responses(messages: Sequence[Any]) -> list[Any]:
+    return [message for message in messages if getattr(message, "kind", "") == "response"]
+
+
+def _spent(total: Any, responses: Sequence[Any], ctx: Context) -> Usage:
+    """Return the usage of a run: each response at the price of its model, and unpriced the requests of
+    agents that its tools called."""
+    spent = NOTHING
+    for response in responses:
+        provider = response.provider_name or ""
+        usage = Usage(1, response.usage.input_tokens, response.usage.output_tokens)
+        if provider not in _FREE:
+            url = response.provider_url or ""
+            usage = charged(
+                ctx, usage, provider=provider, model=response.model_name or "", base_url=url
+            )
+        spent += usage
+    inner = Usage(total.requests, total.input_tokens, total.output_tokens).less(spent)
+    return spent + Usage(inner.calls, inner.input_tokens, inner.output_tokens, unpriced=inner.calls)
+
+
+def _models(model: Any) -> Iterator[_Model]:
+    """Iterate over the models that an agent may call."""
+    if isinstance(model, str):
+        provider, _, name = model.partition(":")
+        yield (provider, name, "") if name else ("", provider, "")
+    elif model is not None and (several := getattr(model, "models", None)):
+        for one in several:
+            yield from _models(one)
+    elif model is not None and not hasattr(model, "model_name"):
+        yield ("", type(model).__name__, "")
+    elif model is not None:
+        yield (str(model.system), str(model.model_name), str(model.base_url or ""))
+
+
+def _model_name(agent: Any) -> str:
+    return ", ".join(f"{provider}:{name}" for provider, name, _ in _models(agent.model))
+
+
+def _instructions(agent: Any) -> list[Any]:
+    """Return the texts and functions that instruct an agent."""
+    names = ("_instructions", "_system_prompts", "_system_prompt_functions")
+    groups = [getattr(agent, name, None) or () for name in names]
+    return [
+        [_instruction(item) for item in ([group] if isinstance(group, str) else group)]
+        for group in groups
+    ]
+
+
+def _instruction(item: Any) -> Any:
+    for name in ("instruction", "function"):
+        item = getattr(item, name, item)
+    return item

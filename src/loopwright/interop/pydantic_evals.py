@@ -1,0 +1,129 @@
+"""Evaluators of pydantic-evals as evaluators of a loop."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..engine.context import Context
+from ..engine.external import Purpose
+from ..errors import ConfigurationError, EvaluationError
+from ..records import Criterion, Evaluation, Usage
+from .objects import EvaluatorStep, charged
+
+__all__ = ["PydanticEvalsAdapter", "PydanticEvaluatorStep"]
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_UNMEASURED = {
+    "MaxDuration": "Use Timeout, or a step with a time limit.",
+    "HasMatchingSpan": "Export the run's own traces instead.",
+}
+
+
+class PydanticEvalsAdapter:
+    """Makes evaluators of pydantic-evals evaluators."""
+
+    roots = ("pydantic_evals",)
+
+    def matches(self, target: object) -> bool:
+        return not isinstance(target, type) and callable(getattr(target, "evaluate_async", None))
+
+    def step(self, target: Any, purpose: Purpose) -> EvaluatorStep:
+        name = type(target).__name__
+        if name in _UNMEASURED:
+            raise ConfigurationError(
+                f"{name}: Loopwright has neither the duration nor the spans that it reads. {_UNMEASURED[name]}"
+            )
+        return PydanticEvaluatorStep(
+            target=target,
+            name=name,
+            adapter="pydantic-evals/1",
+            identity=(_ADDRESS.sub("", repr(target)),),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PydanticEvaluatorStep(EvaluatorStep):
+    """A pydantic-evals evaluator as an evaluator."""
+
+    async def call(self, value: Any, ctx: Context) -> Evaluation:
+        with _requests() as messages:
+            try:
+                result = await self.target.evaluate_async(self._context(value, ctx))
+            finally:
+                for message in messages:
+                    if getattr(message, "kind", "") == "response":
+                        ctx.spend(_spent(message, ctx))
+        return self._read(result)
+
+    def _context(self, value: Any, ctx: Context) -> Any:
+        from pydantic_evals.evaluators import EvaluatorContext
+        from pydantic_evals.otel.span_tree import SpanTree
+
+        values = {
+            "name": self.name,
+            "inputs": self.input(ctx),
+            "output": value,
+            "expected_output": self.expectation(ctx),
+            "metadata": None,
+            "duration": 0.0,
+            "_span_tree": SpanTree(),
+            "attributes": {},
+            "metrics": {},
+        }
+        fields = {field.name for field in dataclasses.fields(EvaluatorContext)}
+        return EvaluatorContext(**{key: item for key, item in values.items() if key in fields})
+
+    def _read(self, result: Any) -> Evaluation:
+        if not isinstance(result, Mapping):
+            value, reason = _split(result)
+            if isinstance(value, bool):
+                return self.evaluation(None, passed=value, feedback=reason)
+            if isinstance(value, int | float):
+                return self.evaluation(value, feedback=reason)
+            raise EvaluationError(
+                f"{self.name} returned {value!r:.60}, which is neither a number nor True or False",
+                kind="bad_evaluation",
+                retryable=False,
+            )
+        parts = {str(name): _split(item) for name, item in result.items()}
+        criteria = tuple(
+            Criterion(name, value, "" if value else reason or "it does not hold")
+            for name, (value, reason) in parts.items()
+            if isinstance(value, bool)
+        )
+        others = {key: item for key, (item, _) in parts.items() if not isinstance(item, bool)}
+        scores = [item for item in others.values() if isinstance(item, int | float)]
+        return self.evaluation(
+            scores[0] if len(scores) == 1 else None,
+            passed=all(criterion.passed for criterion in criteria) if criteria else None,
+            feedback="\n".join(reason for _, reason in parts.values() if reason),
+            criteria=criteria,
+            details=others,
+        )
+
+
+def _split(result: Any) -> tuple[Any, str]:
+    """Return the value and the reason of a result."""
+    if hasattr(result, "reason") and hasattr(result, "value"):
+        return result.value, result.reason or ""
+    return result, ""
+
+
+def _spent(response: Any, ctx: Context) -> Usage:
+    usage = Usage(1, response.usage.input_tokens, response.usage.output_tokens)
+    provider, url = response.provider_name or "", getattr(response, "provider_url", None) or ""
+    return charged(ctx, usage, provider=provider, model=response.model_name or "", base_url=url)
+
+
+def _requests() -> Any:
+    """Return a context manager for the messages of the agent that an evaluator calls, if it calls one."""
+    try:
+        from pydantic_ai import capture_run_messages
+    except ImportError:
+        return contextlib.nullcontext(())
+    return capture_run_messages()

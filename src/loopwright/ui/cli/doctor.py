@@ -1,0 +1,95 @@
+"""`doctor`: try the providers of models with the keys in the environment.
+
+Each provider that has a key, and each server of this machine, is asked for its list of models, which costs
+nothing. The exit code is 1 if a key is refused, or a named provider is not ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..._extras import needs
+from ...errors import ConfigurationError, nearest
+from ...models.endpoints import ALIASES, PROVIDERS, Allowed
+from .output import Output
+
+if TYPE_CHECKING:
+    from ...models.providers.doctor import ProviderReport
+
+_COLOURS = {"ready": "green", "no key": "dim", "not tried": "dim"}
+
+
+def doctor(
+    providers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PROVIDER]...", help="Providers.  [default: all]"),
+    ] = None,
+    model_url: Annotated[
+        str, typer.Option("--model-url", metavar="URL", help="Address of another server.")
+    ] = "",
+    api_key_env: Annotated[
+        str,
+        typer.Option(
+            "--api-key-env",
+            metavar="NAME",
+            help="Environment variable with the key for the address.",
+        ),
+    ] = "",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="HOST", help="A private host that may be called."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Try the providers of models with the keys in the environment."""
+    names = [_provider(name) for name in providers or ()]
+    if model_url and not names:
+        names = ["openai_compatible"]
+    with needs("doctor", "models"):
+        from ...models.providers.doctor import try_providers
+    named = bool(names)
+    wanted = names or [name for name in PROVIDERS if name != "openai_compatible"]
+    with Output(as_json=as_json) as output:
+        reports = asyncio.run(
+            try_providers(
+                wanted,
+                os.environ,
+                base_url=model_url,
+                api_key_env=api_key_env,
+                allowed=Allowed(allow_host or ()),
+            )
+        )
+        if as_json:
+            told = {"providers": [{**asdict(report), "ok": report.ok} for report in reports]}
+            output.put(json.dumps(told, ensure_ascii=False) + "\n")
+        without = [report.provider for report in reports if report.state == "no key" and not named]
+        for report in reports:
+            if report.provider not in without:
+                colour = _COLOURS.get(report.state, "yellow")
+                state = (report.state, colour)
+                output.say((report.provider, "bold"), ": ", state, f": {report.detail}")
+        if without:
+            output.say(("no key", "dim"), f": {', '.join(without)}", wrap=True)
+    return 1 if any(_is_failure(report, named=named) for report in reports) else 0
+
+
+def _provider(name: str) -> str:
+    """Return a provider by its name or an alias, also of `provider:model`."""
+    name = name.partition(":")[0]
+    if ALIASES.get(name, name) not in PROVIDERS:
+        hint = nearest(name, PROVIDERS) or f"; use one of {', '.join(PROVIDERS)}"
+        raise ConfigurationError(f"provider: {name!r} is unknown{hint}")
+    return ALIASES.get(name, name)
+
+
+def _is_failure(report: ProviderReport, *, named: bool) -> bool:
+    """Whether a report is a failure: a provider without a key, or a server that is off, only if named."""
+    if named:
+        return not report.ok
+    return report.state in ("refused", "error") and bool(report.account)

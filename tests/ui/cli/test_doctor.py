@@ -1,0 +1,93 @@
+"""`doctor` tries providers with the keys in the environment."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from loopwright.models import PROVIDERS
+
+from .conftest import Project
+
+KEY = "sk-of-the-doctor"
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for provider in PROVIDERS.values():
+        for name in (*provider.keys, *provider.places):
+            monkeypatch.delenv(name, raising=False)
+
+
+@contextmanager
+def server(status: int) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Serve one status; yield the URL and the paths and keys of the requests."""
+    requests: list[tuple[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append((self.path, self.headers.get("Authorization", "")))
+            self.send_response(status)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: Any) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_address[1]}/v1", requests
+        listening.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "code"),
+    [
+        (200, "ready", 0),
+        (404, "ready", 0),
+        (429, "ready", 0),
+        (401, "refused", 1),
+        (500, "error", 1),
+    ],
+)
+def test_the_answer_of_a_server_is_its_state(
+    status: int, state: str, code: int, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request for the models, with the key; a refused key and a broken server are failures."""
+    monkeypatch.setenv("MY_KEY", KEY)
+    with server(status) as (url, requests):
+        answer = project.run("doctor", "--model-url", url, "--api-key-env", "MY_KEY", "--json")
+    (report,) = json.loads(answer.out)["providers"]
+    assert (report["state"], answer.code) == (state, code)
+    assert requests == [("/v1/models", f"Bearer {KEY}")]
+    assert KEY not in answer.out + answer.err
+
+
+def test_a_missing_key_and_a_server_that_is_off_say_what_to_do(project: Project) -> None:
+    """Named, both are failures with a remedy."""
+    answer = project.run("doctor", "openai")
+    assert answer.code == 1
+    assert "set OPENAI_API_KEY" in answer.out
+    with socket.socket() as taken:  # bound and not listening: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        answer = project.run("doctor", "ollama", "--model-url", url)
+    assert answer.code == 1
+    assert f"no server answers at {url}" in answer.out
+
+
+def test_an_unknown_provider_is_refused(project: Project) -> None:
+    """The nearest name is in the message, and the exit code is that of a wrong command line."""
+    answer = project.run("doctor", "opena")
+    assert answer.code == 2
+    assert "did you mean 'openai'" in answer.err
