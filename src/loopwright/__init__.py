@@ -22,7 +22,9 @@ from .conditions import (
     ScoreAtLeast,
     Timeout,
 )
-from .engine.composites import fallback, limited, parallel, retrying, sequence
+from .engine.composites import fallback, parallel, retry, sequence, with_timeout
+from .engine.composites import limited as limited  # the names of version 0.1: with_timeout
+from .engine.composites import retrying as retrying  # and retry
 from .engine.context import Context
 from .engine.loop import Loop
 from .engine.run import resume, resume_sync, run, run_sync
@@ -93,12 +95,11 @@ __all__ = [
     "checklist",
     "fallback",
     "judge",
-    "limited",
     "parallel",
     "prompt",
     "resume",
     "resume_sync",
-    "retrying",
+    "retry",
     "rubric",
     "run",
     "run_sync",
@@ -108,6 +109,7 @@ __all__ = [
     "step",
     "stream",
     "tool",
+    "with_timeout",
 ]
 
 # Loaded at first use: these packages load templates, JSON Schema or the records of models.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
-from .engine.composites import attempt, combined, retrying
+from .engine.composites import attempt, combined, retry
 from .engine.concurrency import run_all
 from .engine.context import Context
 from .engine.loop import Loop, any_of
@@ -250,7 +250,7 @@ def _retried(options: dict[str, Any]) -> Callable[[Step], Step]:
         return lambda part: part
     options["on_failure"] = "halt"
     attempts = codec.integer("loop: max_retries", options.pop("max_retries", 2), minimum=0) + 1
-    return functools.partial(retrying, attempts=attempts, delay=options.pop("retry_delay", 0.5))
+    return functools.partial(retry, attempts=attempts, delay=options.pop("retry_delay", 0.5))
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ async def _plan(last: Iteration, ctx: Context) -> Json:
     """Return which items are kept, which of them have passed, and which are made again."""
     before = last.input if last.number > 1 else {"items": {}, "passed": [], "redo": {}}
     made = last.output is not None
-    items = dict(last.output if made else before["items"])
+    items = dict(last.output or {} if made else before["items"])
     plan = {"input": ctx.initial, "items": items, "passed": before["passed"]}
     if last.evaluation is None:
         return {**plan, "redo": {} if made else before["redo"]}

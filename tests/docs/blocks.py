@@ -101,7 +101,9 @@ def evaluate(example: Example) -> str | None:
     if block.language == "text":
         return None if block.title else _compared(block.text, printed)
     if block.language == "python":
-        code = compile(block.text, f"{example.path}:{block.line}", "exec")
+        file = f"{example.path}:{block.line}"
+        # Without the __future__ imports of this module: readers do not have them.
+        code = compile(block.text, file, "exec", dont_inherit=True)
         if not block.title:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 exec(code, example.namespace)

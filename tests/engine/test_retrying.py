@@ -73,9 +73,9 @@ def test_a_wait_that_was_over_is_not_waited_again() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"attempts": 0}, "retrying: attempts: 0 is too small; give at least 1"),
-        ({"delay": -1}, "retrying: delay: -1 is out of range; give a number at least 0"),
-        ({"longest": -1}, "retrying: longest: -1 is out of range; give a number at least 0"),
+        ({"attempts": 0}, "retry: attempts: 0 is too small; give at least 1"),
+        ({"delay": -1}, "retry: delay: -1 is out of range; give a number at least 0"),
+        ({"longest": -1}, "retry: longest: -1 is out of range; give a number at least 0"),
     ],
 )
 def test_a_retry_that_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..conditions import UNITS, Budget
-from ..engine.composites import limited
+from ..engine.composites import with_timeout
 from ..engine.step import Step
 from ..errors import (
     ConfigurationError,
@@ -325,7 +325,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
         raise DocumentError(project.problems)
     step: Step = RootWorkflow(workflow, settings.sets) if settings.sets else workflow
     if document.timeout is not None:
-        step = limited(step, document.timeout)
+        step = with_timeout(step, document.timeout)
     return Loaded(
         name=document.name,
         step=step,

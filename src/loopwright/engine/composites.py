@@ -1,4 +1,4 @@
-"""Composite steps: sequence, parallel, fallback, retrying, limited.
+"""Composite steps: sequence, parallel, fallback, retry, with_timeout.
 
 A composite step has no effect itself: it is replayed by running it again over the recorded effects. Its
 status is the worst of its parts (of a fallback the best), so that no success hides a loop that was not
@@ -11,6 +11,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, overload
 
 from ..errors import (
     BudgetExceeded,
@@ -23,10 +24,11 @@ from ..errors import (
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
 from ..records.codec import Json
+from ..records.typed import ValueType, either_type, members_type, mixed, same_type
 from .concurrency import run_all
 from .context import Context
 from .deadlines import DeadlineScope
-from .step import CompositeStep, Step, StepLike, as_step, digest_of
+from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
 
 __all__ = [
     "ACCEPTABLE",
@@ -37,13 +39,18 @@ __all__ = [
     "checked",
     "combined",
     "fallback",
-    "limited",
     "parallel",
-    "retrying",
+    "retry",
     "sequence",
+    "with_timeout",
 ]
 
 
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
 _WORST = tuple(
     Status(word)
     for word in ("cancelled", "suspended", "failed", "impossible", "exhausted", "satisfied")
@@ -152,6 +159,7 @@ class _Named(CompositeStep):
     """Several steps, each with its name in paths."""
 
     members: tuple[tuple[str, Step], ...]
+    keeps_types: ClassVar[bool] = True
 
     def parts(self) -> Iterable[Step]:
         return [part for _, part in self.members]
@@ -164,6 +172,14 @@ class Wrapper(CompositeStep):
 
     def parts(self) -> Iterable[Step]:
         return [self.inner]
+
+    @property
+    def input_type(self) -> ValueType | None:
+        return self.inner.input_type
+
+    @property
+    def output_type(self) -> ValueType | None:
+        return self.inner.output_type
 
     @property
     def required(self) -> bool:
@@ -183,6 +199,14 @@ class _Sequence(_Named):
     name: str
     members: tuple[tuple[str, Step], ...]
 
+    @property
+    def input_type(self) -> ValueType | None:
+        return self.members[0][1].input_type
+
+    @property
+    def output_type(self) -> ValueType | None:
+        return self.members[-1][1].output_type
+
     @functools.cached_property
     def fingerprint(self) -> str:
         return digest_of("sequence", *(f"{n} {s.fingerprint}" for n, s in self.members))
@@ -200,6 +224,62 @@ class _Sequence(_Named):
         return combined(self.name, value, ended, ctx)
 
 
+@overload
+def sequence(a: StepLike[In, Out], /, *, name: str = ...) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A], b: StepLike[A, Out], /, *, name: str = ...
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A], b: StepLike[A, B], c: StepLike[B, Out], /, *, name: str = ...
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A],
+    b: StepLike[A, B],
+    c: StepLike[B, C],
+    d: StepLike[C, Out],
+    /,
+    *,
+    name: str = ...,
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A],
+    b: StepLike[A, B],
+    c: StepLike[B, C],
+    d: StepLike[C, D],
+    e: StepLike[D, Out],
+    /,
+    *,
+    name: str = ...,
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike[In, A],
+    b: StepLike[A, B],
+    c: StepLike[B, C],
+    d: StepLike[C, D],
+    e: StepLike[D, E],
+    f: StepLike[E, Out],
+    /,
+    *,
+    name: str = ...,
+) -> CompositeStep[In, Out]: ...
+@overload
+def sequence(
+    a: StepLike,
+    b: StepLike,
+    c: StepLike,
+    d: StepLike,
+    e: StepLike,
+    f: StepLike,
+    g: StepLike,
+    /,
+    *more: StepLike,
+    name: str = ...,
+) -> CompositeStep: ...
 def sequence(*steps: StepLike, name: str = "sequence") -> CompositeStep:
     """Run steps one after the other, each on the output of the previous one.
 
@@ -244,6 +324,10 @@ class _Parallel(_Named):
     at_once: int
 
     @functools.cached_property
+    def output_type(self) -> ValueType | None:
+        return members_type({name: part.output_type for name, part in self.members}, self.name)
+
+    @functools.cached_property
     def fingerprint(self) -> str:
         return digest_of("parallel", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
@@ -251,16 +335,20 @@ class _Parallel(_Named):
         jobs = [functools.partial(attempt, ctx, n, part, value) for n, part in self.members]
         ended = await run_all(jobs, self.at_once)
         parts = [(n, p, r) for (n, p), r in zip(self.members, ended, strict=True)]
-        return combined(self.name, {n: r.output for n, _, r in parts}, parts, ctx)
+        output = mixed({n: r.output for n, _, r in parts})
+        return combined(self.name, output, parts, ctx)
 
 
-def parallel(*steps: StepLike, name: str = "parallel", at_once: int = 16) -> CompositeStep:
+def parallel(
+    *steps: StepLike[In, Any], name: str = "parallel", at_once: int = 16, **named: StepLike[In, Any]
+) -> CompositeStep[In, dict[str, Any]]:
     """Run steps concurrently on the same input. The first failure cancels the others.
 
     Args:
-        steps: steps or functions, at least one.
+        steps: steps or functions. With those in `named`, at least one.
         name: the name of the step in paths.
         at_once: the most steps that run at a time.
+        named: steps or functions by the name that they have in the output.
 
     Returns:
         A step. Its output is an object of the outputs by name, its status the worst of the steps'.
@@ -270,16 +358,30 @@ def parallel(*steps: StepLike, name: str = "parallel", at_once: int = 16) -> Com
 
     Example:
         >>> from loopwright import parallel, run_sync
-        >>> run_sync(parallel(str.upper, str.lower), "Ab").output
-        {'upper': 'AB', 'lower': 'ab'}
+        >>> run_sync(parallel(str.upper, low=str.lower), "Ab").output
+        {'upper': 'AB', 'low': 'ab'}
     """
-    return _Parallel(name, _named(steps), codec.integer("parallel: at_once", at_once, minimum=1))
+    most = codec.integer("parallel: at_once", at_once, minimum=1)
+    members = _named(steps) if steps or not named else ()
+    if taken := sorted({key for key, _ in members} & named.keys()):
+        raise ConfigurationError(f"parallel: two steps have the name {taken[0]!r}")
+    members += tuple((key, as_step(part, name=key)) for key, part in named.items())
+    return _Parallel(name, members, most)
 
 
 @dataclass(frozen=True)
 class _Fallback(_Named):
     name: str
     members: tuple[tuple[str, Step], ...]
+
+    @functools.cached_property
+    def input_type(self) -> ValueType | None:
+        types = [part.input_type for _, part in self.members]
+        return types[0] if all(same_type(types[0], other) for other in types) else None
+
+    @functools.cached_property
+    def output_type(self) -> ValueType | None:
+        return either_type([part.output_type for _, part in self.members], self.name)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -328,7 +430,7 @@ def _better(best: Result | None, other: Result | None) -> Result | None:
     return other if ranks[1] > ranks[0] else best
 
 
-def fallback(*steps: StepLike, name: str = "fallback") -> CompositeStep:
+def fallback(*steps: StepLike[In, Out], name: str = "fallback") -> CompositeStep[In, Out]:
     """Try steps in order on the same input until one is satisfied.
 
     Args:
@@ -352,6 +454,7 @@ def fallback(*steps: StepLike, name: str = "fallback") -> CompositeStep:
 
 @dataclass(frozen=True)
 class _Retrying(Wrapper):
+    keeps_types: ClassVar[bool] = True
     name: str
     inner: Step
     attempts: int
@@ -387,9 +490,14 @@ def _tried(ctx: Context, name: str) -> bool:
     return replay is not None and replay.began(ctx.below(name)) is not None
 
 
-def retrying(
-    inner: StepLike, *, attempts: int = 3, delay: float = 0.5, longest: float = 30.0, name: str = ""
-) -> CompositeStep:
+def retry(
+    inner: StepLike[In, Out],
+    *,
+    attempts: int = 3,
+    delay: float = 0.5,
+    longest: float = 30.0,
+    name: str = "",
+) -> CompositeStep[In, Out]:
     """Run a step again when it fails. Errors that are not retryable end it at once.
 
     The wait after attempt k is uniform(0, min(longest, delay * 2^(k-1))) seconds: exponential back-off
@@ -410,22 +518,23 @@ def retrying(
         ConfigurationError: for `attempts` below 1, or a negative time.
 
     Example:
-        >>> from loopwright import retrying, run_sync
-        >>> run_sync(retrying(int, attempts=2, delay=0), "4").output
+        >>> from loopwright import retry, run_sync
+        >>> run_sync(retry(int, attempts=2, delay=0), "4").output
         4
     """
     made = as_step(inner)
     return _Retrying(
         name or made.name,
         made,
-        codec.integer("retrying: attempts", attempts, minimum=1),
-        codec.number("retrying: delay", delay, minimum=0),
-        codec.number("retrying: longest", longest, minimum=0),
+        codec.integer("retry: attempts", attempts, minimum=1),
+        codec.number("retry: delay", delay, minimum=0),
+        codec.number("retry: longest", longest, minimum=0),
     )
 
 
 @dataclass(frozen=True)
 class _Limited(Wrapper):
+    keeps_types: ClassVar[bool] = True
     name: str
     inner: Step
     seconds: float
@@ -449,7 +558,7 @@ class _Limited(Wrapper):
         raise StepTimeout(stop.detail, path=ctx.path)
 
 
-def limited(inner: StepLike, seconds: float) -> CompositeStep:
+def with_timeout(inner: StepLike[In, Out], seconds: float) -> CompositeStep[In, Out]:
     """Give a step a time limit. At the limit it is cancelled and fails with StepTimeout.
 
     Args:
@@ -463,10 +572,13 @@ def limited(inner: StepLike, seconds: float) -> CompositeStep:
         ConfigurationError: for a limit that is not above 0.
 
     Example:
-        >>> from loopwright import limited, run_sync
-        >>> run_sync(limited(str.upper, 5.0), "a").output
+        >>> from loopwright import run_sync, with_timeout
+        >>> run_sync(with_timeout(str.upper, 5.0), "a").output
         'A'
     """
     limit = codec.number("timeout: seconds", seconds, minimum=0, above=True)
     made = as_step(inner)
     return _Limited(made.name, made, limit)
+
+
+retrying, limited = retry, with_timeout  # the names of version 0.1

@@ -23,6 +23,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Awaitable, Coroutine, Mapping
+from typing import Any, ClassVar, cast
 
 from ..errors import (
     JournalError,
@@ -44,16 +45,20 @@ from ..records import (
     Usage,
     codec,
     own,
+    own_json,
 )
-from ..records.codec import Json
+from ..records.codec import ATOMS, Json
+from ..records.result import key_of
+from ..records.typed import ValueType, json_of
 from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
 from .run_state import Run
 from .scope import Scope
-from .step import CompositeStep, Leaf, Step
+from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT
+from .step import CompositeStep, In, Leaf, Out, Step
 from .stubs import acting
 
-__all__ = ["Context", "being_cancelled", "unrecorded"]
+__all__ = ["Context", "being_cancelled", "retyped", "unrecorded"]
 
 
 class Context:
@@ -76,6 +81,8 @@ class Context:
     """
 
     __slots__ = ("account", "gate", "names", "path", "run", "scope", "spent")
+    _typed: ClassVar[bool] = False  # whether its reader receives values in their declared types
+    _own = staticmethod(own_json)
 
     def __init__(
         self, run: Run, path: str, gate: DeadlineScope | None, account: Account, scope: Scope | None
@@ -92,9 +99,10 @@ class Context:
         """Return the context of a step inside this one."""
         return Context(self.run, path, self.gate, self.account, self.scope)
 
-    def within(self, path: str) -> Context:
+    def within(self, path: str, *, typed: bool = False) -> Context:
         """Return the context of an effect inside this one: each of its calls needs its own name."""
-        inner = self.child(path)
+        kind = _TypedContext if typed else Context
+        inner = kind(self.run, path, self.gate, self.account, self.scope)
         inner.names = set()
         return inner
 
@@ -117,28 +125,64 @@ class Context:
     @property
     def history(self) -> History:
         """A copy of the finished iterations of the enclosing loop."""
-        return self.scope.history.view() if self.scope else History()
+        return self.scope.history.view(typed=self._typed) if self.scope else History()
 
     @property
     def last(self) -> Iteration | None:
         """A copy of the latest finished iteration of the enclosing loop, or None."""
-        latest = self.scope.history.last if self.scope else None
-        return None if latest is None else latest.view()
+        return self._view_of(self.scope.history.last) if self.scope else None
 
     @property
     def initial(self) -> Json:
         """A copy of the first input of the enclosing loop or workflow; it never changes."""
-        return own(self.scope.initial) if self.scope else None
+        return self._own(self.scope.initial) if self.scope else None
 
     @property
     def input(self) -> Json:
         """A copy of the input of the current iteration."""
-        return own(self.scope.current) if self.scope else None
+        return self._own(self.scope.current) if self.scope else None
 
     @property
     def outputs(self) -> Mapping[str, Json]:
         """Copies of the outputs of the finished steps of the enclosing workflow, by name."""
-        return {k: own(v) for k, v in self.scope.outputs.items()} if self.scope else {}
+        return {k: self._own(v) for k, v in self.scope.outputs.items()} if self.scope else {}
+
+    def output_of(self, step: Step[Any, Out]) -> Out:
+        """Return a copy of the output of a finished step of an enclosing workflow.
+
+        Args:
+            step: the step; it is looked up by its name, from the nearest workflow outwards.
+
+        Raises:
+            KeyError: if no finished step has that name; names those that have ended.
+        """
+        names: list[str] = []
+        scope = self.scope
+        while scope is not None:
+            if (name := key_of(step, scope.members)) in scope.outputs:
+                return cast("Out", self._own(scope.outputs[name]))
+            names += scope.outputs
+            scope = scope.parent
+        ended = ", ".join(dict.fromkeys(names)) or "none"
+        raise KeyError(f"no step {key_of(step, {})!r} has ended; ended: {ended}")
+
+    def last_of(self, loop: Step[In, Out]) -> Iteration[In, Out] | None:
+        """Return a copy of the latest iteration of an enclosing or finished loop, or None.
+
+        Args:
+            loop: the loop; it is looked up by its name, from the nearest one outwards.
+        """
+        scope = self.scope
+        while scope is not None:
+            if scope.name == loop.name:
+                return self._view_of(scope.history.last)
+            if (ended := scope.loops.get(loop.name)) is not None:
+                return self._view_of(ended.history.last)
+            scope = scope.parent
+        return None
+
+    def _view_of(self, item: Iteration | None) -> Iteration | None:
+        return None if item is None else item.view(typed=self._typed)
 
     @property
     def idempotency_key(self) -> str:
@@ -210,8 +254,12 @@ class Context:
             self.gate.ask(self.run)
 
     def call(
-        self, name: str, step: Step, value: Json = None, token: str = ""
-    ) -> Coroutine[object, object, Json]:
+        self,
+        name: str,
+        step: Step[In, Out],
+        value: In = None,  # type: ignore[assignment]
+        token: str = "",
+    ) -> Coroutine[object, object, Out]:
         """Run a step inside this one and return its output; await it.
 
         Args:
@@ -237,7 +285,12 @@ class Context:
             return self._through(self.below(name), step, value)
         raise self._bad_step(name, step)
 
-    async def outcome(self, name: str, step: Step, value: Json = None) -> Result:
+    async def outcome(
+        self,
+        name: str,
+        step: Step[In, Out],
+        value: In = None,  # type: ignore[assignment]
+    ) -> Result[Out]:
         """Run a step inside this one and return how it ended; a leaf completes or raises.
 
         Args:
@@ -251,7 +304,7 @@ class Context:
         if self.names is None:
             return await self._ended(name, step, value)
         self._take(name)
-        return (await self._ended(name, step, own(value))).view()
+        return (await self._ended(name, step, self._passed(step, value))).view(typed=self._typed)
 
     # What the engine does for it.
 
@@ -259,7 +312,13 @@ class Context:
         """Run a step for a user's function, which may change what it passes and what it receives."""
         self._take(name)
         within = Context(self.run, self.path, self.gate, self.account, self.scope)
-        return own(await within.call(name, step, own(value), token))
+        return self._own(await within.call(name, step, self._passed(step, value), token))
+
+    def _passed(self, step: Step, value: Json) -> Json:
+        """Return an input for a step as it is recorded; the function that passes it may change it."""
+        if isinstance(step, Step) and (declared := step.input_type) is not None:
+            return declared.write_input(value)
+        return own_json(value)
 
     def _bad_step(self, name: str, step: object) -> StepError:
         return StepError(
@@ -281,6 +340,8 @@ class Context:
         self.names.add(name)
 
     async def _through(self, path: str, step: CompositeStep, value: Json) -> Json:
+        if not step.keeps_types:
+            value = json_of(value)
         result: Result = await step.run(value, self.child(path))
         if result.status is Status.FAILED and not result.gone_on:
             raise StepError.of(result, path)
@@ -292,7 +353,7 @@ class Context:
     async def _ended(self, name: str, step: Step, value: Json) -> Result:
         path = self.below(name)
         if isinstance(step, CompositeStep):
-            return await step.run(value, self.child(path))
+            return await step.run(value if step.keeps_types else json_of(value), self.child(path))
         if not isinstance(step, Leaf):
             raise self._bad_step(name, step)
         output = await _perform(self, path, step, value, "")
@@ -303,10 +364,21 @@ class Context:
         return sorted(_PUBLIC)
 
 
+class _TypedContext(Context):
+    """The context of a user's function, which receives values in their declared types."""
+
+    __slots__ = ()
+    _typed = True
+    _own = staticmethod(own)
+
+
 _PUBLIC = (
-    "ask", "call", "history", "idempotency_key", "initial", "input", "iteration", "last", "outcome",
-    "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "warn",
+    "ask", "call", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
+    "outcome", "output_of", "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "warn",
 )  # fmt: skip
+
+
+_PLAIN = ATOMS | {dict, list, tuple}  # types of values that are JSON, or are made so
 
 
 async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str) -> Json:
@@ -316,7 +388,7 @@ async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str)
     if run.keeps:
         fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
         if replay is not None and (recorded := replay.finished.get(path)) is not None:
-            return _replayed(run, recorded, fingerprint)
+            return _replayed(run, recorded, fingerprint, step)
         request = step.asks()
         if request is not None:
             request = run.clean(request)
@@ -324,7 +396,7 @@ async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str)
     started = Entry("started", path, run.now(), request, fingerprint)
     if replay is not None and path in replay.doubts:  # it was counted when it was restored
         if (answer := _doubt(run, path, step)) is not None:
-            return _settled_by(run, answer, started)
+            return _settled_by(run, answer, started, step)
     elif ctx.account.limited and not is_note(step.fingerprint):
         ctx.account.begin()
     if step.reserve is not None:
@@ -339,20 +411,24 @@ async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str)
 async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
     """Act, settle and record how it ended."""
     run, gate, path, cause = ctx.run, ctx.gate, started.path, None
-    inner = ctx.within(path) if step.wants_context else None
+    types = step.types
+    if types is not None and not types.simple:
+        types = step.declared()
+    inner = ctx.within(path, typed=types is not None) if step.wants_context else None
     began = started.at + started.seconds
     finished = Entry("finished", path, began, None, started.fingerprint)
     try:
         # The step gets a copy: what it does to its input changes nothing that is recorded.
-        given = own(value)
+        given = own_json(value) if types is None else types.read(value)
         act = step.act if run.stubs is None else acting(run.stubs, step, path)
         if gate is None:
             output = await act(given, inner)
         else:
             output = await gate.limit(run, functools.partial(act, given, inner), path)
-        output = codec.normalise(output, what="output")
-        if run.redactor is not None:
-            output = run.redactor.clean(output)
+        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
+            output = codec.normalise(output, what="output")
+        else:
+            output = _written(ctx, step, output, path)
         finished.value = output
     except BaseException as error:
         _broken(error, ctx, inner, started, finished)
@@ -380,9 +456,16 @@ async def unrecorded(ctx: Context, name: str, step: Leaf, value: Json, token: st
     if run.cancelled is not None:
         raise Stopped("", run.cancelled)
     try:
-        given = own(value)
-        output = codec.normalise(await step.act(given, None), what="output")
-        return output if run.redactor is None else run.redactor.clean(output)
+        types = step.types
+        if types is not None and types.simple:
+            given = own(value)
+        else:
+            types = step.declared()
+            given = own_json(value) if types is None else types.read(value)
+        output = await step.act(given, None)
+        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
+            return codec.normalise(output, what="output")
+        return _written(ctx, step, output, name)
     except asyncio.CancelledError as error:
         if run.cancelled is not None:
             raise Stopped("", run.cancelled) from None
@@ -392,6 +475,25 @@ async def unrecorded(ctx: Context, name: str, step: Leaf, value: Json, token: st
     except (Exception, SystemExit) as error:
         failure = run.failure(error, f"{path}/{name}" if path else name)
         raise failure.to_error() from _cause(error)
+
+
+def _written(ctx: Context, step: Leaf, output: object, path: str) -> Json:
+    """Return an output as it is recorded: normalised, or in its declared type, and without secrets."""
+    types, redactor = step.types, ctx.run.redactor
+    if types is None or (types.simple and type(output) in _PLAIN):
+        plain = codec.normalise(output, what="output")
+        return plain if redactor is None else redactor.clean(plain)
+    if types.problem:
+        ctx.run.warn(types.problem, code=ANNOTATION_UNREADABLE)
+    if (
+        type(output) not in _PLAIN
+        and not path.endswith("evaluate")
+        and (sentence := types.untyped(output))
+    ):
+        ctx.run.warn(sentence, code=UNTYPED_OUTPUT)
+    if ctx.run.stubs is not None and types.output is not None:  # a rule writes JSON
+        return types.output.write_input(output, what="output")
+    return types.write(output, None if redactor is None else redactor.clean)
 
 
 def _check_allowed(ctx: Context) -> None:
@@ -494,7 +596,7 @@ def _cause(error: BaseException) -> BaseException | None:
     return error.__cause__ if inner else error
 
 
-def _replayed(run: Run, recorded: Entry, fingerprint: str) -> Json:
+def _replayed(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> Json:
     """Return the recorded output, or raise the recorded error.
 
     Raises:
@@ -506,7 +608,25 @@ def _replayed(run: Run, recorded: Entry, fingerprint: str) -> Json:
             _refuse_change(run, recorded, fingerprint)
     if recorded.error is not None:
         raise recorded.error.to_error()
-    return recorded.value
+    declared = step.output_type
+    return recorded.value if declared is None else retyped(declared, recorded.value, recorded.path)
+
+
+def retyped(declared: ValueType, value: Json, path: str) -> Json:
+    """Return a recorded value with its declared type.
+
+    Raises:
+        ReplayMismatch: if it no longer fits.
+    """
+    if problem := declared.check(value):
+        raise ReplayMismatch(
+            f"{path}: the recorded value is no longer a {declared.name}: {problem}; give new fields "
+            "a default, resume with the old version, or rewind to before it",
+            path=path,
+            recorded="",
+            now=declared.name,
+        )
+    return declared.attach(value)
 
 
 def _refuse_change(run: Run, recorded: Entry, fingerprint: str) -> None:
@@ -544,7 +664,7 @@ def _doubt(run: Run, path: str, step: Leaf) -> Json:
     return None if answer == "rerun" else answer
 
 
-def _settled_by(run: Run, answer: Json, started: Entry) -> Json:
+def _settled_by(run: Run, answer: Json, started: Entry, step: Leaf) -> Json:
     """Record a person's answer as the outcome of an effect in doubt, at the cost that was reserved."""
     assert run.replay is not None
     path, doubt = started.path, run.replay.doubts[started.path]
@@ -552,6 +672,8 @@ def _settled_by(run: Run, answer: Json, started: Entry) -> Json:
     finished.usage = doubt.reserved.at_most()
     if isinstance(answer, dict):
         finished.value = answer["output"]
+        if (declared := step.output_type) is not None:
+            finished.value = declared.attach(finished.value)
     else:
         message = "it was in flight when the process died, and a person said that it failed"
         finished.error = Failure("", "in_doubt", message, path, retryable=False)

@@ -16,7 +16,7 @@ import math
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from ..conditions import (
     CEILING,
@@ -44,14 +44,27 @@ from ..records import History, Iteration, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
 from ..records.display import table_html
 from ..records.excerpts import shortened
+from ..records.typed import ValueType
 from .budget import CANNOT_BIND, cannot_bind
-from .composites import acceptable, retrying
+from .composites import acceptable, retry
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
 from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
-from .step import CompositeStep, Leaf, Step, StepLike, as_step, digest_of, source_digest
+from .step import (
+    CompositeStep,
+    EvaluationLike,
+    FunctionStep,
+    In,
+    Leaf,
+    Out,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+    source_digest,
+)
 
 __all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_TOLD", "Loop", "any_of"]
 
@@ -69,7 +82,7 @@ NO_GOAL_TOLD = (
 
 
 @dataclass(frozen=True)
-class Loop(CompositeStep):
+class Loop(CompositeStep[In, Out]):
     """A loop: execute, evaluate and adapt, until a condition stops it.
 
     Args:
@@ -126,9 +139,10 @@ class Loop(CompositeStep):
         (8, 'condition_met', 3)
     """
 
-    execute: StepLike
-    evaluate: StepLike | None = None
-    adapt: StepLike | None = None
+    keeps_types: ClassVar[bool] = True
+    execute: StepLike[In, Out]
+    evaluate: StepLike[Out, EvaluationLike] | None = None
+    adapt: StepLike[Iteration[In, Out], In] | None = None
     until: Condition | None = None
     guards: Condition | None = None
     name: str = ""
@@ -149,8 +163,8 @@ class Loop(CompositeStep):
     max_total_tokens: InitVar[int | None] = field(default=None, kw_only=True)
     max_usd: InitVar[float | None] = field(default=None, kw_only=True)
     timeout: InitVar[float | None] = field(default=None, kw_only=True)
-    on_iteration: Callable[[Iteration], object] | None = field(default=None, kw_only=True)
-    on_terminate: Callable[[Result], object] | None = field(default=None, kw_only=True)
+    on_iteration: Callable[[Iteration[In, Out]], object] | None = field(default=None, kw_only=True)
+    on_terminate: Callable[[Result[Out]], object] | None = field(default=None, kw_only=True)
 
     def __post_init__(
         self,
@@ -178,8 +192,10 @@ class Loop(CompositeStep):
         for stage in ("execute", "evaluate", "adapt"):
             if (function := getattr(self, stage)) is not None or stage == "execute":
                 part = as_step(function, purpose="evaluate" if stage == "evaluate" else "execute")
+                if stage == "adapt" and isinstance(part, FunctionStep):
+                    part = part.making_input_of(as_step(self.execute))
                 if self.on_failure == "retry":
-                    part = retrying(part, attempts=self.max_retries + 1, delay=self.retry_delay)
+                    part = retry(part, attempts=self.max_retries + 1, delay=self.retry_delay)
                 put(stage, part)
                 parts.append(part)
         put("_parts", tuple(parts))
@@ -290,6 +306,14 @@ class Loop(CompositeStep):
 
     def parts(self) -> Iterable[Step]:
         return self._parts
+
+    @property
+    def input_type(self) -> ValueType | None:
+        return as_step(self.execute).input_type
+
+    @property
+    def output_type(self) -> ValueType | None:
+        return as_step(self.execute).output_type
 
     @property
     def limit(self) -> int:

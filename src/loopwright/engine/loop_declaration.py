@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ..conditions import Budget, Condition
 from ..records import History, Iteration, Result, Stop
+from ..records.typed import ValueType
 from .step import Step
 
 __all__ = ["LoopDeclaration"]
@@ -41,6 +42,12 @@ class LoopDeclaration(Protocol):
 
     @property
     def on_terminate(self) -> Callable[[Result], object] | None: ...
+
+    @property
+    def input_type(self) -> ValueType | None: ...
+
+    @property
+    def output_type(self) -> ValueType | None: ...
 
     @property
     def limit(self) -> int: ...

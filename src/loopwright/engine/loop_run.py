@@ -15,6 +15,7 @@ import functools
 import inspect
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import TracebackType
 
 from ..conditions import Deadline, Timeout, raised, raised_budget
@@ -36,9 +37,10 @@ from ..records import (
     as_evaluation,
     failure_of,
 )
-from ..records.codec import Json, error_line
+from ..records.codec import ATOMS, Json, error_line
+from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
-from .context import Context, being_cancelled, unrecorded
+from .context import Context, being_cancelled, retyped, unrecorded
 from .deadlines import DeadlineScope
 from .loop_approval import approved
 from .loop_declaration import LoopDeclaration
@@ -115,7 +117,7 @@ class LoopRun:
         self.run_state = run = ctx.run
         own = ctx.path.rsplit("/", 1)[-1] == loop.name
         self.path = path = ctx.path if own else ctx.below(loop.name)
-        self.current = value
+        self.current = value = self._typed_input(value)
         self.start = run.now()
         self.history = History()
         if run.redactor is not None:
@@ -125,6 +127,7 @@ class LoopRun:
         self.ended: Result | None = None
         self.terminated = False
         self.scope = Scope(loop.name, value, ctx.scope, path)
+        self.scope.types = (loop.input_type, loop.output_type)
         self.members = loop.members
         spent, budget = NOTHING, loop.budget
         if run.replay is not None:
@@ -179,7 +182,7 @@ class LoopRun:
             self.start = began
         usage = NOTHING
         for entry in replay.rounds.get(self.path, ()):
-            record: Iteration = entry.value
+            record = self._typed_record(entry.value)
             usage += record.usage
             self.history = self.history.with_iteration(record, entry.seconds, usage, wall)
             self.current = self.scope.current = record.input
@@ -190,11 +193,45 @@ class LoopRun:
         if ended is not None:
             stop = Stop.from_json(ended["stop"])
             spent, reported = replay.spent(self.path), ended.get("reported_score")
-            self.ended = self._result(stop, ended["output"], spent, reported)
+            output = self._typed_output(ended["output"])
+            self.ended = self._result(stop, output, spent, reported)
             self.terminated = True
             cut = ended.get("cut")
             self.cut = cut and Stopped(cut["owner"], Stop.from_json(cut["stop"]))
             self._show(self.ended)
+
+    # Values of declared types: those of `execute`, live and replayed.
+
+    def _typed_input(self, value: Json) -> Json:
+        """Return an input with the type that `execute` declares; a value may carry another one."""
+        declared = self.loop.input_type
+        return value if declared is None else declared.attach(value)
+
+    def _typed_output(self, value: Json) -> Json:
+        declared = self.loop.output_type
+        return value if declared is None else declared.attach(value)
+
+    def _typed_record(self, record: Iteration) -> Iteration:
+        """Return a recorded iteration with the declared types of its input and output.
+
+        Raises:
+            ReplayMismatch: if the output no longer fits.
+        """
+        declared, adapt = self.loop.input_type, self.loop.adapt
+        if (
+            declared is None
+        ):  # the input has the type of the loop's input, or of what adapt returned
+            carried = getattr(self.scope.initial, "type", None)
+            declared = carried if adapt is None or record.number == 1 else adapt.output_type
+        made = self.loop.output_type
+        if (declared is None or declared.is_json) and (made is None or made.is_json):
+            return record
+        value, output = json_of(record.input), json_of(record.output)
+        if declared is not None:
+            value = declared.attach(value)
+        if made is not None and output is not None:
+            output = retyped(made, output, f"{self.path}/{record.number}")
+        return replace(record, input=value, output=output)
 
     # The lines of `run` and `iterate`.
 
@@ -264,9 +301,15 @@ class LoopRun:
         replay, value = self.run_state.replay, self.current
         adapts = self.loop.adapt is not None and self.scope.number > 1
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
-            value, adapts = replay.answers[answer], False  # a person wrote it in place of adapt
+            # A person wrote it in place of adapt.
+            value, adapts = self._typed_input(replay.answers[answer]), False
         self.attempted = Attempt(
-            self.ctx, self.loop.execute, value, began=self.began, adapts=adapts, call=self.call
+            self.ctx,
+            self.loop.execute,
+            value,
+            began=self.began,
+            adapts=adapts,
+            call=self.call,
         )
         return self.attempted
 
@@ -483,7 +526,7 @@ class Attempt:
 
     def adapted(self, value: Json | Evaluation) -> None:
         """Set the input that adapt returned."""
-        self.input = self.scope.current = _plain(value)
+        self.input = self.scope.current = _recorded(value, self.scope.types[0])
         self.stage = "execute"
 
     def executed(self, value: Json | Evaluation) -> None:
@@ -492,7 +535,7 @@ class Attempt:
         Raises:
             StepError: if there is none because an inner loop ended without one.
         """
-        self.output = _plain(value)
+        self.output = _recorded(value, self.scope.types[1])
         if value is None and isinstance(self.execute, CompositeStep):
             self._refuse_no_output()
         self.stage = "evaluate"
@@ -558,9 +601,16 @@ class Attempt:
         return inner.output if inner is not None and inner.reason is cut.stop.reason else None
 
 
-def _plain(value: Json | Evaluation) -> Json:
-    """Return an evaluation as JSON: it stays an Evaluation only as the result of `evaluate`."""
-    return value.to_json() if type(value) is Evaluation else value
+def _recorded(value: Json | Evaluation, declared: ValueType | None) -> Json:
+    """Return a value as the record of an iteration has it, live and replayed.
+
+    An Evaluation stays one only as the result of `evaluate`.
+    """
+    if declared is None and type(value) in ATOMS:
+        return value
+    if type(value) is Evaluation:
+        return value.to_json()
+    return json_of(value) if declared is None else declared.attach(value)
 
 
 def _cut_of(entry: Entry) -> Stopped | None:

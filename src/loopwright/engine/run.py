@@ -55,9 +55,10 @@ from .run_state import (
     opened_listeners,
     redactor_of,
 )
-from .step import MODEL_NAME, CompositeStep, Step, StepLike, as_step
+from .step import MODEL_NAME, CompositeStep, In, Out, Step, StepLike, as_step
 from .synchronous import wait_for
 from .text_listeners import OnText, model_call, text_listener
+from .workflow import Workflow
 
 if TYPE_CHECKING:
     from ..models import Models
@@ -103,8 +104,8 @@ class RunOptions(ResumeOptions, total=False):
 
 
 async def run(
-    step: StepLike,
-    value: Json = None,
+    step: StepLike[In, Out],
+    value: In = None,  # type: ignore[assignment]
     *,
     journal: Journal | str | None = None,
     run_id: str = "",
@@ -121,7 +122,7 @@ async def run(
     accept_changes: bool = False,
     in_doubt: str = "suspend",
     takeover: bool = False,
-) -> Result:
+) -> Result[Out]:
     """Run a loop, a workflow, any other step or a function to its end.
 
     Args:
@@ -213,7 +214,11 @@ def _progress(progress: bool | Listener) -> list[Listener]:
     return [progress]
 
 
-def run_sync(step: StepLike, value: Json = None, **options: Unpack[RunOptions]) -> Result:
+def run_sync(
+    step: StepLike[In, Out],
+    value: In = None,  # type: ignore[assignment]
+    **options: Unpack[RunOptions],
+) -> Result[Out]:
     """Run a step from synchronous code.
 
     Args:
@@ -240,7 +245,7 @@ def run_sync(step: StepLike, value: Json = None, **options: Unpack[RunOptions]) 
 
 
 async def resume(
-    step: StepLike,
+    step: StepLike[Any, Out],
     run_id: str,
     *,
     journal: Journal | str,
@@ -250,7 +255,7 @@ async def resume(
     max_total_tokens: int | None = None,
     max_effects: int | None = None,
     **options: Unpack[ResumeOptions],
-) -> Result:
+) -> Result[Out]:
     """Continue a recorded run; first raise the limit that ended it, if one is given.
 
     Args:
@@ -529,7 +534,7 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
     """Run the root step, record how the run ended, and give the run back."""
     replay = state.replay
     if replay is not None and "" in replay.ended:
-        result = finished(state, replay.ended[""])
+        result = finished(state, replay.ended[""], step)
         await state.log.close(row_of(info, result, replay.active))
         return result
     if replay is not None and replay.doubts and state.log.keeps_values:
@@ -538,11 +543,11 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
             numbers = ", ".join(map(str, left))
             state.warn(f"processes of an earlier attempt of this run cannot be ended: {numbers}")
     if replay is not None:  # loops inside an ended one are not run again, and still are its loops
-        state.loops = ended_loops(state, replay)
+        state.loops = ended_loops(state, replay, step)
     if not state.log.silent:
         state.log.on_cancel = state.cancel
     try:
-        result = await _outcome(state, step, info.input)
+        result = await _outcome(state, step, _typed_input(step, info.input))
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
         await state.settle()
@@ -552,6 +557,12 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
     if not state.log.silent:
         await state.log.close(row_of(info, result, state.now()))
     return result
+
+
+def _typed_input(step: Step, value: Json) -> Json:
+    """Return the recorded input of a run with the type that its step declares."""
+    declared = step.input_type
+    return value if declared is None or value is None else declared.attach(value)
 
 
 async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
@@ -629,6 +640,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         total=state.rounds,
         error=failed.error,
         cause=failed.cause,
+        members=step.steps if isinstance(step, Workflow) else {},
     )
 
 

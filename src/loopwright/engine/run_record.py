@@ -27,9 +27,12 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json
+from ..records.typed import ValueType
+from .context import retyped
 from .loop import Loop
 from .run_state import Run
 from .step import Step
+from .workflow import Workflow
 
 __all__ = [
     "bounded",
@@ -63,8 +66,12 @@ def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
         raise ConfigurationError(
             f"run_id: {run_id!r} is not a run ID; use 1 to 64 letters, digits, - and _"
         )
+    declared = step.input_type
     try:
-        given = codec.normalise(value, what="input")
+        if declared is None:
+            given = codec.normalise(value, what="input")
+        else:
+            given = declared.write_input(value)
     except StepError as error:
         raise ConfigurationError(str(error)) from None
     now = time.time()
@@ -105,12 +112,16 @@ def ended_entry(result: Result) -> Json:
     }
 
 
-def finished(state: Run, ended: Json) -> Result:
-    """Return the result of a run that the journal holds to its end."""
+def finished(state: Run, ended: Json, step: Step) -> Result:
+    """Return the result of a run that the journal holds to its end.
+
+    Raises:
+        ReplayMismatch: if a recorded value no longer fits its declared type.
+    """
     replay = state.replay
     assert replay is not None
     stop = Stop.from_json(ended["stop"])
-    loops = ended_loops(state, replay)
+    loops = ended_loops(state, replay, step)
     own = loops.get(ended["name"])
     agents = replay.reported()
     history = own.history if own is not None and ended.get("iterations") else History()
@@ -120,14 +131,14 @@ def finished(state: Run, ended: Json) -> Result:
         stop.reason.status,
         stop.reason,
         stop.detail,
-        ended["output"],
+        _typed(step.output_type, ended["output"], step.name),
         history,
         usage=Usage.from_json(ended["usage"]),
         run_id=state.run_id,
         name=ended["name"],
         also=stop.also,
         loops={name: loops[name] for name in ended["loops"] if name in loops},
-        steps=ended["steps"],
+        steps=_typed_steps(step, ended["steps"]),
         warnings=tuple(ended["warnings"]),
         seconds=ended["seconds"],
         judging=replay.judging,
@@ -137,6 +148,7 @@ def finished(state: Run, ended: Json) -> Result:
         total=replay.iterations,
         items=own.items if own is not None else (),
         error=Failure.from_json(ended.get("error")),
+        members=step.steps if isinstance(step, Workflow) else {},
     )
 
 
@@ -146,14 +158,59 @@ def _phases(replay: RecordedRun, path: str) -> History:
     return agents_history([entry.value for entry in rounds] for rounds in within)
 
 
-def ended_loops(state: Run, replay: RecordedRun) -> LoopResults:
+def _typed(declared: ValueType | None, value: Json, path: str) -> Json:
+    return value if declared is None or value is None else retyped(declared, value, path)
+
+
+def _typed_steps(step: Step, outputs: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return the outputs of the steps of a workflow with their declared types."""
+    if not isinstance(step, Workflow):
+        return outputs
+    return {
+        name: _typed(step.steps[name].output_type, value, name) if name in step.steps else value
+        for name, value in outputs.items()
+    }
+
+
+def _loops_in(step: Step) -> dict[str, Step]:
+    """Return the loops inside a step by name; of two with one name the first."""
+    loops: dict[str, Step] = {}
+    waiting = [step]
+    while waiting:
+        part = waiting.pop(0)
+        if isinstance(part, Loop):
+            loops.setdefault(part.name, part)
+        waiting += part.parts()
+    return loops
+
+
+def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
     """Return the results of the loops that the journal holds to their end, in the order they ended."""
     loops = LoopResults()
+    declared = _loops_in(step) if replay.ended else {}
     loops.lists.update(replay.lists())
     for path, value in replay.ended.items():
         if path:
-            loops.keep(path, _loop_result(state, replay, path, value))
+            result = _loop_result(state, replay, path, value)
+            loop = declared.get(result.name)
+            loops.keep(path, result if loop is None else _typed_result(loop, result))
     return loops
+
+
+def _typed_result(loop: Step, result: Result) -> Result:
+    """Return the recorded result of a loop with the declared types of its values."""
+    taken, made = loop.input_type, loop.output_type
+    if all(each is None or each.is_json for each in (taken, made)):
+        return result
+    history = History()
+    for item in result.history:
+        value = item.input if taken is None else taken.attach(item.input)
+        typed = replace(item, input=value, output=_typed(made, item.output, result.name))
+        history = history.with_iteration(
+            typed, result.history.elapsed, result.history.usage, result.history.now
+        )
+    output = _typed(made, result.output, result.name)
+    return replace(result, output=output, history=history)
 
 
 def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Result:

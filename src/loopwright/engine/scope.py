@@ -8,11 +8,14 @@ from typing import Any
 
 from ..records import History, Result
 from ..records.codec import Json
+from ..records.typed import ValueType
 
 __all__ = ["Scope"]
 
 _UNBEGUN = History()  # of a scope before its first iteration
 _NOTHING_YET: Mapping[str, Json] = MappingProxyType({})
+
+_UNTYPED: tuple[ValueType | None, ValueType | None] = (None, None)
 
 
 class Scope:
@@ -23,6 +26,7 @@ class Scope:
         "history",
         "initial",
         "loops",
+        "members",
         "name",
         "number",
         "outputs",
@@ -32,6 +36,7 @@ class Scope:
         "results",
         "talks",
         "total",
+        "types",
         "variables",
     )
 
@@ -52,6 +57,8 @@ class Scope:
         self.history = _UNBEGUN
         # Read-only until `keep` replaces them: most scopes are loops', which have neither.
         self.outputs: Mapping[str, Json] = _NOTHING_YET
+        self.types = _UNTYPED  # of the input and the output of a loop's iterations
+        self.members: Mapping[str, object] = _NOTHING_YET  # the steps of a workflow by name
         self.results: Mapping[str, Result] = _NOTHING_YET
         self.loops: Mapping[str, Result] = _NOTHING_YET  # in the order of their ends
         self.variables: dict[str, Json] | None = (

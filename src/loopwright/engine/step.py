@@ -7,26 +7,40 @@ plain (it runs in a thread) or async.
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from types import CodeType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    TypedDict,
+    Unpack,
+    cast,
+    overload,
+)
 
 from typing_extensions import TypeVar
 
 from ..errors import ConfigurationError
-from ..records import Result, Usage, own
+from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
+from ..records.typed import ValueType
 from .external import Purpose, adapted
+from .signatures import FunctionTypes, types_of
 from .threads import in_thread
 
 __all__ = [
     "MODEL_NAME",
     "PYTHON",
     "CompositeStep",
+    "EvaluationLike",
     "FunctionStep",
     "Leaf",
     "Step",
@@ -41,6 +55,8 @@ __all__ = [
 
 Function = Callable[..., Any]  # what a function takes is read from its signature
 _Function = TypeVar("_Function", bound=Function)
+In = TypeVar("In", default=Any)
+Out = TypeVar("Out", default=Any)
 # The defaults keep a bare `Step`, `Leaf` or `CompositeStep` legal under `mypy --strict`.
 In_contra = TypeVar("In_contra", contravariant=True, default=Any)
 Out_co = TypeVar("Out_co", covariant=True, default=Any)
@@ -92,7 +108,17 @@ class Step(Generic[In_contra, Out_co]):
         @property
         def reports(self) -> bool | None:
             """Whether it reports what it costs; None if its kind and its parts decide."""
+
+        @property
+        def input_type(self) -> ValueType | None:
+            """The declared type of its input, or None."""
+
+        @property
+        def output_type(self) -> ValueType | None:
+            """The declared type of its output, or None."""
     else:
+        input_type = None
+        output_type = None
         required = False
         accept = ()
         depth = 0
@@ -125,13 +151,22 @@ class Leaf(Step[In_contra, Out_co]):
             """A function of the input that returns the most that a call may cost."""
 
         @property
+        def types(self) -> FunctionTypes | None:
+            """How it reads and writes values of declared types; None for a step that has JSON."""
+
+        @property
         def stub(self) -> str:
             """The kind of effect that a stub replaces in a dry run; "" if it acts there too."""
     else:
+        types = None
         idempotent = True
         wants_context = True
         reserve = None
         stub = ""
+
+    def declared(self) -> FunctionTypes | None:
+        """Return its declared types; None for a step that has JSON."""
+        return None
 
     def stubbed(self, output: Json) -> Json:
         """Return the output of a stub in the form of the step's own output."""
@@ -150,6 +185,7 @@ class CompositeStep(Step[In_contra, Out_co]):
     """A step that runs other steps: it has no effect itself, and is replayed by running it again."""
 
     supplies: Collection[str] = ()  # template variables inside it, beyond those always there
+    keeps_types: ClassVar[bool] = False  # whether it passes on values with their declared types
 
     if not TYPE_CHECKING:
 
@@ -169,7 +205,21 @@ class CompositeStep(Step[In_contra, Out_co]):
         raise NotImplementedError
 
 
-StepLike = Step | Function
+if TYPE_CHECKING:
+    from .context import Context
+
+    # The union is in the result, not in the function: four callables make mypy infer too late.
+    StepLike = (
+        Step[In, Out]
+        | Callable[[In], Awaitable[Out] | Out]
+        | Callable[[In, Context], Awaitable[Out] | Out]
+    )
+else:
+    StepLike = Step | Function
+EvaluationLike = Evaluation | float | bool | Mapping[str, Any] | None  # what an evaluator returns
+
+
+_UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
 
 
 class FunctionStep(Leaf[In_contra, Out_co]):
@@ -188,6 +238,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
     scores_only: bool
     stub: str
     wants_context: bool
+    types: FunctionTypes | None
     __slots__ = (
         "_fingerprint",
         "act",
@@ -198,6 +249,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         "reserve",
         "scores_only",
         "stub",
+        "types",
         "wants_context",
     )
 
@@ -211,7 +263,10 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         inline: bool = False,
         fingerprint: str = "",
         reports: bool | None = None,
+        typed: bool = False,
     ) -> None:
+        # Read late: an annotation may name a class that is defined further down.
+        self.types = _UNREAD if typed and not hasattr(function, _KNOWN_AS) else None
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
@@ -224,6 +279,32 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         count = _parameters(function)
         self.wants_context = count >= 2
         self.act = _caller(function, count, inline)
+
+    def declared(self) -> FunctionTypes | None:
+        """Return its declared types, by the annotations; None if it has JSON."""
+        if self.types is _UNREAD:
+            self.types = types_of(self.function, self.name)
+        return self.types
+
+    @property
+    def input_type(self) -> ValueType | None:
+        """The type of the first parameter, by its annotation."""
+        return None if (types := self.declared()) is None else types.input
+
+    @property
+    def output_type(self) -> ValueType | None:
+        """The type that it returns, by its annotation."""
+        return None if (types := self.declared()) is None else types.output
+
+    def making_input_of(self, reader: Step) -> FunctionStep:
+        """Return it as a step whose output has the input type of another, unless it declares one."""
+        types, wanted = self.declared(), reader.input_type
+        if types is None or types.output is not None or wanted is None or wanted.is_json:
+            return self
+        adapter = copy.copy(self)
+        adapter.types = copy.copy(types)
+        adapter.types.like, adapter.types.simple = reader, False
+        return adapter
 
     @property
     def fingerprint(self) -> str:
@@ -348,7 +429,9 @@ def digest_of(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def as_step(step: StepLike, *, name: str = "", purpose: Purpose = "execute") -> Step:
+def as_step(
+    step: StepLike[In, Out], *, name: str = "", purpose: Purpose = "execute"
+) -> Step[In, Out]:
     """Return a step as it is, an object of another library by its adapter, and a function as a FunctionStep.
 
     Raises:
@@ -358,7 +441,7 @@ def as_step(step: StepLike, *, name: str = "", purpose: Purpose = "execute") -> 
         return step
     made = adapted(step, purpose)
     if made is None:
-        return FunctionStep(step, name=name)
+        return FunctionStep(step, name=name, typed=True)
     if not isinstance(made, Step):
         raise ConfigurationError(
             f"the adapter of {type(step).__name__} returned {made!r:.60}, which is not a step"
@@ -366,29 +449,53 @@ def as_step(step: StepLike, *, name: str = "", purpose: Purpose = "execute") -> 
     return made
 
 
-@overload
-def step(
-    function: Function,
-    *,
-    name: str = "",
-    reserve: Usage | Reserve | None = None,
-    idempotent: bool = True,
-    inline: bool = False,
-    fingerprint: str = "",
-) -> FunctionStep: ...
+class StepDecorator(Protocol):
+    """The decorator that `step` returns when it is called with options."""
+
+    @overload
+    def __call__(self, function: Callable[[In], Awaitable[Out]], /) -> FunctionStep[In, Out]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[In, Context], Awaitable[Out]], /
+    ) -> FunctionStep[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[In], Out], /) -> FunctionStep[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[In, Context], Out], /) -> FunctionStep[In, Out]: ...
+    @overload
+    def __call__(self, function: Callable[[], object], /) -> FunctionStep: ...
+
+
+class StepOptions(TypedDict, total=False):
+    """The options of `step`, which explains them."""
+
+    name: str
+    reserve: Usage | Reserve | None
+    idempotent: bool
+    inline: bool
+    fingerprint: str
 
 
 @overload
 def step(
-    *,
-    name: str = "",
-    reserve: Usage | Reserve | None = None,
-    idempotent: bool = True,
-    inline: bool = False,
-    fingerprint: str = "",
-) -> Callable[[Function], FunctionStep]: ...
-
-
+    function: Callable[[In], Awaitable[Out]], /, **options: Unpack[StepOptions]
+) -> FunctionStep[In, Out]: ...
+@overload
+def step(
+    function: Callable[[In, Context], Awaitable[Out]], /, **options: Unpack[StepOptions]
+) -> FunctionStep[In, Out]: ...
+@overload
+def step(
+    function: Callable[[In], Out], /, **options: Unpack[StepOptions]
+) -> FunctionStep[In, Out]: ...
+@overload
+def step(
+    function: Callable[[In, Context], Out], /, **options: Unpack[StepOptions]
+) -> FunctionStep[In, Out]: ...
+@overload
+def step(function: Callable[[], object], /, **options: Unpack[StepOptions]) -> FunctionStep: ...
+@overload
+def step(**options: Unpack[StepOptions]) -> StepDecorator: ...
 def step(
     function: Function | None = None,
     *,
@@ -397,7 +504,7 @@ def step(
     idempotent: bool = True,
     inline: bool = False,
     fingerprint: str = "",
-) -> FunctionStep | Callable[[Function], FunctionStep]:
+) -> FunctionStep | StepDecorator:
     """Make a function a step, as a decorator or a call.
 
     The function takes no argument, a value, or a value and a Context. An async function is awaited, any
@@ -432,9 +539,9 @@ def step(
     def made(inner: Function) -> FunctionStep:
         made_step = FunctionStep(
             inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline,
-            fingerprint=fingerprint,
+            fingerprint=fingerprint, typed=True,
         )  # fmt: skip
         made_step.stub = "" if hasattr(inner, _KNOWN_AS) else PYTHON
         return made_step
 
-    return made if function is None else made(function)
+    return cast("StepDecorator", made) if function is None else made(function)

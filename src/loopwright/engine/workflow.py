@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, overload
 
 from ..errors import ConfigurationError, StepError, Stopped, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
+from ..records.typed import ValueType, mixed, same_type
 from .composites import Unsatisfied, attempt, combined
 from .concurrency import run_all
 from .context import Context
 from .run_state import Run
 from .scope import Scope
-from .step import CompositeStep, Step, StepLike, as_step, digest_of
+from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
 
 __all__ = ["Workflow"]
 
+T = TypeVar("T")
 
-class Workflow(CompositeStep):
+
+class Workflow(CompositeStep[In, Out]):
     """Named steps with dependencies, run as one step.
 
     The input of a step is the workflow's input, the output of the one step that it needs, or an object
@@ -32,7 +36,7 @@ class Workflow(CompositeStep):
         steps: steps or functions by name, in the order in which they run.
         needs: for each step the names of the steps that run before it.
         at_once: the most steps that run at a time.
-        output: the step whose output is the workflow's. Default: the last one.
+        output: the step whose output is the workflow's, or its name. Default: the last one.
 
     Raises:
         ConfigurationError: for an unknown or circular need, an unknown output, or no steps.
@@ -44,6 +48,30 @@ class Workflow(CompositeStep):
         'A'
     """
 
+    keeps_types = True
+
+    @overload
+    def __init__(
+        self: Workflow[Any, T],
+        name: str,
+        steps: Mapping[str, StepLike],
+        *,
+        needs: Mapping[str, Sequence[str]] | None = ...,
+        at_once: int = ...,
+        output: Step[Any, T],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Workflow[Any, Any],
+        name: str,
+        steps: Mapping[str, StepLike],
+        *,
+        needs: Mapping[str, Sequence[str]] | None = ...,
+        at_once: int = ...,
+        output: str | Callable[..., Any] = ...,
+    ) -> None: ...
+
     def __init__(
         self,
         name: str,
@@ -51,7 +79,7 @@ class Workflow(CompositeStep):
         *,
         needs: Mapping[str, Sequence[str]] | None = None,
         at_once: int = 1,
-        output: str = "",
+        output: str | StepLike = "",
     ) -> None:
         _check_shape(name, steps, {} if needs is None else needs)
         self.name = name
@@ -59,12 +87,25 @@ class Workflow(CompositeStep):
         self.supplies = self.steps.keys()
         self.needs = {key: tuple((needs or {}).get(key, ())) for key in self.steps}
         self.at_once = codec.integer(f"workflow {name}: at_once", at_once, minimum=1)
+        if not isinstance(output, str):
+            output = _key_of(name, output, steps)
         self.output = output or next(reversed(self.steps))
         for key in [*(needs or {}), self.output, *(n for ns in self.needs.values() for n in ns)]:
             if key not in self.steps:
                 hint = nearest(str(key), self.steps)
                 raise ConfigurationError(f"workflow {name}: there is no step {key!r}{hint}")
         self.order = self._order()
+
+    @property
+    def input_type(self) -> ValueType | None:
+        """The declared type of the steps that receive the workflow's input, if they agree."""
+        types = [step.input_type for key, step in self.steps.items() if not self.needs[key]]
+        return types[0] if all(same_type(types[0], other) for other in types) else None
+
+    @property
+    def output_type(self) -> ValueType | None:
+        """The declared type of the output step."""
+        return self.steps[self.output].output_type
 
     def parts(self) -> Iterable[Step]:
         return self.steps.values()
@@ -97,6 +138,7 @@ class Workflow(CompositeStep):
     async def inside(self, scope: Scope, value: Json, ctx: Context) -> Result:
         """Run its steps with their variables in `scope`."""
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
+        scope.members = self.steps
         ended: dict[str, Result] = {}
         try:
             await self._drive(inner, value, ended)
@@ -134,7 +176,7 @@ class Workflow(CompositeStep):
         if len(needs) == 1:
             value = ended[needs[0]].output
         elif needs:
-            value = {name: ended[name].output for name in needs}
+            value = mixed({name: ended[name].output for name in needs})
         if ctx.scope is None or ctx.scope.parent is not None:
             return await attempt(ctx, key, self.steps[key], value)
         return await self._recorded(ctx, key, value)
@@ -195,6 +237,16 @@ def _check_shape(
             raise ConfigurationError(
                 f"workflow {name}: needs of {key!r}: give a list of steps, not {needed!r}"
             )
+
+
+def _key_of(name: str, step: StepLike, steps: Mapping[str, StepLike]) -> str:
+    """Return the name under which a workflow has a step."""
+    keys = [key for key, other in steps.items() if other is step]
+    if not keys:
+        raise ConfigurationError(
+            f"workflow {name}: output: {step!r:.60} is not one of its steps; give a step, or a name"
+        )
+    return keys[0]
 
 
 def _outcome(name: str, stop: Stop, seconds: float, result: Result | None) -> StepOutcome:

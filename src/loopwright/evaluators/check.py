@@ -43,7 +43,9 @@ CANNOT_RUN = (126, 127)  # a shell's codes for "not executable" and "not found"
 Rule = Callable[[str], str]  # returns what is missing in a text, or ""
 
 
-def check(function: Callable[..., object] | None = None, /, **options: Any) -> FunctionStep:
+def check(
+    function: Callable[..., object] | None = None, /, **options: Any
+) -> FunctionStep[object, Evaluation]:
     """Make an evaluator of a function, a command, a JSON Schema or rules for the text.
 
     Args:

@@ -10,7 +10,7 @@ from ..engine.composites import attempt, combined
 from ..engine.context import Context
 from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..errors import ConfigurationError, nearest
-from ..records import Result, as_evaluation, codec
+from ..records import Evaluation, Result, as_evaluation, codec
 from ..records.codec import Json
 from .check import check
 from .criteria import grade, segments
@@ -21,7 +21,7 @@ Check = StepLike | Mapping[str, Json]  # an evaluator, a function, or options of
 
 
 @dataclass(frozen=True)
-class _Checklist(CompositeStep):
+class _Checklist(CompositeStep[object, Evaluation]):
     name: str
     members: tuple[tuple[str, str, Step], ...]  # path segment, name and evaluator of each item
     weights: tuple[tuple[str, float], ...]
@@ -45,7 +45,7 @@ def checklist(
     weights: Mapping[str, float] | None = None,
     *,
     name: str = "checklist",
-) -> Step:
+) -> Step[object, Evaluation]:
     """Make an evaluator of named requirements. Each is checked on the output and is one effect.
 
     The score is the sum of the weights of the items that passed, divided by the sum of all weights.

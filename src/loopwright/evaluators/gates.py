@@ -18,7 +18,7 @@ __all__ = ["gates"]
 
 
 @dataclass(frozen=True)
-class _Gates(CompositeStep):
+class _Gates(CompositeStep[object, Evaluation]):
     name: str
     members: tuple[tuple[str, Step], ...]
 
@@ -45,7 +45,7 @@ class _Gates(CompositeStep):
         return combined(self.name, _merged(evaluations, complete=complete), ended, ctx)
 
 
-def gates(*evaluators: Check, name: str = "gates") -> Step:
+def gates(*evaluators: Check, name: str = "gates") -> Step[object, Evaluation]:
     """Make an evaluator of several in order: the first failure ends the evaluation.
 
     Put certain and cheap evaluators first: checks, then tests, then a judge. An output that fails at a

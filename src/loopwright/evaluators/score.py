@@ -34,7 +34,7 @@ def score(
     of: StepLike | None = None,
     pattern: str = "",
     name: str = "score",
-) -> Step:
+) -> Step[object, Evaluation]:
     """Make an evaluator that reads a number in the output, or in the reply of the step `of`.
 
     In a text the number follows `label`: 0.85, 8/10, 93 of 100 or 93 %; prose without another digit may
@@ -105,7 +105,7 @@ def _reader(label: str | None, scale: tuple[float, float], pattern: str) -> _Rea
     return search_in_thread
 
 
-class ScoreOf(CompositeStep):
+class ScoreOf(CompositeStep[object, Evaluation]):
     """A score in the reply of a step about the value. See `score`."""
 
     scores_only = True  # it never gives a verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import RunNotFound, nearest
-from ..records import NOTHING, Evaluation, Failure, Held, Iteration, Usage, read_by_copy
+from ..records import NOTHING, Evaluation, Failure, HeldJson, Iteration, Usage, read_by_copy
 from ..records.codec import Json
 
 
@@ -80,7 +80,7 @@ class Entry:
             seconds=self.seconds,
             seq=self.seq,
         )
-        made.value = Held(self.value)
+        made.value = HeldJson(self.value)
         return made
 
     def __repr__(self) -> str:

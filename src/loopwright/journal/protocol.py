@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ..errors import RunNotFound
-from ..records import NOTHING, Held, Iteration, Record, Usage, read_by_copy
+from ..records import NOTHING, HeldJson, Iteration, Record, Usage, read_by_copy
 from ..records.codec import Json
 from .entries import Entry
 
@@ -50,9 +50,9 @@ class RunInfo(Record):
     score: float | None = None
     usage: Usage = NOTHING
 
-    def view(self) -> RunInfo:
+    def view(self, *, typed: bool = False) -> RunInfo:
         """Return the row for one reader, who receives copies of its input and source."""
-        held: dict[str, Any] = {"input": Held(self.input), "source": Held(self.source)}
+        held: dict[str, Any] = {"input": HeldJson(self.input), "source": HeldJson(self.source)}
         return replace(self, **held)
 
     def to_json(self) -> dict[str, Json]:

@@ -16,12 +16,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Unpack, cast, overload
 
 from ..engine.context import Context
-from ..engine.step import MODEL_NAME, CompositeStep, digest_of
+from ..engine.step import MODEL_NAME, CompositeStep, In, Out, digest_of
 from ..engine.text_listeners import OnText, text_listener
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, StepError
 from ..models import Message, Reply, Request, Target, Timers, call_model, own_words
 from ..models.files import File
 from ..models.protocol import MAX_TOOL_CALLS
@@ -38,6 +38,7 @@ from ..models.settings import (
 from ..records import Reason, Result, Status, codec
 from ..records.codec import Json
 from ..records.excerpts import VALUE_CHARS, shortened
+from ..records.typed import ValueType, value_type
 from ..templates.variables import FIXED, TemplatedValue, fill, rendered
 from .conversation import SUMMARY_TOKENS, Conversation, earlier, keep, note_question
 from .files import Files, PromptFiles
@@ -253,7 +254,7 @@ def warn_of(reply: Reply, ctx: Context) -> None:
         ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")
 
 
-class Prompt(CompositeStep):
+class Prompt(CompositeStep[In, Out]):
     """A prompt as a step; its output is the reply's text, or its data if there is a schema.
 
     `prompt` makes one from the settings of a model call.
@@ -301,6 +302,8 @@ class Prompt(CompositeStep):
         self.asking = asking
         self.conversation = conversation or (Conversation() if carried else None)
         self.read = read or _output
+        self.input_type: ValueType | None = None
+        self.output_type: ValueType | None = None
         self.files = PromptFiles(files, files_root)
         self.on_text = on_text if on_text is None else text_listener(on_text)
 
@@ -337,10 +340,24 @@ class Prompt(CompositeStep):
             reply = await self._continued(
                 [*head, question], self.conversation, ctx, contents=contents
             )
-        output = self.read(reply)
+        output = self._typed(self.read(reply), ctx)
         return Result(
             Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} answered", output, name=self.name
         )
+
+    def _typed(self, output: Json, ctx: Context) -> Json:
+        """Return the output with its declared type.
+
+        Raises:
+            StepError: of kind `bad_output`, if it has the schema of the type and is refused by its rules.
+        """
+        declared = self.output_type
+        if declared is None:
+            return output
+        if problem := declared.check(output):
+            message = f"{self.name}: the reply is not a {declared.name}: {problem}"
+            raise StepError(message, path=ctx.path, kind="bad_output")
+        return declared.attach(output)
 
     async def question(self, value: Json, ctx: Context) -> tuple[Message, Mapping[str, bytes]]:
         """Return the user message, and the contents of its files by digest."""
@@ -450,9 +467,41 @@ def source_of(text: Text) -> str:
     return text if isinstance(text, str) else str(getattr(text, "source", text))
 
 
+class PromptOptions(ModelSettings, total=False):
+    """The options of `prompt`, which explains them."""
+
+    model: str | Sequence[str]
+    name: str
+    system: str
+    strict: bool
+    carried: bool
+    conversation: Conversation | None
+    on_text: OnText | None
+    files: Files
+    files_root: str | Path | None
+
+
+@overload
+def prompt(
+    text: str, *, schema: Mapping[str, Json], **options: Unpack[PromptOptions]
+) -> Prompt[object, Any]: ...
+@overload
+def prompt(
+    text: str, *, input: type[In], output: type[Out], **options: Unpack[PromptOptions]
+) -> Prompt[In, Out]: ...
+@overload
+def prompt(
+    text: str, *, output: type[Out], **options: Unpack[PromptOptions]
+) -> Prompt[object, Out]: ...
+@overload
+def prompt(text: str, *, input: type[In], **options: Unpack[PromptOptions]) -> Prompt[In, str]: ...
+@overload
+def prompt(text: str, **options: Unpack[PromptOptions]) -> Prompt[object, str]: ...
 def prompt(
     text: str,
     *,
+    input: type | None = None,
+    output: type | None = None,
     model: str | Sequence[str] = (),
     name: str = "prompt",
     system: str = "",
@@ -474,8 +523,11 @@ def prompt(
         model: `provider:model`, or several to try in order; default: the model of the run.
         name: the name of the step; default "prompt".
         system: the template of the system message; default "": none.
-        schema: a JSON Schema; the output is the value in the reply that fits it. Default None: the output
-            is text.
+        input: the type of its input. Default: any.
+        output: the type of its output, such as a dataclass or a pydantic model. The model is asked for a
+            reply that fits the JSON Schema of the type. Default: text.
+        schema: a JSON Schema, instead of `output`; the output is the JSON value in the reply that fits it.
+            Default: none.
         strict: read the reply as one strict JSON value; default False.
         carried: use one conversation for all iterations of a loop; default False.
         conversation: the same within limits; default None. See `Conversation`.
@@ -510,8 +562,13 @@ def prompt(
             raise ConfigurationError(
                 f"prompt {name!r}: {what}: {template!r:.40} is not a template; give text"
             )
+    declared = None if output is None else value_type(output, name)
+    if declared is not None and not declared.is_text:
+        if schema is not None:
+            raise ConfigurationError(f"prompt {name!r}: give output or schema, not both")
+        schema = declared.schema
     asking = asking_of(model, settings, schema=schema, strict=strict)
-    step = Prompt(
+    step: Prompt[Any, Any] = Prompt(
         text,
         name=name,
         system=system,
@@ -531,6 +588,8 @@ def prompt(
             f"prompt {name!r}: model: {short!r} is not a model; write provider:model, like "
             f"openai:gpt-4o, or define it with Models(names={{{short!r}: …}})"
         )
+    step.output_type = declared
+    step.input_type = None if input is None else value_type(input, name)
     return step
 
 

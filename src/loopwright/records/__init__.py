@@ -2,7 +2,7 @@
 
 from .evaluation import Criterion, Evaluation, as_evaluation, reaches
 from .history import History, agents_history
-from .isolation import Held, Record, own, read_by_copy
+from .isolation import Held, HeldJson, Record, own, own_json, read_by_copy
 from .iteration import Failure, Iteration
 from .outcome import Reason, Status, Stop
 from .result import (
@@ -22,6 +22,7 @@ __all__ = [
     "Evaluation",
     "Failure",
     "Held",
+    "HeldJson",
     "History",
     "ItemOutcome",
     "Iteration",
@@ -41,6 +42,7 @@ __all__ = [
     "item_outcomes",
     "item_stop",
     "own",
+    "own_json",
     "reaches",
     "read_by_copy",
 ]

@@ -238,6 +238,8 @@ def digest(value: Json) -> str:
         return repr(value)
     if kind is str and len(value) <= _SHORT:
         return repr(value)
+    if hasattr(value, "decoded") and isinstance(value, str | int | float):  # with a declared type
+        return digest(_plain(value))
     text = canonical(value)
     if len(text) <= _SHORT:
         return text

@@ -98,7 +98,7 @@ class Evaluation(Record):
         _undecided(self, undecided is True)
         _details(self, _detailed(details) if details else EMPTY)
 
-    def view(self) -> Evaluation:
+    def view(self, *, typed: bool = True) -> Evaluation:
         """Return the evaluation for one reader, who receives copies of its votes and details."""
         if not self._raw_votes and self._raw_details is EMPTY:
             return self

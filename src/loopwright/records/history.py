@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import FrozenInstanceError, replace
-from typing import overload
+from typing import ClassVar, Generic, overload
 
 from . import codec, display
-from .iteration import Iteration
+from .iteration import In, Iteration, Out
 from .usage import NOTHING, Usage
 
 _BEGINNING = (-1, 0, 0, 0)
@@ -105,7 +105,7 @@ def agents_history(phases: Iterable[Iterable[Iteration]]) -> History:
     return History(replace(item, number=number) for number, item in enumerate(begun, start=1))
 
 
-class History(Sequence[Iteration]):
+class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     """The iterations so far, and the other figures that a condition may read.
 
     Args:
@@ -125,7 +125,7 @@ class History(Sequence[Iteration]):
 
     def __init__(
         self,
-        iterations: Iterable[Iteration] = (),
+        iterations: Iterable[Iteration[In, Out]] = (),
         *,
         elapsed: float = 0.0,
         usage: Usage = NOTHING,
@@ -147,7 +147,7 @@ class History(Sequence[Iteration]):
         """Remove known secrets with `redact` from errors of conditions on these iterations."""
         self._rounds.redact = redact
 
-    def _at(self, elapsed: float, usage: Usage, now: float) -> History:
+    def _at(self, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
         window = _new(History)
         window._rounds = self._rounds
         window._length = self._length
@@ -155,19 +155,19 @@ class History(Sequence[Iteration]):
         window.effects = self.effects
         return window
 
-    def view(self) -> History:
+    def view(self, *, typed: bool = True) -> History[In, Out]:
         """Return the same iterations for one reader, who receives copies of their values."""
-        window = _new(_View)
+        window = _new(_View if typed else _JsonView)
         _fill(window, self, self.elapsed, self.usage, self.now)
         return window
 
-    def at_time(self, *, elapsed: float, usage: Usage, now: float) -> History:
+    def at_time(self, *, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
         """Return the same iterations at another moment."""
         return self._at(elapsed, usage, now)
 
     def with_iteration(
         self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
-    ) -> History:
+    ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
         rounds, length = self._rounds, self._length
         if length != len(rounds.items):  # another history continues from here: copy
@@ -183,10 +183,10 @@ class History(Sequence[Iteration]):
         return self._length
 
     @overload
-    def __getitem__(self, index: int) -> Iteration: ...
+    def __getitem__(self, index: int) -> Iteration[In, Out]: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Iteration]: ...
-    def __getitem__(self, index: int | slice) -> Iteration | Sequence[Iteration]:
+    def __getitem__(self, index: slice) -> Sequence[Iteration[In, Out]]: ...
+    def __getitem__(self, index: int | slice) -> Iteration[In, Out] | Sequence[Iteration[In, Out]]:
         if isinstance(index, slice):
             return self._rounds.items[: self._length][index]
         if index < 0:
@@ -195,7 +195,7 @@ class History(Sequence[Iteration]):
             raise IndexError(f"iteration {index + 1} of {self._length}")
         return self._rounds.items[index]
 
-    def __iter__(self) -> Iterator[Iteration]:
+    def __iter__(self) -> Iterator[Iteration[In, Out]]:
         return iter(self._rounds.items[: self._length])
 
     def __eq__(self, other: object) -> bool:
@@ -210,12 +210,12 @@ class History(Sequence[Iteration]):
         return display.history_html(self)
 
     @property
-    def last(self) -> Iteration | None:
+    def last(self) -> Iteration[In, Out] | None:
         """The latest iteration."""
         return self._rounds.items[self._length - 1] if self._length else None
 
     @property
-    def best(self) -> Iteration | None:
+    def best(self) -> Iteration[In, Out] | None:
         """The eligible iteration with the highest score, the earliest of several; without scores, the latest."""
         if not self._length:
             return None
@@ -223,7 +223,7 @@ class History(Sequence[Iteration]):
         return self._rounds.items[index] if index >= 0 else None
 
     @property
-    def latest_eligible(self) -> Iteration | None:
+    def latest_eligible(self) -> Iteration[In, Out] | None:
         """The latest iteration with a complete output that was judged."""
         return next((item for item in reversed(self) if item.eligible), None)
 
@@ -293,6 +293,7 @@ class _View(History):
 
     __slots__ = ("_views",)
     _views: dict[int, Iteration]
+    _typed: ClassVar[bool] = True
 
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"a recorded history cannot be changed: {name!r} is read-only")
@@ -302,11 +303,11 @@ class _View(History):
 
     def _item(self, index: int) -> Iteration:
         if index not in self._views:
-            self._views[index] = self._rounds.items[index].view()
+            self._views[index] = self._rounds.items[index].view(typed=self._typed)
         return self._views[index]
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History:
-        window = _new(_View)
+        window = _new(type(self))
         _fill(window, self, elapsed, usage, now)
         return window
 
@@ -339,6 +340,13 @@ class _View(History):
         """The best iteration; see History.best."""
         index = self._rounds.marks[self._length][0] if self._length else -1
         return self._item(index) if index >= 0 else None
+
+
+class _JsonView(_View):
+    """A history for one reader of JSON."""
+
+    __slots__ = ()
+    _typed = False
 
 
 def _fill(window: _View, source: History, elapsed: float, usage: Usage, now: float) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
 
 from ..errors import BudgetExceeded, StepError
 from .codec import ATOMS, Json, error_text
 from .evaluation import Evaluation, as_evaluation
-from .isolation import Held, Record, read_by_copy, slot_of
+from .isolation import Held, HeldJson, Record, json_in, read_by_copy, slot_of, unread
 from .usage import NOTHING, Usage
+
+In = TypeVar("In", default=Any)  # the defaults keep a bare Iteration legal under `mypy --strict`
+Out = TypeVar("Out", default=Any)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ class Failure:
 
 @read_by_copy("input", "output", "steps")
 @dataclass(frozen=True, slots=True, init=False)
-class Iteration(Record):
+class Iteration(Record, Generic[In, Out]):
     """One iteration of a loop: adapt, execute and evaluate, successful or not.
 
     Args:
@@ -129,8 +134,8 @@ class Iteration(Record):
     """
 
     number: int
-    input: Json = None
-    output: Json = None
+    input: In = None  # type: ignore[assignment]
+    output: Out | None = None
     evaluation: Evaluation | None = None
     error: Failure | None = None
     usage: Usage = NOTHING
@@ -169,15 +174,18 @@ class Iteration(Record):
     _raw_output: ClassVar[Json]
     _raw_steps: ClassVar[Json]
 
-    def view(self) -> Iteration:
+    def view(self, *, typed: bool = True) -> Iteration[In, Out]:
         """Return the iteration for one reader, who receives copies of its values."""
         flat = type(self._raw_input) in ATOMS and type(self._raw_output) in ATOMS
         evaluation = self.evaluation
         judged = None if evaluation is None else evaluation.view()
         if flat and judged is evaluation and self._raw_steps is None:
             return self
+        keep = Held if typed else HeldJson
         held: dict[str, Json] = {
-            name: Held(getattr(self, name)) for name in ("input", "output", "steps")
+            "input": keep(unread(self._raw_input)),
+            "output": keep(unread(self._raw_output)),
+            "steps": keep(unread(self._raw_steps)),
         }
         return Iteration(
             number=self.number,
@@ -227,8 +235,8 @@ class Iteration(Record):
             "passed": self.passed,
             "feedback": self.feedback,
             "error": self.error.to_json() if self.error else None,
-            "output": self.output,
-            "input": self.input,
+            "output": json_in(self._raw_output),
+            "input": json_in(self._raw_input),
             "seconds": round(self.seconds, 6),
             "usage": self.usage.to_json(),
         }
@@ -238,7 +246,7 @@ class Iteration(Record):
             if getattr(self, flag):
                 data[flag] = True
         if self.steps:
-            data["steps"] = dict(self.steps)
+            data["steps"] = dict(json_in(self._raw_steps))
         return data
 
     @classmethod

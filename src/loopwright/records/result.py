@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from ..errors import NotSatisfied
 from . import display
 from .codec import Json
 from .history import History
-from .isolation import Held, Record, own, read_by_copy
-from .iteration import Failure, Iteration
+from .isolation import Held, HeldJson, Record, json_in, own, own_json, read_by_copy, unread
+from .iteration import Failure, Iteration, Out
 from .outcome import Reason, Status, Stop
 from .usage import NOTHING, Usage, by_purpose
+
+if TYPE_CHECKING:
+    from ..engine.step import Step
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +41,10 @@ class ItemOutcome(Record):
     output: Json = None
     error: Failure | None = None
 
-    def view(self) -> ItemOutcome:
+    def view(self, *, typed: bool = True) -> ItemOutcome:
         """Return the outcome for one reader, who receives copies of its values."""
-        return replace(self, item=own(self.item), output=own(self.output))
+        copy = own if typed else own_json
+        return replace(self, item=copy(self.item), output=copy(self.output))
 
     def to_json(self) -> Json:
         """Return the outcome as a row of the item table."""
@@ -104,9 +111,10 @@ class StepOutcome(Record):
     output: Json = None
     items: tuple[ItemOutcome, ...] = ()
 
-    def view(self) -> StepOutcome:
+    def view(self, *, typed: bool = True) -> StepOutcome:
         """Return the outcome for one reader, who receives copies of its values."""
-        return replace(self, output=own(self.output), items=own(self.items))
+        copy = own if typed else own_json
+        return replace(self, output=copy(self.output), items=copy(self.items))
 
     def to_json(self) -> Json:
         """Return the outcome as a JSON object, without the output: `steps` of the result has it."""
@@ -138,9 +146,17 @@ def failure_of(stop: Stop, history: History) -> Failure | None:
     return next((error for error in failed if error is not None), None)
 
 
+def key_of(step: object, members: Mapping[str, object]) -> str:
+    """Return the name of a step in a workflow with these members, else its own name."""
+    for key, member in members.items():
+        if member is step or getattr(member, "function", None) is step:
+            return key
+    return getattr(step, "name", "") or getattr(step, "__name__", "")
+
+
 @read_by_copy(*_COPIED)
 @dataclass(frozen=True, slots=True)
-class Result(Record):
+class Result(Record, Generic[Out]):
     """The result of a run, or of a loop inside it.
 
     Args:
@@ -169,6 +185,7 @@ class Result(Record):
         items: the item table, for a list; a row for every item.
         outcomes: the outcomes of workflow steps by name.
         total: iterations of all loops and items of all lists.
+        members: the steps of the workflow by name, for `of`.
 
     Example:
         >>> from loopwright import Loop, ScoreAtLeast, run_sync
@@ -177,11 +194,14 @@ class Result(Record):
         ('satisfied', 2, 1)
     """
 
+    _raw_output: ClassVar[Json]
+    _raw_steps: ClassVar[Json]
+
     status: Status
     reason: Reason
     detail: str
-    output: Json = None
-    history: History = field(default_factory=History)
+    output: Out | None = None
+    history: History[Any, Out] = field(default_factory=History)
     usage: Usage = NOTHING
     run_id: str = ""
     name: str = ""
@@ -200,15 +220,16 @@ class Result(Record):
     items: tuple[ItemOutcome, ...] = ()
     outcomes: Mapping[str, StepOutcome] = field(default_factory=dict)
     total: int = 0
+    members: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
-    def view(self) -> Result:
+    def view(self, *, typed: bool = True) -> Result[Out]:
         """Return the result for one reader, who receives copies of its values."""
-        copy = object.__new__(Result)
+        copy, held = object.__new__(Result), Held if typed else HeldJson
         for name in _SHARED:
             object.__setattr__(copy, name, getattr(self, name))
         for name in _COPIED:
-            object.__setattr__(copy, name, Held(getattr(self, name)))
-        object.__setattr__(copy, "history", self.history.view())
+            object.__setattr__(copy, name, held(unread(getattr(self, f"_raw_{name}"))))
+        object.__setattr__(copy, "history", self.history.view(typed=typed))
         return copy
 
     @property
@@ -217,7 +238,7 @@ class Result(Record):
         return self.status is Status.SATISFIED
 
     @property
-    def best(self) -> Iteration | None:
+    def best(self) -> Iteration[Any, Out] | None:
         """The best iteration; see History.best."""
         return self.history.best
 
@@ -226,7 +247,7 @@ class Result(Record):
         """The number of iterations in `history`."""
         return len(self.history)
 
-    def unwrap(self) -> Json:
+    def unwrap(self) -> Out:
         """Return the output of a satisfied run.
 
         Raises:
@@ -235,7 +256,33 @@ class Result(Record):
         """
         if not self.satisfied:
             raise NotSatisfied(self)
-        return self.output
+        return cast("Out", self.output)  # None is a value of Out, if there is none
+
+    def of(self, step: Step[Any, T]) -> T:
+        """Return the output of an inner loop or workflow step.
+
+        Args:
+            step: the step, such as the Loop that a Workflow contains.
+
+        Raises:
+            KeyError: if the result has no output of that name; names those that it has.
+
+        Example:
+            >>> from loopwright import Workflow, run_sync, step
+            >>> shout = step(str.upper)
+            >>> result = run_sync(Workflow("post", {"upper": shout, "size": len}), "a")
+            >>> result.of(shout), result.output
+            ('A', 1)
+        """
+        name = key_of(step, self.members)
+        if name in self.steps:
+            return cast("T", self.steps[name])
+        if name in self.loops:
+            return cast("T", self.loops[name].output)
+        if name == self.name:
+            return cast("T", self.output)
+        names = ", ".join(dict.fromkeys([*self.steps, *self.loops])) or "none"
+        raise KeyError(f"{self.name} has no output of {name!r}; it has: {names}")
 
     def __repr__(self) -> str:
         return display.result_line(self)
@@ -256,7 +303,7 @@ class Result(Record):
             "detail": self.detail,
             "score": best.score if best else None,
             "best_iteration": best.number if best else None,
-            "output": self.output,
+            "output": json_in(self._raw_output),
             **self._reported(),
             **self._failed(),
             **({"items": [item.to_json() for item in self.items]} if self.items else {}),
@@ -282,14 +329,14 @@ class Result(Record):
             "reason": self.reason.value,
             "detail": self.detail,
             "also": [reason.value for reason in self.also],
-            "output": self.output,
+            "output": json_in(self._raw_output),
             "iterations": self.total
             or self.iterations
             or sum(r.iterations for r in self.loops.values()),
             "best": {"iteration": best.number, "score": best.score} if best else None,
             **self._reported(),
             "loops": {name: result.loop_json() for name, result in self.loops.items()},
-            "steps": dict(self.steps),
+            "steps": dict(json_in(self._raw_steps)),
             **self._outcomes(),
             **({"agents": {k: dict(v) for k, v in self.agents.items()}} if self.agents else {}),
             "usage": self.usage.to_json(),

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
-from ...engine.composites import acceptable, limited, retrying
+from ...engine.composites import acceptable, retry, with_timeout
 from ...engine.context import Context
 from ...engine.step import Leaf, Step
 from ...errors import ConfigurationError, Problem, listed, nearest
@@ -234,9 +234,9 @@ class Compilation:
         if "input" in spec.model_fields_set:
             step = prepared(step, self.template((*path, "input"), spec.input))
         if spec.timeout is not None:
-            step = limited(step, spec.timeout)
+            step = with_timeout(step, spec.timeout)
         if spec.on_failure == "retry":
-            step = retrying(step, attempts=spec.max_retries + 1, delay=spec.retry_delay)
+            step = retry(step, attempts=spec.max_retries + 1, delay=spec.retry_delay)
         elif spec.on_failure == "continue":
             step = ContinueOnError(name, step, counts=is_loop(spec))
         return step

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from ...agents.phased.agent import PhasedAgent
 from ...agents.phased.phase import PHASES
 from ...agents.reasoning.agent import ReasoningAgent
-from ...engine.composites import fallback, limited, parallel, retrying
+from ...engine.composites import fallback, parallel, retry, with_timeout
 from ...engine.step import FunctionStep, Step
 from ...engine.workflow import Workflow
 from ...errors import nearest
@@ -167,9 +167,9 @@ def compile_each(
     if execute is None:
         return None
     if spec.item_timeout is not None:
-        execute = limited(execute, spec.item_timeout)
+        execute = with_timeout(execute, spec.item_timeout)
     if spec.on_failure == "retry":
-        execute = retrying(execute, attempts=spec.max_retries + 1, delay=spec.retry_delay)
+        execute = retry(execute, attempts=spec.max_retries + 1, delay=spec.retry_delay)
     items = Items(source, compilation.folder, root, spec.max_items)
     return ForEach(
         name,

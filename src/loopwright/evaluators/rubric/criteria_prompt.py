@@ -137,7 +137,7 @@ class Validator(Prompt):
     async def run(self, value: Json, ctx: Context) -> Result:
         """Ask, and once more if the reply is unreadable. Then the output is an undecided judgement."""
         result = await super().run(value, ctx)
-        output = result.output
+        output: Json = result.output
         if output["overall_assessment"] != UNDECIDED:
             return result
         complaint = (

@@ -125,7 +125,7 @@ def _note(evaluation: Evaluation | None) -> _Note | None:
     return cast("_Note | None", next((note for note in notes if note is not None), None))
 
 
-class Rubric(CompositeStep):
+class Rubric(CompositeStep[object, Evaluation]):
     """An evaluator that rates an output by weighted criteria. See `rubric`."""
 
     name = "confidence"  # paths and fingerprints of recorded runs contain the former name

@@ -67,7 +67,7 @@ class AgentsAtOnce(Wrapper):
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the branches."""
         result = await self.inner.run(value, ctx)
-        return replace(result, output={AGENTS: agents_in(result.output)})
+        return replace(result, output={AGENTS: agents_in(result.output or {})})
 
 
 def ungrouped(output: Json) -> Json:

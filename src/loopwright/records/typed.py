@@ -1,0 +1,447 @@
+"""Values of declared types: written as JSON, read back as themselves.
+
+A declared type is an annotation of a step's function, or its `output=` or `input=`. Rules:
+
+1. The engine and the journal hold JSON. A value with a declared type is a JSON value that carries its
+   type, so that each reader can decode its own copy from the recorded bytes.
+2. A value is decoded at once when it is written. A type that does not survive the round trip fails in
+   its first iteration, not in a replay.
+3. A type that consists of JSON types only, such as `dict[str, int]`, is written like an untyped value.
+
+pydantic validates and serialises (https://docs.pydantic.dev/latest/concepts/type_adapter/).
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typing_extensions
+
+from ..errors import StepError
+from . import codec
+from .codec import ATOMS, Json
+
+if TYPE_CHECKING:
+    from .typed_codec import TypeCodec
+
+__all__ = [
+    "CARRIERS",
+    "ValueType",
+    "either_type",
+    "json_of",
+    "members_type",
+    "mixed",
+    "same_type",
+    "value_type",
+]
+
+
+class _Carried:
+    """The methods of a JSON value with a declared type; `type` and `data`, its JSON text, are set."""
+
+    __slots__ = ()
+    type: ValueType
+    data: bytes
+
+    def decoded(self) -> object:
+        """Return a new value of the declared type."""
+        return self.type.decode(self.data)
+
+
+class _TypedDict(_Carried, dict[str, Json]):
+    __slots__ = ("data", "type")
+
+
+class _TypedList(_Carried, list[Json]):
+    __slots__ = ("data", "type")
+
+
+class _TypedText(_Carried, str):
+    __slots__ = ("data", "type")
+
+
+class _TypedFloat(_Carried, float):
+    __slots__ = ("data", "type")
+
+
+class _TypedInteger(_Carried, int):  # Python allows no slots here
+    type: ValueType
+    data: bytes
+
+
+class _Mixed(dict[str, Json]):
+    """An object whose members carry their own types."""
+
+    __slots__ = ()
+
+    def decoded(self) -> object:
+        """Return a new object with the decoded members."""
+        return {
+            name: item.decoded() if type(item) in CARRIERS else codec.copied(item)
+            for name, item in self.items()
+        }
+
+
+_CARRIER_OF: dict[type, type] = {
+    dict: _TypedDict,
+    list: _TypedList,
+    str: _TypedText,
+    float: _TypedFloat,
+    int: _TypedInteger,
+}
+CARRIERS = frozenset({*_CARRIER_OF.values(), _Mixed})  # types of values that carry a declared type
+
+
+def mixed(members: dict[str, Json]) -> Json:
+    """Return an object of values, as one that carries the types of its members if any has one."""
+    if CARRIERS.isdisjoint(map(type, members.values())):
+        return members
+    return _Mixed(members)
+
+
+def json_of(value: Json) -> Json:
+    """Return a recorded value without its declared type: a JSON copy if it has one, else the value."""
+    kind = type(value)
+    if kind not in CARRIERS:
+        return value
+    if kind is _TypedText:
+        return str.__str__(value)
+    if kind is _TypedFloat:
+        return float.__float__(value)
+    if kind is _TypedInteger:
+        return int.__int__(value)
+    if kind is _TypedList:
+        return [codec.copied(item) for item in value]
+    return {name: codec.copied(json_of(item)) for name, item in value.items()}
+
+
+class ValueType:
+    """A declared type, and the name of the step that declares it.
+
+    Args:
+        declared: the type.
+        owner: the name of the step, for messages.
+
+    Raises:
+        ConfigurationError: for a type that has no JSON form.
+
+    Example:
+        >>> import datetime
+        >>> day = ValueType(datetime.date, "plan")
+        >>> recorded = day.write(datetime.date(2026, 11, 22))
+        >>> recorded, recorded.decoded()
+        ('2026-11-22', datetime.date(2026, 11, 22))
+    """
+
+    __slots__ = ("_codec", "bare", "declared", "flat", "is_json", "name", "owner")
+
+    def __init__(self, declared: Any, owner: str = "") -> None:
+        self.declared = declared
+        self.owner = owner
+        self.name = _name_of(declared)
+        self.flat = _flat(declared)
+        self.is_json = bool(self.flat) or _is_json(declared)
+        self.bare = _bare(declared) if self.is_json else None
+        self._codec: TypeCodec | None = None
+        if not self.is_json:
+            self._load()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is `str`."""
+        return self.flat == (str,)
+
+    def _load(self) -> TypeCodec:
+        """Return the codec; it is loaded late, as pydantic takes 0.2 seconds to import."""
+        if self._codec is None:
+            from .typed_codec import codec_of
+
+            self._codec = codec_of(self.declared)
+        return self._codec
+
+    def __repr__(self) -> str:
+        return f"ValueType({self.name}, {self.owner!r})"
+
+    @property
+    def schema(self) -> dict[str, Json]:
+        """The JSON Schema of the type."""
+        return self._load().schema()
+
+    def write(
+        self,
+        value: object,
+        clean: Callable[[Json], Json] | None = None,
+        *,
+        what: str = "output",
+    ) -> Json:
+        """Return a value of the type as JSON that carries the type.
+
+        Args:
+            value: the value.
+            clean: removes known secrets from JSON.
+            what: its name in messages.
+
+        Raises:
+            StepError: of kind `bad_output`, for a value of another type, an instance of a subclass, or
+                a value that does not survive the round trip; of kind `not_json`, for numbers that are
+                not finite and for values that are nested too deeply.
+        """
+        if self.is_json:
+            plain = codec.normalise(value, what=what)
+            return plain if clean is None else clean(plain)
+        from .typed_codec import checked_text, equal, lost_subclass
+
+        type_codec = self._load()
+        try:
+            plain = type_codec.dump(value)
+        except ValueError as error:
+            raise self._bad_output(what, str(error)) from error
+        plain, data = checked_text(plain, what)
+        if clean is not None and (cleaned := clean(plain)) != plain:
+            plain, data = checked_text(cleaned, what)
+        try:
+            decoded = type_codec.load(data)
+        except ValueError as error:
+            why = f"its recorded form is not valid: {error}"
+            raise self._bad_output(what, why) from error
+        # Equality finds every lost member; only then is the reason worth a search.
+        if not equal(decoded, value) and (lost := lost_subclass(value, decoded)) is not None:
+            place, actual, declared = lost
+            raise self._bad_output(
+                what,
+                f"{place or 'it'} is a {actual.__name__}, a subclass of {declared.__name__}, and would "
+                f"lose its other fields; declare {declared.__name__} | {actual.__name__}",
+            )
+        return self._carrying(plain, data)
+
+    def write_input(self, value: object, *, what: str = "input") -> Json:
+        """Return an input as JSON that carries the type: a value of the type, or its JSON form.
+
+        The reader refuses JSON that does not fit the type.
+        """
+        if type(value) in CARRIERS:
+            return value
+        if not self.is_json:
+            try:
+                return self.write(value, what=what)
+            except StepError:
+                if type(value) not in ATOMS and not isinstance(value, dict | list | tuple):
+                    raise
+        return self.attach(codec.normalise(value, what=what))
+
+    def attach(self, value: Json) -> Json:
+        """Return a recorded JSON value with this type; it is not validated."""
+        return json_of(value) if self.is_json else self._carrying(value, None)
+
+    def _carrying(self, plain: Json, data: bytes | None) -> Json:
+        kind = type(plain)
+        if (
+            kind in CARRIERS and kind is not _Mixed
+        ):  # the same JSON in another type has the same text
+            if plain.type is self:
+                return plain
+            made, data = kind, plain.data
+        else:
+            if kind is _Mixed:
+                plain = json_of(plain)
+                kind = dict
+            if kind not in _CARRIER_OF:  # None, True and False are the same in every type
+                return plain
+            made = _CARRIER_OF[kind]
+        carrier = made(plain)
+        carrier.type = self
+        carrier.data = _text(plain) if data is None else data
+        return carrier
+
+    def decode(self, data: bytes) -> object:
+        """Return a new value of the type from JSON text.
+
+        Raises:
+            StepError: of kind `bad_input`, if it does not fit.
+        """
+        try:
+            return self._load().load(data)
+        except ValueError as error:
+            raise StepError(
+                f"a recorded value is not a {self.name}: {error}",
+                kind="bad_input",
+                retryable=False,
+            ) from error
+
+    def check(self, value: Json) -> str:
+        """Return why a recorded value does not fit the type, or ""."""
+        if self.is_json or value is None:
+            return ""
+        try:
+            self._load().load(_text(value))
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def read(self, value: Json, reader: str) -> object:
+        """Return a recorded value as this type, for the step `reader`.
+
+        Raises:
+            StepError: of kind `bad_input`, if it does not fit; names both steps and the places.
+        """
+        kind = type(value)
+        if kind in self.flat:
+            return value
+        if kind is self.bare:
+            return codec.copied(value)
+        source: ValueType | None = getattr(value, "type", None)
+        data = _text(value) if source is None else value.data
+        try:
+            if not self.is_json:
+                return self._load().load(data)
+            # JSON stays as it is: converting 1 to 1.0 would change runs without classes.
+            self._load().load(data, strict=True)
+            return codec.copied(json_of(value))
+        except ValueError as error:
+            passed = "its input"
+            if source is not None:
+                passed = f"the {source.name} of {source.owner}" if source.owner else source.name
+            raise StepError(
+                f"{reader} takes {self.name}, which {passed} does not fit: {error}",
+                kind="bad_input",
+                retryable=False,
+            ) from error
+
+    def _bad_output(self, what: str, why: str) -> StepError:
+        owner = f"{self.owner}: " if self.owner else ""
+        return StepError(
+            f"{owner}the {what} is not a {self.name}: {why}", kind="bad_output", retryable=False
+        )
+
+
+def _text(value: Json) -> bytes:
+    """Return the JSON text of a recorded value."""
+    return codec.encode(value).encode()
+
+
+def _name_of(declared: Any) -> str:
+    if typing.get_args(declared):
+        return str(declared).replace("typing.", "")
+    return getattr(declared, "__name__", "") or str(declared)
+
+
+def _bare(declared: Any) -> type | None:
+    """Return dict or list for a type that every object or list has, such as `dict[str, Any]`."""
+    kind = _JSON_CONTAINERS.get(typing.get_origin(declared) or declared)
+    last = typing.get_args(declared)[-1:]
+    return kind if last in ((), (Any,), (object,)) else None
+
+
+def _flat(declared: Any) -> tuple[type, ...]:
+    """Return the classes whose values are of the type as they are."""
+    try:
+        return _FLAT.get(declared, ())
+    except TypeError:  # not hashable
+        return ()
+
+
+def value_type(declared: Any, owner: str) -> ValueType | None:
+    """Return a declared type, or None for one that says nothing: `Any`, `object`, a type variable.
+
+    Raises:
+        ConfigurationError: for a type that has no JSON form.
+    """
+    return ValueType(declared, owner) if says_something(declared) else None
+
+
+def same_type(one: ValueType | None, other: ValueType | None) -> bool:
+    """Return whether two steps declare the same type, or neither declares one."""
+    if one is None or other is None:
+        return one is other
+    return bool(one.declared == other.declared)
+
+
+def either_type(types: Sequence[ValueType | None], owner: str) -> ValueType | None:
+    """Return the type of the output of one of several steps; None if one of them declares none."""
+    declared = [each.declared for each in types if each is not None]
+    if len(declared) < len(types) or not declared:
+        return None
+    return ValueType(typing.Union[tuple(declared)], owner)  # noqa: UP007
+
+
+def members_type(types: Mapping[str, ValueType | None], owner: str) -> ValueType | None:
+    """Return the type of an object with a member for each step; None if it is JSON only."""
+    if all(each is None or each.is_json for each in types.values()):
+        return None
+    fields = {name: Any if each is None else each.declared for name, each in types.items()}
+    return ValueType(typing_extensions.TypedDict(owner, fields), owner)  # type: ignore[operator]
+
+
+_FLAT: dict[object, tuple[type, ...]] = {
+    str: (str,),
+    int: (int, bool),
+    float: (float, int, bool),
+    bool: (bool,),
+    None: (type(None),),
+    type(None): (type(None),),
+}
+
+
+def says_something(declared: Any) -> bool:
+    """Return whether an annotation declares a type of values; records of this package are none."""
+    if declared in (Any, object, typing.NoReturn, typing.Never):
+        return False
+    if isinstance(declared, typing.TypeVar | typing_extensions.TypeVar | str):
+        return False
+    origin = typing.get_origin(declared)
+    if origin in (typing.Union, types.UnionType):
+        return all(says_something(part) for part in typing.get_args(declared))
+    if origin is typing.Annotated:
+        return says_something(typing.get_args(declared)[0])
+    plain = origin or declared
+    if plain in _OPAQUE:
+        return False
+    module = str(getattr(plain, "__module__", ""))
+    if module.partition(".")[0] != __name__.partition(".")[0]:
+        return True
+    return not hasattr(plain, "view") and not hasattr(plain, "frozen_json")
+
+
+_OPAQUE = {
+    collections.abc.Callable,
+    collections.abc.Iterable,
+    collections.abc.Iterator,
+    collections.abc.Generator,
+    collections.abc.AsyncIterator,
+    collections.abc.Awaitable,
+    collections.abc.Coroutine,
+}
+_JSON_CONTAINERS = {
+    list: list,
+    collections.abc.Sequence: list,
+    dict: dict,
+    collections.abc.Mapping: dict,
+}
+
+
+def _is_json(declared: Any) -> bool:
+    """Return whether a type consists of JSON types only, so that JSON is its value."""
+    if declared in (Any, object, None, type(None), str, int, float, bool):
+        return True
+    origin = typing.get_origin(declared)
+    if origin in (typing.Union, types.UnionType):
+        return all(_is_json(part) for part in typing.get_args(declared))
+    kind = _JSON_CONTAINERS.get(origin or declared)
+    arguments = typing.get_args(declared)
+    if kind is list:
+        return all(_is_json(part) for part in arguments)
+    if kind is dict:
+        return not arguments or (arguments[0] in (str, Any) and _is_json(arguments[1]))
+    return False
+
+
+def _hashable(declared: object) -> bool:
+    try:
+        hash(declared)
+    except TypeError:
+        return False
+    return True
