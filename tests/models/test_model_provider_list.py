@@ -166,6 +166,6 @@ def test_a_missing_package_is_one_sentence(
 ) -> None:
     """A provider whose package is not installed says what to install."""
     monkeypatch.setitem(sys.modules, module, None)
-    keys = {"ANTHROPIC_API_KEY": "canary", "AWS_REGION": "eu-west-1"}
+    keys = {"ANTHROPIC_API_KEY": "canary"}
     with pytest.raises(ModelError, match=install):
-        asyncio.run(ProviderModel(keys).complete(ask(provider)))
+        asyncio.run(ProviderModel(keys, places=PLACES).complete(ask(provider)))
