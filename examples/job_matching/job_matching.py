@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jobs import adapt, judge, search
-
 from loopwright import (
     Iteration,
     Loop,

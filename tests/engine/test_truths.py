@@ -64,7 +64,12 @@ def test_built_in_steps_go_by_a_name_and_a_version() -> None:
 
 def test_every_function_step_of_the_package_names_its_fingerprint() -> None:
     """Rule: no `FunctionStep` of the package is left to be named by its bytecode."""
-    users = {"compiler.py", "convert.py", "loops.py", "step.py"}  # steps of functions that users wrote
+    users = {
+        "compiler.py",
+        "convert.py",
+        "loops.py",
+        "step.py",
+    }  # steps of functions that users wrote
     root = Path(inspect.getfile(loopwright)).parent
     for file in root.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

@@ -20,7 +20,7 @@ def alive(pid: int) -> bool:
     """Whether a process is there and not a zombie that nobody reaps."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end between opening and reading
         return False
 
 

@@ -26,6 +26,7 @@ from ..models import Message, Reply, Request, Target, Timers, call_model, own_wo
 from ..models.files import File
 from ..models.protocol import MAX_TOOL_CALLS
 from ..models.registry import MODEL_VARIABLE, Models, models_of, split_model
+from ..models.replies.own_words import THINKING
 from ..models.settings import (
     SAMPLING,
     ModelSettings,
@@ -249,6 +250,8 @@ def warn_of(reply: Reply, ctx: Context) -> None:
     for warning in reply.warnings:
         ctx.run.warn(warning)
     for repair in reply.repairs:
+        if repair == THINKING:  # what every reasoning model sends is no correction
+            continue
         ctx.warn(f"a reply was corrected before it was read: {repair}", code="repaired_reply")
     if reply.finish == "length":
         ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")

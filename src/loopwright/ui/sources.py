@@ -225,6 +225,9 @@ def _python(module: str, attribute: str, given: Given, root: str) -> PythonStep:
     return PythonStep(step.name, step, source, given.budget_of_limits(), resources=resources)
 
 
+_OF_MODELS = ("models", "model", "model_url")
+
+
 class _Models(Mapping[str, Any]):
     """The models of a Python step, loaded at the first model call."""
 
@@ -241,6 +244,8 @@ class _Models(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name == "redactor":  # every run needs it, also one without models
             return Redactor(secrets_in(os.environ))
+        if name not in _OF_MODELS:  # a name that the engine looks up in every run loads no models
+            raise KeyError(name)
         return self.load()[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import regex
 
-__all__ = ["IGNORABLE", "SpokenText", "Words", "is_blank", "own_words", "words_of"]
+__all__ = ["IGNORABLE", "THINKING", "SpokenText", "Words", "is_blank", "own_words", "words_of"]
 
 # The characters of the Unicode property Default_Ignorable_Code_Point, which have no width.
 IGNORABLE = (
@@ -34,6 +34,7 @@ IGNORABLE = (
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _INK = re.compile(rf"[^\s\x00-\x1f\x7f\u2800{IGNORABLE}]")
+THINKING = "thinking left out"  # the repair of a reply with the thinking of a model
 _NAMES = "think|thinking|thought|reasoning|reflection|analysis|scratchpad"
 # A tag between backticks is a quotation.
 _CLOSING = re.compile(
@@ -121,12 +122,12 @@ def _split(text: str) -> Words:
     repairs: list[str] = []
     rest, thinking = _after_thinking(text)
     if rest is None:
-        return Words("", text, unclosed=True, repairs=("thinking left out",))
+        return Words("", text, unclosed=True, repairs=(THINKING,))
     if thinking:
-        repairs.append("thinking left out")
+        repairs.append(THINKING)
     own = _turn(rest)
     if _opens(own):  # there was a header before the tag
-        return Words("", text, unclosed=True, repairs=("thinking left out",))
+        return Words("", text, unclosed=True, repairs=(THINKING,))
     if own.strip() != rest.strip():
         repairs.append("marks of a chat template left out")
     return Words(own, thinking, repairs=tuple(repairs))
