@@ -116,7 +116,7 @@ EVALUATIONS: Wrong = {
     "judge without a model": (
         LOOP + "      evaluate: {judge: It is good}\n",
         [
-            "7:25: steps[0].loop.evaluate.judge: no model is set; set model: provider:model here or in the document, or use --model",
+            "7:25: steps[0].loop.evaluate.judge: no model is set; set model: provider:model here or in the document, use --model, or set LOOPWRIGHT_MODEL in the environment",
         ],
     ),
     "judge votes": (
@@ -154,7 +154,7 @@ EVALUATIONS: Wrong = {
     "sentence without a model": (
         LOOP + "      until: It is as good as it can be\n",
         [
-            "7:14: steps[0].loop.until: no model is set; set model: provider:model here or in the document, or use --model",
+            "7:14: steps[0].loop.until: no model is set; set model: provider:model here or in the document, use --model, or set LOOPWRIGHT_MODEL in the environment",
         ],
     ),
 }
