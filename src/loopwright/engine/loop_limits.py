@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, cast
 
 from ..conditions import (
+    UNITS,
     Budget,
     Condition,
     MaxIterations,
@@ -16,7 +18,12 @@ from ..errors import ConfigurationError
 
 __all__ = ["LoopLimits", "with_limits"]
 
-_UNITS = {"max_calls": "calls", "max_total_tokens": "tokens", "max_usd": "usd"}
+_CONDITIONS: Mapping[str, Callable[[Any], Condition]] = {
+    "min_score": ScoreAtLeast,
+    "max_iterations": MaxIterations,
+    "patience": NoImprovement,
+    "timeout": Timeout,
+}
 
 
 class LoopLimits(TypedDict, total=False):
@@ -39,23 +46,7 @@ def with_limits(
     Raises:
         ConfigurationError: for an invalid limit, or one that `until` or `guards` names too.
     """
-    conditions: dict[str, Condition] = {}
-    if (score := limits.get("min_score")) is not None:
-        conditions["min_score"] = ScoreAtLeast(score)
-    if (iterations := limits.get("max_iterations")) is not None:
-        conditions["max_iterations"] = MaxIterations(iterations)
-    if (patience := limits.get("patience")) is not None:
-        conditions["patience"] = NoImprovement(patience)
-    calls, tokens, usd = (
-        limits.get("max_calls"),
-        limits.get("max_total_tokens"),
-        limits.get("max_usd"),
-    )
-    for name, value in (("max_calls", calls), ("max_total_tokens", tokens), ("max_usd", usd)):
-        if value is not None:
-            conditions[name] = Budget(calls=calls, tokens=tokens, usd=usd)
-    if (seconds := limits.get("timeout")) is not None:
-        conditions["timeout"] = Timeout(seconds)
+    conditions = _conditions(limits)
     if not conditions:
         return until
     others = [
@@ -75,6 +66,18 @@ def with_limits(
     return until
 
 
+def _conditions(limits: LoopLimits) -> dict[str, Condition]:
+    """Return the condition of each limit by its name; the units of a budget share one."""
+    values = cast("Mapping[str, Any]", limits)
+    # In the order of the declaration, because the order of conditions is part of a fingerprint.
+    names = [name for name in LoopLimits.__annotations__ if values.get(name) is not None]
+    units = {UNITS[name]: values[name] for name in names if name in UNITS}
+    return {
+        name: Budget(**units) if name in UNITS else _CONDITIONS[name](values[name])
+        for name in names
+    }
+
+
 def _names_unit(condition: Condition, limit: str) -> bool:
     """Whether a condition of the same class names the limit; a budget has several units."""
-    return limit not in _UNITS or getattr(condition, _UNITS[limit]) is not None
+    return limit not in UNITS or getattr(condition, UNITS[limit]) is not None

@@ -16,21 +16,9 @@ from hypothesis import strategies as st
 
 from loopwright.ui.cli import COMMANDS, main
 
+from ..asking import ASKS, KEY
 from .conftest import Project
 from .test_processes import on_terminal, until
-
-KEY = "sk-canary/4f9a8b7c6d5e"
-
-ASKS = """
-schema: loopwright/1
-name: asks
-steps:
-  - name: grow
-    loop:
-      execute: {set: "{{ loop.initial }}x"}
-      until: {max_iterations: 3}
-      approve: iteration
-"""
 
 
 @pytest.fixture

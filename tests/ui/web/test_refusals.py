@@ -7,19 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ..asking import ASKS, KEY
 from .conftest import Server, call, serving
 
-KEY = "sk-canary/4f9a8b7c6d5e"
-ASKS = """
-schema: loopwright/1
-name: asks
-steps:
-  - name: grow
-    loop:
-      execute: {set: "{{ loop.initial }}x"}
-      until: {max_iterations: 3}
-      approve: iteration
-"""
 COUNTS = """
 from loopwright import Loop, MaxIterations, Usage
 
