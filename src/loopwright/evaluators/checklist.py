@@ -6,8 +6,8 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..engine.composites import attempt, combined
 from ..engine.context import Context
+from ..engine.outcomes import attempt, combined
 from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, Result, as_evaluation, codec
