@@ -173,7 +173,7 @@ class PageReader(RowReader):
             evaluation = value.get("evaluation") if isinstance(value, dict) else None
             if isinstance(evaluation, dict) and len(evaluation) == 1 and "$json" in evaluation:
                 ids[evaluation["$json"]] = seq
-        return self.contents(ids, row.info.run_id)[0]
+        return self.contents(ids, row)[0]
 
 
 class RecordedView:

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,12 +16,13 @@ from ..file_store import FileStore
 from ..protocol import RunInfo, missing_run
 from ..recorded.encoding import as_damage
 from ..recorded.journal import RecordedJournal
+from ..recorded.memory import AppendQueue
 from ..recorded.pages import PageReader
 from ..recorded.writer import BEAT, Transaction, Writer
 from ..views import RunPage, Wanted
 from .database import Database, OnPoint
 from .leases import LEASE, Clocks
-from .memory import AppendQueue, SqliteMemory
+from .memory import SqliteMemory, append_rows
 from .run_ownership import SqliteRuns
 from .schema import VERSION, connect_reader, expect_journal, journal_error
 from .views import Pages, SqliteWatch
@@ -97,8 +98,8 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
         return FileStore(self.path.with_name(f"{self.path.name}.files"))
 
     @cached_property
-    def _appends(self) -> AppendQueue:
-        return AppendQueue(self.path)
+    def _appends(self) -> AppendQueue[sqlite3.Connection]:
+        return AppendQueue(partial(append_rows, self.path))
 
     async def __aenter__(self) -> SqliteJournal:
         return self

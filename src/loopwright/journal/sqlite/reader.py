@@ -32,7 +32,7 @@ STATEMENTS = {
     "first reason": "SELECT min(reason) FROM runs WHERE status=?",
     "next reason": "SELECT min(reason) FROM runs WHERE status=? AND reason>?",
     "contents": "SELECT id, digest, size, body FROM contents "
-    "WHERE id IN (SELECT value FROM json_each(?))",
+    "WHERE ?1>0 AND id IN (SELECT value FROM json_each(?2))",
 }
 _LIVE = "owner IN (SELECT value FROM json_each(?))"
 End = tuple[str, str]  # a status and a reason, as they are stored

@@ -9,8 +9,6 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...errors import JournalDamaged
-from ...records import codec
 from ...records.codec import Json
 from ..entries import Entry
 from ..protocol import Posted, RunInfo, missing_run
@@ -18,13 +16,13 @@ from ..recorded.encoding import (
     Content,
     Contents,
     RunRow,
-    Value,
+    answer_values,
     chain_start,
     chained,
     entry_text,
     queue_values,
+    read_answer,
     read_row,
-    seal,
     sealed_values,
     utf8,
 )
@@ -208,22 +206,10 @@ def _write_row(db: sqlite3.Connection, row: RunRow, epoch: int) -> bool:
 
 def put(db: sqlite3.Connection, run: int, answer: Posted) -> Posted:
     """Store an answer unless the question has one; return the answer that is stored."""
-    row: list[Value] = [
-        run, answer.asked, answer.path, codec.encode(answer.value), answer.who, answer.at
-    ]  # fmt: skip
-    db.execute(_PUT, (*row, seal(row)))
-    return _answer(db.execute(_ANSWER, (run, answer.asked, answer.path)).fetchone())
+    db.execute(_PUT, answer_values(run, answer))
+    return read_answer(db.execute(_ANSWER, (run, answer.asked, answer.path)).fetchone())
 
 
 def posted(db: sqlite3.Connection, run: int) -> list[Posted]:
     """Return the answers to the questions of a run."""
-    return [_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
-
-
-def _answer(row: Sequence[Json]) -> Posted:
-    *values, checksum = row
-    values = [value.decode() if isinstance(value, bytes) else value for value in values]
-    if seal(values) != checksum:
-        raise JournalDamaged(f"run {row[0]}: an answer in its inbox does not match its checksum")
-    _, asked, path, value, who, at = values
-    return Posted(path, asked, codec.decode(value), who, at)
+    return [read_answer(row) for row in db.execute(_ANSWERS, (run,)).fetchall()]
