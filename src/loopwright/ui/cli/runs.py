@@ -11,9 +11,9 @@ import typer
 
 from ...errors import ConfigurationError, RunNotFound, nearest
 from ...journal import Journal, RunInfo, surviving
-from ...journal.open import shown_url
 from ...journal.questions import pending
 from ...journal.replay import RecordedRun
+from ...journal.urls import shown_url
 from ...journal.views import step_outcomes
 from ...records import Status, StepOutcome
 from ...records.codec import Json, text_of
