@@ -27,7 +27,7 @@ from loopwright import (
     sequence,
     step,
 )
-from loopwright.engine.loop import NO_GOAL, NO_GOAL_TOLD, any_of
+from loopwright.engine.loop import NO_GOAL, NO_GOAL_SENTENCE, any_of
 from loopwright.errors import ConfigurationError
 
 from .support import (
@@ -181,7 +181,7 @@ def test_a_condition_that_could_never_hold_is_told(evaluate: Any, until: Any, to
 def test_a_score_where_only_passing_counts_is_told_as_a_missing_goal() -> None:
     """`no_goal`: `Passed()` over scores alone lacks the score that is enough, also where it was given."""
     result = play(Loop(echo, inline(lambda _: 0.9), until=Passed() | MaxIterations(2)), 1)
-    assert result.warnings == (f"{NO_GOAL}: echo: {NO_GOAL_TOLD}",)
+    assert result.warnings == (f"{NO_GOAL}: echo: {NO_GOAL_SENTENCE}",)
 
 
 def test_a_single_failed_iteration_is_told_in_the_singular() -> None:

@@ -159,7 +159,7 @@ def test_a_memory_that_fails_loses_no_result(reads: bool) -> None:
     """What a loop produced is its result, whatever becomes of its memory; a warning says so."""
     result = play(remembering(loop(0.9)), "note", resources={"memory": FullDisk(reads=reads)})
     assert result.status.value == "satisfied" and result.output == "note, 0 lessons"
-    assert any("later runs will not know" in text for text in result.warnings)
+    assert any("later runs get no lessons" in text for text in result.warnings)
     assert any("without the lessons" in text for text in result.warnings) is not reads
 
 

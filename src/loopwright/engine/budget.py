@@ -37,13 +37,24 @@ class Account:
     """What one loop, or the whole run, may spend and has spent.
 
     `settled` is spent for good, `judging` (of the whole run only) the part of it spent on judging,
-    `reserved` is promised to calls in flight, `round` is what the present iteration spent. `effects`
+    `reserved` is promised to calls in flight, `iteration_usage` is spent in the current iteration. `effects`
     counts those that began, where it is `limited`: where a cap on them holds here or above.
     """
 
     __slots__ = (
-        "_held", "_inner", "_turns", "_waiting",
-        "cap", "capped", "effects", "judging", "limited", "parent", "path", "reserved", "round",
+        "_held",
+        "_inner",
+        "_turns",
+        "_waiting",
+        "cap",
+        "capped",
+        "effects",
+        "iteration_usage",
+        "judging",
+        "limited",
+        "parent",
+        "path",
+        "reserved",
         "settled",
     )  # fmt: skip
 
@@ -65,7 +76,7 @@ class Account:
         self.settled = settled
         self.judging = NOTHING
         self.reserved = NOTHING
-        self.round = NOTHING
+        self.iteration_usage = NOTHING
         if cap is not None:  # only a capped account is ever reserved in
             self._held: dict[str, Usage] = {}
             self._turns = itertools.count()  # of the outermost capped account, for all below it
@@ -88,7 +99,7 @@ class Account:
         account: Account | None = self
         while account is not None:
             account.settled += usage
-            account.round += usage
+            account.iteration_usage += usage
             account = account.parent
 
     def admit(self) -> None:

@@ -28,7 +28,7 @@ from ..conditions import (
     Passed,
     PhaseLimit,
     Timeout,
-    asked,
+    check_safely,
     has_goal,
     named,
     prefer,
@@ -67,7 +67,7 @@ from .step import (
     source_digest,
 )
 
-__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_TOLD", "Loop", "any_of"]
+__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of"]
 
 DEFAULT_LIMIT = 10  # iterations of a loop that names no limit
 MAX_DEPTH = 8  # loops within loops
@@ -76,7 +76,7 @@ UNDECIDED_IN_A_ROW = 2
 FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 LIMIT_UNREACHABLE = "limit_unreachable"
 NO_GOAL = "no_goal"  # the code of the warning, and what it says
-NO_GOAL_TOLD = (
+NO_GOAL_SENTENCE = (
     "its evaluator gives scores only, and no condition says which score is enough, so it cannot be "
     "satisfied; give a score_at_least"
 )
@@ -267,7 +267,7 @@ class Loop(CompositeStep[In, Out]):
 
     def _warn_of_no_goal(self) -> None:
         if self.evaluate is not None and not self.has_goal and as_step(self.evaluate).scores_only:
-            message = f"loop {self.name}: {NO_GOAL_TOLD}"
+            message = f"loop {self.name}: {NO_GOAL_SENTENCE}"
             warnings.warn(LoopwrightWarning(message, code=NO_GOAL), stacklevel=4)
 
     def _unreachable(self) -> Iterator[str]:
@@ -415,7 +415,7 @@ class Loop(CompositeStep[In, Out]):
             return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
         stops: list[Stop] | None = None
         for condition in members or self.members:
-            stop = condition.check(history) if condition.ours else asked(condition, history)
+            stop = condition.check(history) if condition.ours else check_safely(condition, history)
             if stop is None:
                 continue
             if not condition.early or len(history) >= self.min_iterations or stop.failure:
@@ -475,7 +475,7 @@ class Loop(CompositeStep[In, Out]):
             if not self.has_goal or (
                 isinstance(goal, Passed) and any(item.score is not None for item in history)
             ):
-                yield NO_GOAL, NO_GOAL_TOLD
+                yield NO_GOAL, NO_GOAL_SENTENCE
                 continue
             lack = (
                 "it has no evaluate" if self.evaluate is None else f"no iteration had {goal.reads}"

@@ -115,7 +115,7 @@ class Attempt:
             output=self.output,
             evaluation=self.evaluation,
             error=self.failure,
-            usage=self.ctx.account.round,
+            usage=self.ctx.account.iteration_usage,
             seconds=self.ended - self.began,
             interrupted=self.cut is not None,
             steps=self.scope.parts,

@@ -176,7 +176,7 @@ class LoopRun:
         if began is not None:
             self.start = began
         usage = NOTHING
-        for entry in replay.rounds.get(self.path, ()):
+        for entry in replay.records.get(self.path, ()):
             record = self._typed_record(entry.value)
             usage += record.usage
             self.history = self.history.with_iteration(record, entry.seconds, usage, wall)
@@ -275,7 +275,7 @@ class LoopRun:
         # One that began before the crash was admitted then; the limits apply to its next new effect.
         if began is None:
             if gate is not None:
-                gate.ask(run)
+                gate.check(run)
             if self.account.capped:
                 self.account.admit()
             began = run.now()
@@ -289,7 +289,7 @@ class LoopRun:
         # No step holds this context: each of them gets a child of it.
         ctx.path, ctx.spent = path, NOTHING
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
-        self.account.round = NOTHING if replay is None else replay.spent(path)
+        self.account.iteration_usage = NOTHING if replay is None else replay.spent(path)
 
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""
@@ -332,7 +332,7 @@ class LoopRun:
             run.append(entry)
             run.note(iteration)
         else:
-            run.rounds += 1
+            run.iterations += 1
         self.history = self.history.with_iteration(iteration, elapsed, self.account.settled, wall)
         self.history.effects = self.account.effects
         self.scope.history = self.history

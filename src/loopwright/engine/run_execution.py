@@ -156,7 +156,7 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
         result = finished(state, replay.ended[""], step)
         await state.log.close(row_of(info, result, replay.active))
         return result
-    if replay is not None and replay.doubts and state.log.keeps_values:
+    if replay is not None and replay.unsettled and state.log.keeps_values:
         left = await end_leftovers(state.token)
         if left:
             numbers = ", ".join(map(str, left))
@@ -195,7 +195,7 @@ async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
         status="interrupted",
         active=state.now(),
         updated=state.clock.wall(),
-        iterations=state.rounds,
+        iterations=state.iterations,
         score=state.score,
         usage=state.account.settled,
     )
@@ -256,7 +256,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         reported_score=result.reported_score,
         items=result.items,
         outcomes=state.outcomes,
-        total=state.rounds,
+        total=state.iterations,
         error=failed.error,
         cause=failed.cause,
         members=step.steps if isinstance(step, Workflow) else {},

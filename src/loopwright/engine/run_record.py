@@ -154,7 +154,7 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
 
 def _phases(replay: RecordedRun, path: str) -> History:
     """Return the iterations of the phases of the agent at a path."""
-    within = [rounds for loop, rounds in replay.rounds.items() if loop.rpartition("/")[0] == path]
+    within = [rounds for loop, rounds in replay.records.items() if loop.rpartition("/")[0] == path]
     return agents_history([entry.value for entry in rounds] for rounds in within)
 
 
@@ -215,7 +215,7 @@ def _typed_result(loop: Step, result: Result) -> Result:
 
 def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Result:
     history, usage = History(), Usage()
-    for entry in replay.rounds.get(path, ()):
+    for entry in replay.records.get(path, ()):
         usage += entry.value.usage
         history = history.with_iteration(entry.value, entry.seconds, usage, entry.at)
     stop = Stop.from_json(value["stop"])

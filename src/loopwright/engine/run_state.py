@@ -184,6 +184,7 @@ class Run:
         "clock",
         "debug",
         "in_doubt",
+        "iterations",
         "keeps",
         "listeners",
         "log",
@@ -194,7 +195,6 @@ class Run:
         "redactor",
         "replay",
         "resources",
-        "rounds",
         "run_id",
         "score",
         "silent",
@@ -241,7 +241,7 @@ class Run:
         self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
-        self.rounds = 0
+        self.iterations = 0
         self.score: float | None = None
         for entry in log.recorded:
             if entry.kind == "iteration":
@@ -317,7 +317,7 @@ class Run:
 
     def note(self, record: Iteration) -> None:
         """Count an iteration of any loop, and keep the best score: the row of an open run shows both."""
-        self.rounds += 1
+        self.iterations += 1
         score = record.score
         if score is not None and (self.score is None or score > self.score):
             self.score = score
