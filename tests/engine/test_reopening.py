@@ -171,7 +171,7 @@ async def test_an_iteration_is_run_again_on_an_edited_input(kind: str, tmp_path:
 @pytest.mark.parametrize(
     ("path", "kind", "said"),
     [
-        ("refine", ConfigurationError, "no iteration of a loop"),
+        ("refine", ConfigurationError, "not an iteration of a loop"),
         ("refine/2/execute", ConfigurationError, "refine/2"),
         ("refine/9", ConfigurationError, "refine/3"),
         ("other/1", ConfigurationError, "such as refine/3"),

@@ -167,7 +167,7 @@ def test_without_a_memory_it_says_what_to_give() -> None:
     """A run without journal and memory cannot remember, and says what to give it."""
     result = play(remembering(loop(0.9)), "note")
     assert result.status.value == "failed"
-    assert "give it a journal, or resources={'memory': …}" in result.detail
+    assert "use a journal, or resources={'memory': …}" in result.detail
 
 
 async def busy(task: str, ctx: Context) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def test_a_memory_by_its_url(tmp_path: Path) -> None:
 
 def test_only_loops_remember() -> None:
     """A function has no rounds to learn from, and numbers are checked where they are given."""
-    with pytest.raises(ConfigurationError, match="is no loop"):
+    with pytest.raises(ConfigurationError, match="is a plain step"):
         remembering(draft)
     with pytest.raises(ConfigurationError, match="most"):
         remembering(loop(0.5), most=-1)
