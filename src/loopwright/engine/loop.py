@@ -54,7 +54,7 @@ from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
 from .step import (
     CompositeStep,
-    EvaluationLike,
+    EvaluatorLike,
     FunctionStep,
     In,
     Leaf,
@@ -141,7 +141,7 @@ class Loop(CompositeStep[In, Out]):
 
     keeps_types: ClassVar[bool] = True
     execute: StepLike[In, Out]
-    evaluate: StepLike[Out, EvaluationLike] | None = None
+    evaluate: EvaluatorLike[Out] | None = None
     adapt: StepLike[Iteration[In, Out], In] | None = None
     until: Condition | None = None
     guards: Condition | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..engine.composites import attempt, combined
 from ..engine.context import Context
-from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
+from ..engine.step import CompositeStep, EvaluatorLike, FunctionStep, Step, as_step, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, Result, as_evaluation, codec
 from ..records.codec import Json
@@ -17,7 +17,7 @@ from .criteria import grade, segments
 
 __all__ = ["Check", "as_check", "checklist"]
 
-Check = StepLike | Mapping[str, Json]  # an evaluator, a function, or options of `check`
+Check = EvaluatorLike | Mapping[str, Json]  # an evaluator, a function, or options of `check`
 
 
 @dataclass(frozen=True)
@@ -96,4 +96,4 @@ def as_check(name: str, target: Check) -> Step:
     if isinstance(target, Step):
         return target
     made = as_step(target, name=name, purpose="evaluate")
-    return check(target, name=name) if isinstance(made, FunctionStep) else made
+    return check(made.function, name=name) if isinstance(made, FunctionStep) else made
