@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
-from .engine.composites import attempt, combined, retry
+from .engine.composites import retry
 from .engine.concurrency import run_all
 from .engine.context import Context
 from .engine.loop import Loop, any_of
+from .engine.outcomes import attempt, combined
 from .engine.step import (
     CompositeStep,
     EvaluatorLike,
