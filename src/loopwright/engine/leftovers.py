@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -75,6 +74,8 @@ def _of_run(token: str, proc: Path) -> tuple[list[int], list[int]]:
 
 def _listed(variable: bytes) -> Iterator[int]:
     """Iterate over the processes whose environment, as `ps` prints it, contains a variable."""
+    import shutil  # loads three compression libraries, and only systems without /proc need it
+
     ps = shutil.which("ps")
     if ps is None:
         return

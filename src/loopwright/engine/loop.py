@@ -55,7 +55,7 @@ from .loop_run import LoopRun
 from .outcomes import acceptable
 from .step import (
     CompositeStep,
-    EvaluationLike,
+    EvaluatorLike,
     FunctionStep,
     In,
     Leaf,
@@ -142,7 +142,7 @@ class Loop(CompositeStep[In, Out]):
 
     keeps_types: ClassVar[bool] = True
     execute: StepLike[In, Out]
-    evaluate: StepLike[Out, EvaluationLike] | None = None
+    evaluate: EvaluatorLike[Out] | None = None
     adapt: StepLike[Iteration[In, Out], In] | None = None
     until: Condition | None = None
     guards: Condition | None = None

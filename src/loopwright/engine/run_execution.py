@@ -170,6 +170,7 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
         state.loops = ended_loops(state, replay, step)
     if not state.log.silent:
         state.log.on_cancel = state.cancel
+        state.log.on_lost = state.lose
     try:
         result = await _outcome(state, step, _typed_input(step, info.input))
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
@@ -177,6 +178,9 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
         await state.settle()
     except BaseException as error:  # of any kind: the lease must be released
         await _interrupted(state, info, error)
+        if state.lost and isinstance(error, asyncio.CancelledError):
+            await _uncancel(asyncio.current_task())
+            raise OwnershipLost(f"{state.run_id}: another owner took this run over") from None
         raise
     if not state.log.silent:
         await state.log.close(row_of(info, result, state.now()))

@@ -190,6 +190,7 @@ class Run:
         "listeners",
         "log",
         "loops",
+        "lost",
         "outcomes",
         "owned",
         "random",
@@ -243,6 +244,7 @@ class Run:
         self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
+        self.lost = False
         self.iterations = 0
         self.score: float | None = None
         # The row of a resumed run shows the iterations of all its processes.
@@ -444,6 +446,12 @@ class Run:
             self.cancelled = Stop(Reason.CANCELLED, detail)
             if self.task is not None:
                 self.task.cancel()
+
+    def lose(self) -> None:
+        """Cancel the call in flight, because another owner took the run over and repeats it."""
+        self.lost = True
+        if self.task is not None:
+            self.task.cancel()
 
 
 _NONE: list[Entry] = []  # shared by all runs without listeners; it stays empty

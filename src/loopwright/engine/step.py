@@ -29,7 +29,16 @@ from ..errors import ConfigurationError
 from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
 from ..records.typed import ValueType
-from .external import Purpose, adapted
+from .external import (
+    AgentLike,
+    EvaluatesOutput,
+    MeasuresTestCase,
+    Purpose,
+    RunnableLike,
+    ScoresOutput,
+    ScoresTask,
+    adapted,
+)
 from .fingerprints import KNOWN_AS, digest_of, known_as, source_digest
 from .signatures import FunctionTypes, types_of
 from .threads import in_thread
@@ -39,8 +48,10 @@ __all__ = [
     "PYTHON",
     "CompositeStep",
     "EvaluationLike",
+    "EvaluatorLike",
     "FunctionStep",
     "Leaf",
+    "MetricLike",
     "Step",
     "StepLike",
     "as_step",
@@ -200,6 +211,8 @@ class CompositeStep(Step[In_contra, Out_co]):
         raise NotImplementedError
 
 
+EvaluationLike = Evaluation | float | bool | Mapping[str, Any] | None  # what an evaluator returns
+MetricLike = EvaluatesOutput | ScoresOutput | ScoresTask | MeasuresTestCase  # of other libraries
 if TYPE_CHECKING:
     from .context import Context
 
@@ -208,10 +221,13 @@ if TYPE_CHECKING:
         Step[In, Out]
         | Callable[[In], Awaitable[Out] | Out]
         | Callable[[In, Context], Awaitable[Out] | Out]
+        | AgentLike[Out]
+        | RunnableLike
     )
+    EvaluatorLike = StepLike[In, EvaluationLike] | MetricLike
 else:
-    StepLike = Step | Function
-EvaluationLike = Evaluation | float | bool | Mapping[str, Any] | None  # what an evaluator returns
+    StepLike = Step | Function | AgentLike | RunnableLike
+    EvaluatorLike = StepLike | MetricLike
 
 
 _UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
@@ -377,7 +393,7 @@ async def _threaded(function: Function, args: tuple[object, ...]) -> Json:
 
 
 def as_step(
-    step: StepLike[In, Out], *, name: str = "", purpose: Purpose = "execute"
+    step: StepLike[In, Out] | MetricLike, *, name: str = "", purpose: Purpose = "execute"
 ) -> Step[In, Out]:
     """Return a step as it is, an object of another library by its adapter, and a function as a FunctionStep.
 
@@ -388,7 +404,7 @@ def as_step(
         return step
     adapter = adapted(step, purpose)
     if adapter is None:
-        return FunctionStep(step, name=name, typed=True)
+        return FunctionStep(cast("Function", step), name=name, typed=True)
     if not isinstance(adapter, Step):
         raise ConfigurationError(
             f"the adapter of {type(step).__name__} returned {adapter!r:.60}, which is not a step"
