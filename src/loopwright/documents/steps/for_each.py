@@ -354,7 +354,7 @@ class ListRun(LoopRun):
         scope.number, scope.total = number, len(self.items)
         scope.history = self.history if self.loop.at_once == 1 else History()
         account = Account(path, self.account, None, spent)
-        account.round = spent
+        account.iteration_usage = spent
         self.ctx = Context(run, path, self.ctx.gate, account, scope)
 
     def attempt(self) -> Attempt:
