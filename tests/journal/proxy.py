@@ -15,7 +15,7 @@ class Proxy:
 
     `delay` is the seconds by which each message is late. `frozen` keeps all messages back without closing
     a connection. `drop_reply` is asked about each message of a client: from one for which it returns True on,
-    that client's messages arrive, and the answers are lost with the connection.
+    that client's messages arrive, and the answers are lost with the connection. `rewrite` changes the answers.
     """
 
     def __init__(self, port: int) -> None:
@@ -26,6 +26,7 @@ class Proxy:
         self.frozen = False
         self.refusing = False
         self.drop_reply: Callable[[bytes], bool] = lambda _: False
+        self.rewrite: Callable[[bytes], bytes] = lambda data: data
         self._closed = False
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
@@ -84,4 +85,4 @@ class Proxy:
                     elif losing:
                         return  # the server did the work; its answer is lost
                     else:
-                        client.sendall(data)
+                        client.sendall(self.rewrite(data))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -367,3 +368,48 @@ async def test_an_owner_whose_row_is_gone_comes_back(postgres_url: str) -> None:
             assert time.monotonic() < until
             await asyncio.sleep(0.02)
         await record(log, rounds(1))
+
+
+async def test_behind_a_pooler_only_the_lease_counts(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    """A connection pooler is recognised by the process number that it hides, and `check` says so."""
+    database = postgres_url.rpartition("/")[2]
+    key = re.compile(rb"K\x00\x00\x00\x0c.{4}", re.DOTALL)  # the process number of the server
+    with Proxy(postgres_server.port) as proxy:
+        proxy.rewrite = lambda data: key.sub(b"K\x00\x00\x00\x0c\x00\x00\x00\x01", data, count=1)
+        url = postgres_server.url_of(database, port=proxy.port)
+        async with PostgresJournal(url, lease=0.6, beat=0.1) as journal:
+            log = await journal.open(info())
+            await record(log, rounds(1))
+            notes = await journal.notes()
+            assert (
+                "a connection pooler is between: a process that died is noticed after" in notes[1]
+            )
+            assert query(postgres_url, "SELECT backend FROM loopwright.owners") == [(None,)]
+            async with PostgresJournal(postgres_url) as other:
+                for _ in range(10):  # the lease is renewed
+                    with pytest.raises(RunLocked):
+                        await other.open(info())
+                    await asyncio.sleep(0.1)
+                heard = asyncio.Event()
+                log.on_cancel = heard.set
+                assert await other.cancel("run-1")
+                await asyncio.wait_for(heard.wait(), 5)
+            await log.close(log.info)
+
+
+async def test_the_sweep_of_dead_owners_keeps_those_with_runs(postgres_url: str) -> None:
+    """A store that opens deletes the rows of owners that ended long ago, unless a run names them."""
+    async with PostgresJournal(postgres_url) as one:
+        await one.open(info())
+        async with PostgresJournal(postgres_url) as two:
+            await recorded(two, info("run-2"), [])
+        query(
+            postgres_url,
+            "UPDATE loopwright.owners SET closed=true, beat=beat - interval '1 hour'",
+        )
+        async with PostgresJournal(postgres_url) as three:
+            await three.open(info("run-3"))
+            owners = query(postgres_url, "SELECT id FROM loopwright.owners ORDER BY id")
+            assert [key for (key,) in owners] == [1, 3]

@@ -138,3 +138,16 @@ def migrate(db: Connection, server: Server, steps: tuple[tuple[Query, ...], ...]
             db.execute("DELETE FROM loopwright.format")
             db.execute("INSERT INTO loopwright.format VALUES (%s)", (len(steps),))
     return before
+
+
+def notes_of(db: Connection, lease: float) -> list[str]:
+    """Return what an operator should know about the server of a connection."""
+    major = db.info.server_version // 10000
+    notes = [f"the server is PostgreSQL {major}"]
+    if db.pooled:
+        notes.append(
+            f"a connection pooler is between: a process that died is noticed after its lease of {lease:g} "
+            "seconds, and pages and cancellations are noticed by polling; connect to the server directly "
+            "to avoid this"
+        )
+    return notes

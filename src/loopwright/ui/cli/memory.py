@@ -78,7 +78,9 @@ async def _views(store: Journal, space: str) -> dict[str, View]:
     """Return the view of one space, or of all spaces, by name."""
     log: Memory | None = getattr(store, "memory", None)
     if log is None:
-        raise ConfigurationError("this journal has no memory. Use sqlite:PATH.")
+        raise ConfigurationError(
+            "this journal has no memory. Use sqlite:PATH or postgres://HOST/DATABASE."
+        )
     names = await log.spaces()
     if space and space not in names:
         hint = nearest(space, names) or listed(space, names, lead="there are")

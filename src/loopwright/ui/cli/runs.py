@@ -26,9 +26,9 @@ from .output import Output, Part
 if TYPE_CHECKING:
     from ...agents.reasoning.executions import Execution
 
-STATUSES = ("running", "interrupted", *(status.value for status in Status))
+STATUSES = ("queued", "running", "interrupted", *(status.value for status in Status))
 STYLES = {
-    "running": "bold cyan", "satisfied": "green", "exhausted": "yellow", "suspended": "cyan",
+    "queued": "cyan", "running": "bold cyan", "satisfied": "green", "exhausted": "yellow", "suspended": "cyan",
     "interrupted": "yellow", "failed": "red", "cancelled": "red",
 }  # fmt: skip
 
