@@ -109,7 +109,9 @@ def retried(begun: Iterable[str], loop: str) -> dict[int, int]:
     """
     under = f"{loop}/"
     counts: Counter[int] = Counter()
+    # Each path once: an effect that is repeated after a crash is no retry.
     for path in dict.fromkeys(begun):
+        # The second and later attempts of an iteration, also in inner loops.
         again = _AGAIN.fullmatch(path.removeprefix(under)) if path.startswith(under) else None
         if again is not None:
             counts[int(again[1])] += 1
@@ -187,8 +189,9 @@ def step_outcomes(info: RunInfo, entries: Sequence[Entry]) -> list[StepOutcome]:
     replay = RecordedRun(surviving(entries))
     end = replay.ended.get("")
     outcomes = replay.outcomes(end["steps"] if end is not None else None)
+    # A loop at the root has iterations instead of steps.
     if not replay.steps and any("/" not in path for path in replay.records):
-        return []  # the root is a loop
+        return []
     for path in [] if end is not None else [*replay.finished, *replay.unsettled]:
         parts = [part for part in path.split("/") if part != "within"]
         if len(parts) < 2 or parts[1] in outcomes:
@@ -199,7 +202,7 @@ def step_outcomes(info: RunInfo, entries: Sequence[Entry]) -> list[StepOutcome]:
     return list(outcomes.values())
 
 
-ENDING = 6  # entries from the last, among which an end or suspension is
+ENDING = 6  # latest entries to read for an end: answers and accepted limits may follow it
 
 
 def ending_of(entries: Sequence[Entry]) -> dict[str, Json] | None:

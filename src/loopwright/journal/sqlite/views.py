@@ -128,11 +128,13 @@ def page_query(
     newer = bool(wanted.after)
     low, high = wanted.after, wanted.before or FIRST
     if wanted.text:
+        # A text has no index: the window bounds the time of one request.
         low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
     terms, values = run_terms(wanted.name, end, live, live_only=live_only)
     terms += ["id<?", "id>?"]
     values += [high, low]
     if wanted.text:
+        # The text of a person is no pattern.
         like = "%" + wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
         terms.append(f"({' OR '.join(f'{column} LIKE ? ESCAPE ?' for column in _TEXTS)})")
         values += [like, "\\"] * len(_TEXTS)
@@ -189,6 +191,7 @@ class Watch:
 
 
 def _cache(cached: dict[int, T], key: int, value: T) -> None:
+    # Emptied at once: simpler than an order of use, and rows are cheap to read again.
     if len(cached) >= ROWS_KNOWN:
         cached.clear()
     cached[key] = value
@@ -388,6 +391,8 @@ class SqliteView:
         return int(rows[0][0]) if rows else 0
 
     def retries(self, loop: str, after: int = 0) -> dict[int, int]:
+        # The pattern preselects rows in SQLite, so that a long run is not decoded for a few
+        # retries.
         rows = self._pages.select("tried again", self._row.key, after + 1)
         raws = [raw for _, body in rows for raw in decode_row(body)]
         if not any(raw[0] == "r" for raw in raws):
