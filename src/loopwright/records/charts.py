@@ -62,6 +62,7 @@ def curve(
         return LEFT + across * (right - LEFT), low - y / highest * (low - ABOVE)
 
     placed = [place(x, y) for x, y in points]
+    # More dots would cover the line.
     dotted = placed if len(placed) <= DOTTED else []
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in dotted)
     drawn = ""

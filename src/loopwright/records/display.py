@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROWS = 50  # iterations in a table
 LOOPS = 10  # inner loops of a workflow
-OUTPUT = 2000  # characters of an output in a table
+OUTPUT = 2000  # characters of an output in a table: a notebook stores the HTML
 LINE = 100  # characters of an output on one line
 _FEEDBACK = 300
 _CELL = 'style="text-align:left;vertical-align:top"'

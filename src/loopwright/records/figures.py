@@ -19,7 +19,7 @@ def clean(text: str) -> str:
     >>> clean("\x1b]0;title\x07")
     '\\\\x1b]0;title\\\\x07'
     """
-    if _CONTROLS.search(text) is None:
+    if _CONTROLS.search(text) is None:  # nearly every text
         return text
     return _CONTROLS.sub(_visible, text.replace("\r\n", "\n"))
 

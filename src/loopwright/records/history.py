@@ -24,7 +24,7 @@ class ScoreIndex:
     """The shared, append-only columns behind histories.
 
     A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided in a
-    row). The columns over scores and the labels are created when a condition first needs them.
+    row). The columns of scores and the labels are created when a condition first reads them.
     """
 
     __slots__ = ("columns", "items", "labels", "marks", "redact", "top")
@@ -84,6 +84,7 @@ class Columns:
 
     def _add(self, score: float) -> None:
         scores, peaks, means = self.scores, self.peaks, self.best_means
+        # Of the scores before this one, so that a condition compares a score with its past.
         peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
         if scores:
             mean = (scores[-1] + score) / 2
@@ -169,12 +170,13 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
     ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
-        rounds, length = self._index, self._length
-        if length != len(rounds.items):  # another history continues from here: copy
+        index, length = self._index, self._length
+        # Another history continues from here, so its iterations must not become part of this one.
+        if length != len(index.items):
             return History([*self, item], elapsed=elapsed, usage=usage, now=now)
-        rounds.append(item)
+        index.append(item)
         window = _new(History)
-        window._index = rounds
+        window._index = index
         window._length = length + 1
         window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, 0
         return window
@@ -188,6 +190,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     def __getitem__(self, index: slice) -> Sequence[Iteration[In, Out]]: ...
     def __getitem__(self, index: int | slice) -> Iteration[In, Out] | Sequence[Iteration[In, Out]]:
         if isinstance(index, slice):
+            # The list may be longer: later histories share it.
             return self._index.items[: self._length][index]
         if index < 0:
             index += self._length
@@ -282,6 +285,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         labels = self._index.labels
         if labels is None:
             labels = self._index.labels = {}
+        # Computed once, as every iteration compares the same outputs again.
         if key not in labels:
             value = getattr(self._index.items[index], field_name)
             labels[key] = codec.digest(codec.canonical(value, volatile=volatile))

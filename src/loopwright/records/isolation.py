@@ -128,6 +128,7 @@ def read_by_copy(*names: str) -> Callable[[_Kind], _Kind]:
 
     def decorate(kind: _Kind) -> _Kind:
         for name in names:
+            # The slot stays under another name, so that the engine reads the record without a copy.
             slot = kind.__dict__[name]
             setattr(kind, f"_raw_{name}", slot)
             setattr(kind, name, property(_reader(slot.__get__), slot.__set__))

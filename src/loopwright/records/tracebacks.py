@@ -24,7 +24,7 @@ from .sanitize import cleaned
 FRAMES = 20
 LONGEST = 8192
 _MESSAGE = 2000  # characters of one exception's message
-_CHAIN = 20  # exceptions of one chain that are read
+_CHAIN = 20  # exceptions of one chain; a program may chain without end
 
 
 def _below(folder: str | Path) -> str:
@@ -136,6 +136,7 @@ def _text(error: BaseException, redact: Callable[[str], str], *, whole: bool) ->
             below = links[number - 1]
             shown += _CAUSED if below.__cause__ is link else _DURING
         parts.append(shown)
+    # Again over the joined text: a secret may span the lines of two parts.
     text = redact("".join(reversed(parts)))
     if len(text) <= LONGEST:
         return text
@@ -163,6 +164,7 @@ def _cleaned_frame(shown: str) -> str:
 def _message(error: BaseException, redact: Callable[[str], str], *, whole: bool) -> str:
     """Return the lines with an exception's type and message, and those of a group's members below."""
     lines = traceback.format_exception_only(type(error), error)
+    # Cut before it is cleaned: the patterns need not search a message of megabytes.
     text = cleaned(redact("".join(lines))[: 2 * _MESSAGE])
     if len(text) > _MESSAGE:
         text = text[:_MESSAGE] + "...\n"
