@@ -11,7 +11,7 @@ from ..errors import ConfigurationError, nearest
 from ..records import codec
 from ..records.codec import Json, copied
 
-LARGEST = 1 << 20  # bytes of an entry as JSON
+LARGEST = 1 << 20  # bytes of an entry as JSON: a view reads all entries of its space
 LONGEST_NAME = 200  # characters of a space's name
 KINDS = (
     "set", "deleted", "cleared", "episode", "feedback", "fact", "reinforced", "contradicted",
@@ -154,6 +154,7 @@ class InMemory:
         if item.key and name in self._known:
             return self._known[name]
         seq = len(self._entries) + 1
+        # Copied at both ends, so that no caller can change the log.
         self._entries.append(replace(item, value=copied(item.value), seq=seq))
         if item.key:
             self._known[name] = seq

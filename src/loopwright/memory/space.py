@@ -55,6 +55,7 @@ def ranked(
         weight(item) * sum(1 / common[word] for word in each & wanted)
         for item, each in zip(items, words, strict=True)
     ]
+    # The position decides ties, so that the order is the same in every process.
     order = sorted(range(len(items)), key=lambda i: (scores[i], i), reverse=True)
     return [items[i] for i in order[:limit] if scores[i] > 0]
 
@@ -280,6 +281,7 @@ class Space:
         calls create it once.
         """
         codec.integer("memory: least", least, minimum=1)
+        # An effect that is repeated after a crash returns the facts of its first attempt.
         before = await self.memory.entries(self.name, kinds=("consolidated",))
         values = [item.value for item in before if key and item.value.get("by") == key]
         for value in consolidation(await self.view(_FACTS), least):

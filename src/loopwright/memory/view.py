@@ -23,7 +23,9 @@ from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
 Key = TypeVar("Key")
 Remembered = TypeVar("Remembered", Fact, Episode)
 REINFORCEMENT = 0.2
-CONTRADICTION = 0.4  # one contradiction outweighs two or three confirmations
+CONTRADICTION = (
+    0.4  # one contradiction outweighs two or three confirmations: a wrong fact costs more
+)
 
 
 @dataclass
@@ -74,6 +76,7 @@ def view_of(entries: Iterable[MemoryEntry]) -> View:
             if fold is None:
                 raise ValueError(item.kind)
             fold(view, item, item.value)
+        # An entry of a newer version must not make the others unreadable.
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             view.unreadable += 1
     return view
@@ -120,6 +123,7 @@ def _feedback(view: View, item: MemoryEntry, value: Json) -> None:
 def _fact(view: View, item: MemoryEntry, value: Json) -> None:
     text, category = str(value["text"]), str(value.get("category", ""))
     known = view.facts.get(fact_id(text, category))
+    # Recording a fact again confirms it; its first confidence stays the basis.
     if known is not None and known.status != "superseded":
         _reinforced(view, item, {"fact": known.id, "strength": REINFORCEMENT})
         return
@@ -171,6 +175,7 @@ def _decayed(view: View, item: MemoryEntry, value: Json) -> None:
 
 def _fade(table: dict[Key, Remembered], at: float, half_life: float) -> None:
     for key, known in table.items():
+        # Two processes may append with clocks that differ.
         age = max(0.0, at - known.touched)
         relevance = known.relevance * 2.0 ** (-age / half_life)
         table[key] = replace(known, relevance=relevance, touched=max(at, known.touched))
@@ -219,6 +224,7 @@ def consolidation(view: View, least: int) -> list[dict[str, Json]]:
     values = []
     for action in dict.fromkeys(item.action for item in view.live_episodes):
         episodes = [item for item in view.live_episodes if item.action == action]
+        # Only new episodes count: otherwise each call would write the same fact again.
         if sum(not item.consolidated for item in episodes) < least:
             continue
         count = len(episodes)
