@@ -1,7 +1,7 @@
 """Memory as steps of documents: facts of native documents, entries and texts of loop-node documents.
 
-All of them outlive the run. An entry has the key of the effect that wrote it, so that an effect that a crash
-interrupted writes it once. Any number of runs may append at a time.
+All of them outlive the run. An entry has the key of the effect that wrote it, so an effect that is repeated
+after a crash does not write it twice. Any number of runs may append at the same time.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ class _FactStep(Leaf):
         self.space = space
         self.text = text
         self.category = category
+        # The names of the two classes below are part of recorded fingerprints.
         self.fingerprint = digest_of(type(self).__name__, space, repr(text.source), category)
 
 
 class RememberFact(_FactStep):
-    """A step that stores a text as a fact; a known fact is reinforced."""
+    """A step that stores a text as a fact. An existing fact is reinforced."""
 
     async def act(self, value: Json, ctx: Context) -> dict[str, Json]:
         """Store it, and return its ID."""
         text = text_of(rendered(self.text, ctx, value)).strip()
         if not text:
+            # Not retried: the same template renders the same empty text again.
             raise StepError(f"{self.name}: there is no text to remember", retryable=False)
         arguments = {"text": text, "category": self.category}
         return {
@@ -96,7 +98,7 @@ class ReadMemory(Leaf):
 
     fingerprint: str
 
-    name = "recall"
+    name = "recall"  # this name and the space are part of recorded paths and of existing memories
 
     def __init__(self, node: str, most: int) -> None:
         self.space = f"past_loops:{node}"
@@ -171,6 +173,7 @@ class MemoryRead(Leaf):
         matches = ranked(query, stored, lambda e: str(e.get("content", "")), limit=self.limit)
         texts = [str(entry.get("content", "")) for entry in matches]
         return {
+            # The text of the dialect's own program.
             "response": "\n\n".join(texts) or "No memories found",
             "memories": matches,
             "num_results": len(matches),
