@@ -136,6 +136,7 @@ def check_safely(condition: Condition, history: History) -> Stop | None:
         return condition.check(history)
     tag = type(condition).__name__
     try:
+        # Views: a condition of the user must not change the record.
         stop = condition.check(history.view())
     except BaseException as error:  # of any kind: the loop ends and reports it
         exception, traceback = described(error, redact=history.redact)
@@ -222,6 +223,7 @@ def from_json(data: Json) -> Condition:
     if isinstance(data, list):
         members = [from_json(item) for item in data]
         return members[0] if len(members) == 1 else AnyOf(tuple(members))
+    # Before the check for a single tag: a user's class has its fields beside the reference.
     if isinstance(data, Mapping) and "python" in data:
         arguments = {name: value for name, value in data.items() if name != "python"}
         return instance_of(data["python"], _imported(data["python"]), arguments)
@@ -294,6 +296,7 @@ def has_goal(tree: Condition | None) -> bool:
         return False
     if isinstance(tree, _Combined):
         return any(has_goal(member) for member in tree.members)
+    # A limit may be written as a goal by mistake; it never means success.
     return tree.goal and not tree.hard
 
 

@@ -25,7 +25,7 @@ class Limit(Condition):
     """A hard limit; see `Condition.hard`."""
 
     __slots__ = ()
-    hard: ClassVar[bool] = True
+    hard: ClassVar[bool] = True  # no combination turns it off
     early: ClassVar[bool] = False  # `min_iterations` never delays a limit
 
 
@@ -206,6 +206,7 @@ class Budget(Limit):
         spent = history.usage
         if self.effects is not None and history.effects >= self.effects:
             return Stop(Reason.BUDGET, f"{history.effects} of {self.effects} effects used")
+        # In this order, because recorded details name the first unit that is used up.
         for name, cap, used in (
             ("calls", self.calls, spent.calls),
             ("tokens", self.tokens, spent.tokens),

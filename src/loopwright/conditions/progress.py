@@ -58,6 +58,7 @@ def shingles(text: str, size: int = 4) -> frozenset[tuple[str, ...]]:
 
     A text with fewer words is one sequence, a text without words is its own sequence.
     """
+    # A text without words is compared as a unit; two empty sets would count as equal.
     words = re.findall(r"\w+", text.casefold()) or [text]
     if len(words) <= size:
         return frozenset({tuple(words)})

@@ -50,7 +50,7 @@ class ScoreAtLeast(Condition):
         # Within the rounding error: 0.3 * 3 must reach 0.9.
         if score is None or not reaches(score, self.threshold):
             return None
-        # An interrupted or truncated output may have a score, and is no result.
+        # An interrupted or truncated output may have a score, but it is incomplete.
         if not last.eligible or len(history) < self.min_iterations:
             return None
         return Stop(Reason.CONDITION_MET, f"score {score:g} is at least {self.threshold:g}")

@@ -1,4 +1,4 @@
-"""The loop as it is declared, and what it decides after each iteration; `loop_run` runs it.
+"""The declaration of a loop and its decisions after each iteration; `loop_run` runs it.
 
 Rules:
 

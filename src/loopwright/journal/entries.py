@@ -33,7 +33,7 @@ class Entry:
         fingerprint: the identity of the step, for effects.
         error: the failure of an effect or a guard.
         usage: calls, tokens and dollars of the effect.
-        reserved: the usage set aside for an effect that has begun.
+        reserved: the usage reserved for an effect that has begun.
         seconds: active seconds that an effect took; for an iteration, those of its loop so far.
         seq: its number in the run, from 1; assigned by the journal.
     """
@@ -68,7 +68,7 @@ class Entry:
 
     def view(self) -> Entry:
         """Return the entry for one reader, who receives a copy of its value."""
-        made = _View(
+        copy = _View(
             kind=self.kind,
             path=self.path,
             at=self.at,
@@ -81,8 +81,8 @@ class Entry:
             seq=self.seq,
         )
         # Copied when it is read, because most readers look at a few entries of many.
-        made.value = HeldJson(self.value)
-        return made
+        copy.value = HeldJson(self.value)
+        return copy
 
     def __repr__(self) -> str:
         return f"Entry({self.seq} {self.kind} {self.path!r} at {self.at:.3f})"

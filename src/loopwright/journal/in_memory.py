@@ -48,6 +48,7 @@ class MemoryLog:
         run.entries = list(run.entries)
         # The method of the list itself: an append is on the path of every effect.
         self.append = run.entries.append
+        # Replaced before `on_lost` is called: the former owner must not close the run of the new one.
         former, run.owner = run.owner, self
         if former is not None and former.on_lost is not None:
             former.on_lost()
@@ -174,6 +175,7 @@ class MemoryJournal:
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
         """Return the entries of a run after a number; see Journal.entries."""
+        # Numbered at each read, because an append only adds to the list.
         entries = _numbered(self._find(run_id).entries)[after:]
         return [entry.view() for entry in (entries[:limit] if limit else entries)]
 

@@ -105,6 +105,7 @@ def _thinned(points: Sequence[Point]) -> Sequence[Point]:
     size = math.ceil(len(points) / (POINTS - 1))
     if len(points) <= POINTS:
         return points
+    # The highest and not the mean: the best score is what a reader searches for.
     groups = [points[i : i + size] for i in range(0, len(points), size)]
     return [*(max(group, key=lambda point: point[1]) for group in groups[:-1]), points[-1]]
 

@@ -28,7 +28,7 @@ Json = Any  # JSON values: None, bool, int, float, str, list[Json], dict[str, Js
 
 MAX_DEPTH = 100
 ATOMS = frozenset({str, int, float, bool, type(None)})  # types of immutable values
-_SHORT = 40  # characters of a value that stands for itself in a fingerprint
+_SHORT = 40  # characters of a value that is its own digest
 _MAX_PLAIN = 10**15  # an integer below it is the same in every JSON library
 _BITS = 14_000  # of an integer: about 4,200 digits; Python converts at most 4,300
 
@@ -65,7 +65,7 @@ def _container(value: Json, path: str, depth: int) -> Json:
         )
     if type(value) in ATOMS:
         return normalise(value, what=path)
-    # A named tuple with a JSON form of its own is written in that form.
+    # A named tuple may define another JSON form.
     if isinstance(value, (list, tuple)) and not hasattr(value, "to_json"):
         return [_container(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
     if isinstance(value, Mapping):
@@ -140,7 +140,7 @@ def error_text(error: BaseException, redact: Callable[[str], str] | None = None)
     try:
         message = _clean(str(error))
         return cleaned(message if redact is None else redact(message))
-    except BaseException:  # from the __str__ of the error, of any kind
+    except BaseException:  # an error whose text cannot be read must not hide the failure
         return ""
 
 
@@ -263,6 +263,7 @@ def integer(name: str, value: object, *, minimum: int) -> int:
     Raises:
         ConfigurationError: for any other value; names the field and the range.
     """
+    # True is an int in Python, but never a valid limit.
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigurationError(f"{name}: {value!r} is not an integer")
     _check_size(name, value)

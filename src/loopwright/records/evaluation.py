@@ -201,6 +201,7 @@ def as_evaluation(value: Json) -> Evaluation:
         return value
     if value is None:
         return Evaluation()
+    # Before the numbers: True is an int in Python.
     if isinstance(value, bool):
         return Evaluation(passed=value)
     if isinstance(value, (int, float)):

@@ -67,20 +67,20 @@ class ScoreIndex:
 class Columns:
     """Columns with one entry per valid score, for conditions on the progress of scores."""
 
-    __slots__ = ("best_means", "peaks", "scores", "taken")
+    __slots__ = ("best_means", "count", "peaks", "scores")
 
     def __init__(self) -> None:
         self.scores: list[float] = []
         self.peaks: list[float] = []  # the best before each score; -inf before the first
         self.best_means: list[float] = []  # the best mean of two neighbouring scores so far
-        self.taken = 0
+        self.count = 0
 
     def extend(self, items: list[Iteration]) -> None:
-        for item in items[self.taken :] if self.taken < len(items) else ():
+        for item in items[self.count :] if self.count < len(items) else ():
             score = item.score
             if item.eligible and score is not None:
                 self._add(score)
-        self.taken = len(items)
+        self.count = len(items)
 
     def _add(self, score: float) -> None:
         scores, peaks, means = self.scores, self.peaks, self.best_means
@@ -100,10 +100,10 @@ def agents_history(phases: Iterable[Iterable[Iteration]]) -> History:
 
     An iteration that a capability prevented does not count.
     """
-    begun = (
+    started = (
         item for phase in phases for item in phase if not (item.steps or {}).get("not_started")
     )
-    return History(replace(item, number=number) for number, item in enumerate(begun, start=1))
+    return History(replace(item, number=number) for number, item in enumerate(started, start=1))
 
 
 class History(Sequence[Iteration[In, Out]], Generic[In, Out]):

@@ -103,6 +103,7 @@ def _reader(get: Callable[[object], Json]) -> Callable[[object], Json]:
         if kind is Held or kind is HeldJson:
             # The recorded value stays beside the copy: `to_json` writes that.
             if value.copy is _UNREAD:
+                # Kept in the slot: a reader that changes a list must find its change there.
                 value.copy = own(value.value) if kind is Held else own_json(value.value)
             return value.copy
         if value is EMPTY:  # a new one each time: a shared one could be changed

@@ -81,11 +81,12 @@ def validator_of(schema: Schema) -> Validator:
     """
     import referencing
 
-    known = library().validators
-    kind = known.validator_for(dict(schema), library().Draft202012Validator)
+    library_validators = library().validators
+    kind = library_validators.validator_for(dict(schema), library().Draft202012Validator)
     # An empty registry: a reference to another schema cannot be followed.
     return cast(
-        "Validator", known.extend(kind, _keywords())(dict(schema), registry=referencing.Registry())
+        "Validator",
+        library_validators.extend(kind, _keywords())(dict(schema), registry=referencing.Registry()),
     )
 
 

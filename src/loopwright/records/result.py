@@ -383,11 +383,11 @@ class LoopResults(dict[str, Result]):
         """Return a path without the numbers of iterations and attempts, and whether it is in a list."""
         if "/" not in path:
             return path, False
-        parts, kept, in_list = path.split("/"), [], False
+        parts, remaining, in_list = path.split("/"), [], False
         for i, part in enumerate(parts):
             if part.removeprefix("attempt-").isdigit() and i:
                 if "/".join(parts[:i]) not in self.lists:
                     continue
                 in_list = True
-            kept.append(part)
-        return "/".join(kept), in_list
+            remaining.append(part)
+        return "/".join(remaining), in_list

@@ -12,7 +12,7 @@ Rules of the format:
    value that contains `"$` is stored that way too, so that no output of a step is read as a reference.
 3. An iteration has a `rank`: its number among the current iterations of the run and of its loop. A
    reader of one page of iterations checks it for gaps.
-4. References stand in place of the value, of the fields of an iteration and of a "started", and of
+4. References can replace the value, the fields of an iteration and of a "started", and
    the `output` and each of the `steps` of an "ended". The evaluation of an iteration may be
    `{"$here": i}`: the value of element i of the same row.
 5. A row has the checksum of the row before it, its first entry number and its body. The row of a run

@@ -345,7 +345,7 @@ class Store(Protocol[Connection_co]):
         """Return the error of the journal for an error of the database."""
 
     def beat(self) -> None:
-        """Renew the leases and look for requests to cancel."""
+        """Renew the leases and find requests to cancel."""
 
     def finish(self) -> None:
         """Give back the leases and close the database."""
@@ -458,7 +458,7 @@ class Writer(Generic[Connection]):
             raise
 
     async def stop(self) -> None:
-        """Finish the jobs handed over, give back the leases and close the database."""
+        """Finish the accepted jobs, release the leases and close the database."""
         if self._started:
             stop: _Stop[Connection] = _Stop()
             waiter = stop.wait()

@@ -152,11 +152,11 @@ class Database:
             # The row of a new owner was rolled back, so the next transaction registers again.
             self._owner = owner
             raise
-        # SQLite goes on writing to a deleted file without an error, and the entries would be lost.
+        # SQLite writes to a deleted file without an error, and the entries would be lost.
         if file_number(self.path) != self._file:
             raise JournalDamaged(
                 f"{self.path}: the database was deleted or replaced while runs were writing to it; "
-                "what they recorded is lost, run them again"
+                "their entries are lost, run them again"
             )
         self._point("after")
 
@@ -223,7 +223,7 @@ class Database:
         insert_many(db, _ENTRY, WIDTH, values)
 
     def beat(self) -> None:
-        """Renew the lease of this store's runs and look for requests to cancel them.
+        """Renew the lease of this store's runs and find requests to cancel them.
 
         A failure waits for the next beat: a lease decides only how soon another process may take
         a run.

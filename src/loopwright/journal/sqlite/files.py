@@ -4,7 +4,7 @@ Rules:
 
 1. New files have mode 0600, new folders 0700. The modes of existing ones are not changed.
 2. A process holds the lock on `<db>-lock` while it writes, checkpoints or closes the database. The
-   lock has a file of its own because closing any descriptor of a database drops SQLite's locks on
+   lock has a separate file because closing any descriptor of a database drops SQLite's locks on
    it. It also keeps two connections from resetting the WAL at once, which SQLite before 3.51.3 can
    get wrong.
 3. A content file or database is complete before its name exists: write, sync, rename, sync the

@@ -243,9 +243,9 @@ class SqliteJournal:
             if reader.find(run_id, now).status == "running":
                 raise running(row.info.run_id)
             recorded = reader.recorded(row, values=False)
-            kept = surviving(recorded.entries)
-            count = set_aside(kept, path)
-            first = next(entry.seq for entry in kept if is_at(entry, path))
+            remaining = surviving(recorded.entries)
+            count = set_aside(remaining, path)
+            first = next(entry.seq for entry in remaining if is_at(entry, path))
             return RewindPlan(row, path, recorded.last, recorded.head, first), count
 
         # Read outside the transaction, which is short; `rewind_row` refuses a run that changed
@@ -277,7 +277,7 @@ class SqliteJournal:
         return Watch(self.path)
 
     async def close(self) -> None:
-        """Write all waiting entries, give back all runs and close the file.
+        """Write all waiting entries, release all runs and close the file.
 
         An open run is left as interrupted. The next use of the journal opens it again.
         """

@@ -1,4 +1,4 @@
-"""Memory in the file of an SqliteJournal: tables of its own, written by the journal's writer.
+"""Memory in the file of an SqliteJournal: separate tables, written by the journal's writer.
 
 ::
 
@@ -184,7 +184,7 @@ class AppendQueue:
         waiter: asyncio.Future[list[int]] = loop.create_future()
         if loop not in self._waiting:
             self._waiting = {
-                known: waiting for known, waiting in self._waiting.items() if not known.is_closed()
+                other: waiting for other, waiting in self._waiting.items() if not other.is_closed()
             }
             self._waiting[loop] = []
             # At the end of the pass, so that the appends of all runs share one transaction.

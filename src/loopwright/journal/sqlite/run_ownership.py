@@ -104,9 +104,9 @@ def take(
     if owner is not None and owner.alive(now) and not takeover:
         raise locked(info.run_id, owner)
     before = present(row, owners, now)
-    taken = replace(before, epoch=before.epoch + 1, status="running", owner="")
+    opened_info = replace(before, epoch=before.epoch + 1, status="running", owner="")
     epoch = row.info.epoch
-    row = replace(row, info=taken, opened=database.seconds, owner=database.owner.key)
+    row = replace(row, info=opened_info, opened=database.seconds, owner=database.owner.key)
     _write_row(db, row, epoch)
     return OpenedRun(row, "interrupted" if before.status == "running" else before.status)
 

@@ -5,7 +5,7 @@
     runs       a row per run: its name, state and owner; sealed by a checksum
     owners     a row per opened store: its process and the end of its lease
     entries    a row per run and commit with its entries, chained by checksums; small rows only
-    inbox      answers of people, a row per question, whoever owns the run; the first one stays
+    inbox      answers of people, a row per question; the first answer stays
     contents   long values, each once per run; above 1 MiB the body is a file named by the digest
 
 The run list uses `runs` and its indexes by name and by status and reason, a timeline uses
