@@ -249,7 +249,7 @@ class LoopRun:
         Raises:
             Suspended: if a person decides and has not answered yet.
         """
-        # An iteration that was cut short is no basis for a decision.
+        # The record of an iteration that was cut short is incomplete, so it does not decide.
         if self.cut is not None:
             return self.cut.stop
         stop = self.loop.decide(self.history, self.members)

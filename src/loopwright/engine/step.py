@@ -366,7 +366,7 @@ def _parameters(function: Function) -> int:
 def _caller(function: Function, count: int, inline: bool) -> _Act:
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
-    # `inspect.unwrap` does not look into a partial.
+    # `inspect.unwrap` does not unwrap a partial.
     if isinstance(function, functools.partial):
         is_async = inspect.iscoroutinefunction(function.func)
 

@@ -4,7 +4,7 @@ Rules:
 
 1. New files have mode 0600, new folders 0700. The modes of existing ones are not changed.
 2. A process holds the lock on `<db>-lock` while it writes, checkpoints or closes the database. The
-   lock has a file of its own because closing any descriptor of a database drops SQLite's locks on
+   lock has a separate file because closing any descriptor of a database drops SQLite's locks on
    it. It also keeps two connections from resetting the WAL at once, which SQLite before 3.51.3 can
    get wrong.
 3. A content file or database is complete before its name exists: write, sync, rename, sync the
@@ -41,6 +41,7 @@ def create_private(path: Path) -> None:
 
 def publish(draft: Path, path: Path) -> None:
     """Rename a complete file durably, with the side lock held. An existing file stays as it is."""
+    # A link fails if the name exists, a rename would replace the journal of another process.
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -63,6 +64,7 @@ def refuse_lost(path: Path) -> None:
         size = wal.stat().st_size
     except OSError:
         return
+    # A new database would overwrite this log, which may hold the only copy of recent runs.
     if size:
         raise JournalDamaged(
             f"{path}: the database was deleted or moved, but its log {wal.name} still exists; put the "
@@ -100,6 +102,7 @@ def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None
     for fields in (line.split(" ") for line in lines):
         mounted = fields[1].replace("\\040", " ").rstrip("/")
         if folder.startswith(f"{mounted}/") and len(mounted) >= len(point):
+            # The deepest mount that contains the folder is its file system.
             point, kind = mounted, fields[2]
     if kind in _NETWORK:
         raise JournalUnavailable(
@@ -146,6 +149,7 @@ def _content_path(folder: Path, digest: bytes) -> Path:
 
 def write_content(folder: Path, digest: bytes, body: bytes) -> None:
     """Write a content as a durable file, unless the same one exists."""
+    # Read and compared: a damaged file of that name is written again.
     if read_content(folder, digest) is not None:
         return
     path = _content_path(folder, digest)
@@ -161,6 +165,7 @@ def write_content(folder: Path, digest: bytes, body: bytes) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
+    # All levels: a name is durable only after its folder is synced, and each of them may be new.
     for changed in (path.parent, folder, folder.parent):
         _sync_folder(changed)
 
