@@ -215,7 +215,7 @@ else:
 EvaluationLike = Evaluation | float | bool | Mapping[str, Any] | None  # what an evaluator returns
 
 
-_UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
+UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
 
 
 class FunctionStep(Leaf[In_contra, Out_co]):
@@ -262,7 +262,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         typed: bool = False,
     ) -> None:
         # Read late: an annotation may name a class that is defined further down.
-        self.types = _UNREAD if typed and not hasattr(function, KNOWN_AS) else None
+        self.types = UNREAD if typed and not hasattr(function, KNOWN_AS) else None
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
@@ -278,7 +278,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
 
     def declared(self) -> FunctionTypes | None:
         """Return its declared types, by the annotations; None if it has JSON."""
-        if self.types is _UNREAD:
+        if self.types is UNREAD:
             self.types = types_of(self.function, self.name)
         return self.types
 
@@ -299,7 +299,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
             return self
         adapter = copy.copy(self)
         adapter.types = copy.copy(types)
-        adapter.types.like, adapter.types.simple = reader, False
+        adapter.types.like, adapter.types.json_output = reader, False
         return adapter
 
     @property

@@ -166,17 +166,17 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         return self._at(elapsed, usage, now)
 
     def with_iteration(
-        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
+        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0, effects: int = 0
     ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
         rounds, length = self._rounds, self._length
         if length != len(rounds.items):  # another history continues from here: copy
-            return History([*self, item], elapsed=elapsed, usage=usage, now=now)
+            return History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
         rounds.append(item)
         window = _new(History)
         window._rounds = rounds
         window._length = length + 1
-        window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, 0
+        window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, effects
         return window
 
     def __len__(self) -> int:
@@ -312,10 +312,10 @@ class _View(History):
         return window
 
     def with_iteration(
-        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
+        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0, effects: int = 0
     ) -> History:
         """Return the history that follows this one by `item`; the recorded one is unchanged."""
-        return History([*self, item], elapsed=elapsed, usage=usage, now=now)
+        return History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
 
     @overload
     def __getitem__(self, index: int) -> Iteration: ...
