@@ -90,6 +90,7 @@ class Attempt:
             self.cause = error.__cause__
             return
         self.cut = cut = run.stopped_by(error)
+        # An inner loop that the same guard ended has an output, which is worth keeping.
         if self.stage == "execute":
             self.output = self._rescued(cut)
         self.failure = Failure(self.stage, "interrupted", cut.stop.detail, self.ctx.path)
@@ -103,7 +104,7 @@ class Attempt:
             self.output,
             self.evaluation,
             self.failure,
-            usage=self.ctx.account.round,
+            usage=self.ctx.account.iteration_usage,
             seconds=self.ended - self.began,
             interrupted=self.cut is not None,
             steps=self.scope.parts,
