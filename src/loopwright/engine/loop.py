@@ -313,11 +313,11 @@ class Loop(CompositeStep[In, Out]):
 
     @property
     def input_type(self) -> ValueType | None:
-        return as_step(self.execute).input_type
+        return self._parts[0].input_type
 
     @property
     def output_type(self) -> ValueType | None:
-        return as_step(self.execute).output_type
+        return self._parts[0].output_type
 
     @property
     def limit(self) -> int:
