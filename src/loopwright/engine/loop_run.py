@@ -35,7 +35,7 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json, error_line
-from ..records.typed import json_of
+from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
 from .context import Context
 from .deadlines import DeadlineScope
@@ -122,7 +122,7 @@ class LoopRun:
         self.ended: Result | None = None
         self.terminated = False
         self.scope = Scope(loop.name, value, ctx.scope, path)
-        self.scope.types = (loop.input_type, loop.output_type)
+        self.scope.types = self.types
         self.members = loop.members
         spent, budget = NOTHING, loop.budget
         if run.replay is not None:
@@ -212,13 +212,7 @@ class LoopRun:
         Raises:
             ReplayMismatch: if the output no longer fits.
         """
-        declared, adapt = self.loop.input_type, self.loop.adapt
-        if (
-            declared is None
-        ):  # the input has the type of the loop's input, or of what adapt returned
-            carried = getattr(self.scope.initial, "type", None)
-            declared = carried if adapt is None or record.number == 1 else adapt.output_type
-        made = self.loop.output_type
+        declared, made = self._type_of_input(record), self.types[1]
         if (declared is None or declared.is_json) and (made is None or made.is_json):
             return record
         value, output = json_of(record.input), json_of(record.output)
@@ -227,6 +221,20 @@ class LoopRun:
         if made is not None and output is not None:
             output = retyped(made, output, f"{self.path}/{record.number}")
         return replace(record, input=value, output=output)
+
+    @property
+    def types(self) -> tuple[ValueType | None, ValueType | None]:
+        """The declared types of the input and the output of an iteration."""
+        return self.loop.input_type, self.loop.output_type
+
+    def _type_of_input(self, record: Iteration) -> ValueType | None:
+        """Return the type of a recorded input: as declared, of the loop's input, or of adapt's output."""
+        declared, adapt = self.loop.input_type, self.loop.adapt
+        if declared is not None:
+            return declared
+        if adapt is None or record.number == 1:
+            return getattr(self.scope.initial, "type", None)
+        return adapt.output_type
 
     # The lines of `run` and `iterate`.
 

@@ -25,10 +25,12 @@ from ..records import (
     agents_history,
     codec,
     failure_of,
+    item_outcomes,
 )
 from ..records.codec import Json
 from ..records.typed import ValueType
 from .effects import retyped
+from .for_each import ForEach
 from .loop import Loop
 from .run_state import Run
 from .step import Step
@@ -172,13 +174,13 @@ def _typed_steps(step: Step, outputs: Mapping[str, Json]) -> Mapping[str, Json]:
     }
 
 
-def _loops_in(step: Step) -> dict[str, Step]:
-    """Return the loops inside a step by name; of two with one name the first."""
-    loops: dict[str, Step] = {}
+def _loops_in(step: Step) -> dict[str, Loop | ForEach]:
+    """Return the loops and lists inside a step by name; of two with one name the first."""
+    loops: dict[str, Loop | ForEach] = {}
     waiting = [step]
     while waiting:
         part = waiting.pop(0)
-        if isinstance(part, Loop):
+        if isinstance(part, Loop | ForEach):
             loops.setdefault(part.name, part)
         waiting += part.parts()
     return loops
@@ -197,9 +199,11 @@ def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
     return loops
 
 
-def _typed_result(loop: Step, result: Result) -> Result:
+def _typed_result(loop: Loop | ForEach, result: Result) -> Result:
     """Return the recorded result of a loop with the declared types of its values."""
     taken, made = loop.input_type, loop.output_type
+    if isinstance(loop, ForEach):
+        taken, made = loop.types_of_item()
     if all(each is None or each.is_json for each in (taken, made)):
         return result
     history = History()
@@ -209,8 +213,9 @@ def _typed_result(loop: Step, result: Result) -> Result:
         history = history.with_iteration(
             typed, result.history.elapsed, result.history.usage, result.history.now
         )
-    output = _typed(made, result.output, result.name)
-    return replace(result, output=output, history=history)
+    output = _typed(loop.output_type, result.output, result.name)
+    items = [row.item if taken is None else taken.attach(row.item) for row in result.items]
+    return replace(result, output=output, history=history, items=item_outcomes(items, history))
 
 
 def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Result:
