@@ -30,7 +30,6 @@ from .engine.for_each import for_each
 from .engine.loop import Loop
 from .engine.run import resume, resume_sync, run, run_sync
 from .engine.step import step
-from .engine.streaming import stream
 from .engine.workflow import Workflow
 from .errors import LoopwrightError, NotSatisfied
 from .records import (
@@ -48,6 +47,7 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .engine.streaming import stream
     from .evaluators import check, checklist, judge, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
@@ -128,6 +128,7 @@ _LAZY = {
     "rubric": "evaluators",
     "score": "evaluators",
     "shell": "tools",
+    "stream": "engine.streaming",
     "tool": "tools",
 }
 

@@ -17,14 +17,14 @@ from ...templates.variables import TemplatedValue, rendered
 __all__ = ["FILE", "Items", "inside", "items_of"]
 
 FILE = "file://"
-MAX_BYTES = 5_000_000
+MAX_BYTES = 5_000_000  # every item is recorded, so a larger file belongs into several runs
 
 
 class Items(ItemsStep):
     """The items that a template or a file gives; the content of a file is recorded too.
 
-    Relative paths start in `folder` and stay inside `root`. Only a template that itself begins with
-    `file://` names a file: a value never chooses one.
+    Relative paths start in `folder` and must stay inside `root`. Only a template that itself begins with
+    `file://` names a file; a rendered value never does.
     """
 
     fingerprint: str
@@ -50,9 +50,10 @@ class Items(ItemsStep):
     def _read(self, name: str, ctx: Context) -> str:
         path = inside(self.folder, name, self.root)
         if path is None:
-            raise _refused(f"{FILE}{name} leads out of the project folder", ctx.path)
+            raise _refused(f"{FILE}{name} is outside the project folder", ctx.path)
         try:
             with path.open("rb") as file:
+                # One byte more than allowed, instead of the file's size, which may change before the read.
                 raw = file.read(MAX_BYTES + 1)
         except OSError as error:
             why = error.strerror or type(error).__name__
@@ -63,7 +64,8 @@ class Items(ItemsStep):
 
 
 def inside(folder: Path, name: str, root: Path) -> Path | None:
-    """Return the file of this name in a folder, or None if it lies outside the root."""
+    """Return the file of this name in a folder, or None if it is outside the root."""
+    # The real path, so that a symbolic link does not lead out of the root.
     path = Path(os.path.realpath(folder / name))
     return path if path.is_relative_to(os.path.realpath(root)) else None
 
@@ -71,11 +73,11 @@ def inside(folder: Path, name: str, root: Path) -> Path | None:
 def items_of(value: Json, path: str = "") -> list[Json]:
     """Return the items of a value.
 
-    A list is used as it is. A text is a JSON array, in a code fence or not; else lines of JSON objects
-    or arrays; else its lines of text, trimmed, without the empty ones.
+    A list is returned unchanged. A text is a JSON array, also in a code fence; otherwise lines of JSON
+    objects or arrays; otherwise its lines of text, trimmed and without empty ones.
 
     Raises:
-        StepError: of kind `items`, for any other value.
+        StepError: Of kind `items`, for any other value.
     """
     if isinstance(value, list):
         return value
