@@ -233,7 +233,7 @@ class LoopRun:
     @property
     def types(self) -> tuple[ValueType | None, ValueType | None]:
         """The declared types of the input and the output of an iteration."""
-        return self.loop.input_type, self.loop.output_type
+        return self.loop.iteration_types
 
     def _type_of_input(self, record: Iteration) -> ValueType | None:
         """Return the type of a recorded input.
