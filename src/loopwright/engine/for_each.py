@@ -412,7 +412,7 @@ class ListRun(LoopRun):
         spent = NOTHING if run.replay is None else run.replay.spent(path)
         scope = Scope(self.loop.name, self.scope.initial, self.scope.parent, self.path)
         scope.number, scope.total = number, len(self.items)
-        scope.types = self.types
+        scope.types = self.scope.types
         # Items that run at once see no history, which would depend on their speed (rule 3).
         scope.history = self.history if self.loop.at_once == 1 else History()
         account = Account(path, self.account, None, spent)
@@ -424,7 +424,7 @@ class ListRun(LoopRun):
         assert self.ctx.scope is not None
         number = self.ctx.scope.number
         value = self._typed_item(self.items[number - 1])
-        item = _ItemAttempt(self.ctx, self.loop.execute, value, self.began)
+        item = _ItemAttempt(self.ctx, value, self.began)
         self.attempts[number] = item
         return item
 
@@ -471,8 +471,8 @@ class _ItemAttempt(Attempt):
 
     __slots__ = ()
 
-    def __init__(self, ctx: Context, execute: Step, item: Json, began: float) -> None:
-        super().__init__(ctx, execute, item, began=began, adapts=False, call=self._execute)
+    def __init__(self, ctx: Context, item: Json, began: float) -> None:
+        super().__init__(ctx, item, began, adapts=False, call=self._execute)
 
     async def _execute(self, name: str, step: Step, value: Json) -> Json:
         result = await attempt(self.ctx, name, step, value)

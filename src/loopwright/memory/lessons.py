@@ -55,6 +55,7 @@ class Lessons:
     lessons: tuple[Lesson, ...] = ()
     facts: tuple[str, ...] = ()
     success_rate: float | None = None
+    # Not compared: a damaged entry does not change the lessons.
     unreadable: int = field(default=0, compare=False)
 
     @property
