@@ -26,7 +26,6 @@ from .engine.composites import fallback, parallel, retry, sequence, with_timeout
 from .engine.composites import limited as limited  # the names of version 0.1: with_timeout
 from .engine.composites import retrying as retrying  # and retry
 from .engine.context import Context
-from .engine.for_each import for_each
 from .engine.loop import Loop
 from .engine.run import resume, resume_sync, run, run_sync
 from .engine.step import step
@@ -47,7 +46,8 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
-    from .engine.streaming import stream
+    from .engine.for_each import for_each
+    from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .evaluators import check, checklist, judge, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
@@ -71,6 +71,7 @@ __all__ = [
     "File",
     "History",
     "Iteration",
+    "IterationEnded",
     "Loop",
     "LoopwrightError",
     "MaxIterations",
@@ -86,9 +87,11 @@ __all__ = [
     "ReasoningAgent",
     "RepeatedOutput",
     "Result",
+    "RunEnded",
     "ScoreAtLeast",
     "Status",
     "Stop",
+    "TextDelta",
     "Timeout",
     "Usage",
     "Workflow",
@@ -128,6 +131,10 @@ _LAZY = {
     "rubric": "evaluators",
     "score": "evaluators",
     "shell": "tools",
+    "IterationEnded": "engine.streaming",
+    "RunEnded": "engine.streaming",
+    "TextDelta": "engine.streaming",
+    "for_each": "engine.for_each",
     "stream": "engine.streaming",
     "tool": "tools",
 }

@@ -204,12 +204,10 @@ class ForEach(CompositeStep):
         declared = self.execute.output_type
         return list_type(declared, self.name, or_none=True) if self.keep == "all" else declared
 
-    def types_of_item(self, value: Json = None) -> tuple[ValueType | None, ValueType | None]:
-        """Return the declared types of an item and of its output; `value` is the input of the list."""
-        declared = self.execute.input_type
-        if declared is None:
-            carried = getattr(value, "type", None) if self.items.of_input else None
-            declared = item_type_of(self.items.output_type or carried)
+    @property
+    def iteration_types(self) -> tuple[ValueType | None, ValueType | None]:
+        """The declared types of an item and of its output."""
+        declared = self.execute.input_type or item_type_of(self.items.output_type)
         return declared, self.execute.output_type
 
     @functools.cached_property
@@ -373,7 +371,10 @@ class ListRun(LoopRun):
 
     @property
     def types(self) -> tuple[ValueType | None, ValueType | None]:
-        return self.loop.types_of_item(self.scope.initial)
+        declared, output_type = self.loop.iteration_types
+        if declared is None and self.loop.items.of_input:
+            declared = item_type_of(getattr(self.scope.initial, "type", None))
+        return declared, output_type
 
     def _typed_item(self, item: Json) -> Json:
         declared = self.types[0]
@@ -411,7 +412,7 @@ class ListRun(LoopRun):
         spent = NOTHING if run.replay is None else run.replay.spent(path)
         scope = Scope(self.loop.name, self.scope.initial, self.scope.parent, self.path)
         scope.number, scope.total = number, len(self.items)
-        scope.types = self.types
+        scope.types = self.scope.types
         # Items that run at once see no history, which would depend on their speed (rule 3).
         scope.history = self.history if self.loop.at_once == 1 else History()
         account = Account(path, self.account, None, spent)

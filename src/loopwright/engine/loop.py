@@ -321,6 +321,11 @@ class Loop(CompositeStep[In, Out]):
         return self._parts[0].output_type
 
     @property
+    def iteration_types(self) -> tuple[ValueType | None, ValueType | None]:
+        """The declared types of the input and the output of an iteration."""
+        return self.input_type, self.output_type
+
+    @property
     def limit(self) -> int:
         """The most iterations that it can run."""
         return min(c.limit for c in self.members if isinstance(c, MaxIterations | PhaseLimit))

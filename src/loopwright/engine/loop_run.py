@@ -134,8 +134,8 @@ class LoopRun:
         self.ended: Result | None = None
         self.terminated = False
         self.scope = Scope(loop.name, value, ctx.scope, path)
-        value_type, output_type = self.types
-        self.scope.types = (_carried(value_type), _carried(output_type))
+        declared, output_type = self.types
+        self.scope.types = (_carried(declared), _carried(output_type))
         self.members = loop.members
         spent, budget = NOTHING, loop.budget
         if run.replay is not None:
@@ -241,7 +241,7 @@ class LoopRun:
     @property
     def types(self) -> tuple[ValueType | None, ValueType | None]:
         """The declared types of the input and the output of an iteration."""
-        return self.loop.input_type, self.loop.output_type
+        return self.loop.iteration_types
 
     def _type_of_input(self, record: Iteration) -> ValueType | None:
         """Return the type of a recorded input.

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 from ..conditions import Budget
 from ..errors import ConfigurationError, StepError
@@ -30,8 +31,8 @@ from ..records import (
 from ..records.codec import Json
 from ..records.typed import ValueType
 from .effects import retyped
-from .for_each import ForEach
 from .loop import Loop
+from .loop_declaration import LoopDeclaration
 from .run_state import Run
 from .step import Step
 from .workflow import Workflow
@@ -178,14 +179,14 @@ def _typed_steps(step: Step, outputs: Mapping[str, Json]) -> Mapping[str, Json]:
     }
 
 
-def _loops_in(step: Step) -> dict[str, Loop | ForEach]:
+def _loops_in(step: Step) -> dict[str, LoopDeclaration]:
     """Return the loops and lists inside a step by name; of two with one name the first."""
-    loops: dict[str, Loop | ForEach] = {}
+    loops: dict[str, LoopDeclaration] = {}
     waiting = [step]
     while waiting:
         part = waiting.pop(0)
-        if isinstance(part, Loop | ForEach):
-            loops.setdefault(part.name, part)
+        if isinstance(part, Loop) or getattr(part, "over_list", False):
+            loops.setdefault(part.name, cast("LoopDeclaration", part))
         waiting += part.parts()
     return loops
 
@@ -204,11 +205,9 @@ def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
     return loops
 
 
-def _typed_result(loop: Loop | ForEach, result: Result) -> Result:
+def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
     """Return the recorded result of a loop with the declared types of its values."""
-    input_type, output_type = loop.input_type, loop.output_type
-    if isinstance(loop, ForEach):
-        input_type, output_type = loop.types_of_item()
+    input_type, output_type = loop.iteration_types
     if all(each is None or each.is_json for each in (input_type, output_type)):
         return result
     history = History()

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from ..engine import step as steps
 from ..engine.external import Purpose
-from ..engine.step import FunctionStep, Step, StepLike, reserving
+from ..engine.step import FunctionStep, Reserve, Step, StepLike, reserving
 from ..errors import ConfigurationError
 from ..records import Usage, codec
 from .objects import MISSING, EvaluatorStep, ObjectStep
 
 __all__ = ["as_evaluator", "as_step"]
 
-Reserve = Usage | Callable[[Any], Usage | None]
-
 
 def as_step(
     target: StepLike | object,
     *,
     name: str = "",
-    reserve: Reserve | None = None,
+    reserve: Usage | Reserve | None = None,
     idempotent: bool | None = None,
 ) -> Step:
     """Return an object as a step: an agent, a runnable, a graph, a function or a step.
@@ -58,7 +55,7 @@ def as_evaluator(
     expected: object = MISSING,
     scale: tuple[float, float] = (0.0, 1.0),
     name: str = "",
-    reserve: Reserve | None = None,
+    reserve: Usage | Reserve | None = None,
     idempotent: bool | None = None,
 ) -> Step:
     """Return an object as an evaluator: a metric or a scorer of another library, a function or a step.
