@@ -298,13 +298,13 @@ class Pattern:
             try:
                 result, error = outcome.get(timeout=left)
             except queue.Empty:
-                left = min(self.timeout - _worked(clocks), latest - time.monotonic())
+                left = min(self.timeout - _processor_seconds(clocks), latest - time.monotonic())
                 continue
             if error is None:
                 return cast("Matched", result)
             # A timeout, a lack of memory, or an error of the library: the result is unknown.
             raise PatternTimeout(self.text, self.timeout) from error
-        _hold_back(thread)
+        _lower_priority(thread)
         raise PatternTimeout(self.text, self.timeout)
 
     def _matches(self, text: str, deadline: float) -> Iterator[Match]:
@@ -328,11 +328,11 @@ def _own_clock() -> int:
 
     Each thread reads its own clock id, because the call is undefined for a thread that has ended.
     """
-    ask = getattr(time, "pthread_getcpuclockid", None)
-    return ask(threading.get_ident()) if ask is not None else -1
+    clock_of_thread = getattr(time, "pthread_getcpuclockid", None)
+    return clock_of_thread(threading.get_ident()) if clock_of_thread is not None else -1
 
 
-def _hold_back(thread: threading.Thread) -> None:
+def _lower_priority(thread: threading.Thread) -> None:
     """Give an abandoned thread the lowest priority, because its end may take a while.
 
     Only Linux has priorities of threads.
@@ -342,7 +342,7 @@ def _hold_back(thread: threading.Thread) -> None:
             os.setpriority(os.PRIO_PROCESS, thread.native_id, 19)
 
 
-def _worked(clocks: list[int]) -> float:
+def _processor_seconds(clocks: list[int]) -> float:
     """Return the processor time of a thread in seconds; infinity on systems without such a clock."""
     if not clocks:  # it has not started yet
         return 0.0

@@ -48,14 +48,14 @@ def _listener(view: _View, name: str) -> Callable[[Entry], None]:
     return listen
 
 
-def _depth(path: str) -> int:
-    """Return the number of outer loops of a path."""
+def depth_of(path: str) -> int:
+    """Return the number of outer loops of a path: each adds the number of its iteration."""
     return sum(part.isdigit() for part in path.split("/"))
 
 
 def _facts(item: Iteration) -> list[str]:
-    shown = f"score {score(item.score)}" if item.score is not None else ""
-    facts = (shown, verdict_word(item), duration(item.seconds), cost(item.usage))
+    show = f"score {score(item.score)}" if item.score is not None else ""
+    facts = (show, verdict_word(item), duration(item.seconds), cost(item.usage))
     return [fact for fact in facts if fact]
 
 
@@ -84,7 +84,7 @@ class plain:  # noqa: N801 - the names of listeners are verbs of `progress=`
 
     def iteration(self, path: str, item: Iteration) -> None:
         """Write the line of an iteration."""
-        text = f"{'  ' * _depth(path)}{path} {item.number}: {', '.join(_facts(item))}"
+        text = f"{'  ' * depth_of(path)}{path} {item.number}: {', '.join(_facts(item))}"
         if item.feedback:
             text += f"; {cut(one_line(item.feedback), _FEEDBACK)}"
         self._write(one_line_indented(text) + "\n")
@@ -136,7 +136,7 @@ class rich_rows:  # noqa: N801
         from rich.text import Text
 
         row = Text()
-        row.append(f"{'  ' * _depth(path)}{one_line(path.rpartition('/')[2])} {item.number:>3} ")
+        row.append(f"{'  ' * depth_of(path)}{one_line(path.rpartition('/')[2])} {item.number:>3} ")
         if item.score is not None:
             full = min(10, int(item.score * 10 + 0.5))
             row.append("\u2588" * full, "cyan").append("\u2591" * (10 - full), "dim")
@@ -210,7 +210,7 @@ class _Bar:
 
     def iteration(self, path: str, item: Iteration) -> None:
         """Count an iteration of the outermost loop."""
-        if _depth(path):
+        if depth_of(path):
             return
         self._spent += item.usage
         facts = [f"score {score(item.score)}" if item.score is not None else "", cost(self._spent)]
@@ -264,7 +264,7 @@ class _Display:
 
     def add(self, path: str, item: Iteration) -> None:
         """Add an iteration of an outermost loop."""
-        if not _depth(path):
+        if not depth_of(path):
             self._histories.setdefault(path, []).append(item)
 
     def iteration(self, path: str, item: Iteration) -> None:
@@ -293,11 +293,11 @@ def _ipython_display() -> Callable[[str], Callable[[str], object]]:
             "progress in a notebook needs IPython, which is not installed: pip install ipykernel"
         ) from None
 
-    def shown(html: str) -> Callable[[str], object]:
+    def show(html: str) -> Callable[[str], object]:
         handle = display(HTML(html), display_id=True)  # type: ignore[no-untyped-call]
         return lambda html: handle.update(HTML(html))  # type: ignore[no-untyped-call]
 
-    return shown
+    return show
 
 
 def _limit(info: RunInfo, recorded: Sequence[Entry]) -> int | None:

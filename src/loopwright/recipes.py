@@ -78,8 +78,8 @@ def confidence_loop(
         >>> print(result.status, result.output, result.detail)
         satisfied hurray!!! score 0.9 is at least 0.85
     """
-    ends = any_of(ScoreAtLeast(threshold), until, MaxIterations(max_iterations))
-    return Loop(execute, evaluate, adapt, ends, name=name, **options)
+    until_any = any_of(ScoreAtLeast(threshold), until, MaxIterations(max_iterations))
+    return Loop(execute, evaluate, adapt, until_any, name=name, **options)
 
 
 def improvement_loop(
@@ -124,8 +124,8 @@ def improvement_loop(
         >>> print(result.reason, result.output, [item.output for item in result.history])
         improved 4 [2, 4, 6, 8]
     """
-    ends = any_of(until, NoImprovement(patience, min_delta), MaxIterations(max_iterations))
-    return _Improving(execute, evaluate, adapt, ends, name=name, **{"keep": "best", **options})
+    until_any = any_of(until, NoImprovement(patience, min_delta), MaxIterations(max_iterations))
+    return _Improving(execute, evaluate, adapt, until_any, name=name, **{"keep": "best", **options})
 
 
 @dataclass(frozen=True)
@@ -200,10 +200,10 @@ def checklist_loop(
     """
     fixes = fix if isinstance(fix, Mapping) else dict.fromkeys(items, fix) if fix else {}
     _check_names(name, items, checks, fixes)
-    again = _retried(options)
-    makers = tuple((key, again(as_step(maker, name=key))) for key, maker in items.items())
-    fixers = tuple((key, again(as_step(fixer, name=key))) for key, fixer in fixes.items())
-    evaluators = tuple((key, again(as_check(key, checks[key]))) for key in items)
+    with_retries = _retried(options)
+    makers = tuple((key, with_retries(as_step(maker, name=key))) for key, maker in items.items())
+    fixers = tuple((key, with_retries(as_step(fixer, name=key))) for key, fixer in fixes.items())
+    evaluators = tuple((key, with_retries(as_check(key, checks[key]))) for key in items)
     limit = codec.integer(f"{name}: at_once", at_once, minimum=1)
     return Loop(
         _Items(name, makers, fixers, limit),
@@ -281,13 +281,13 @@ class _Items(CompositeStep):
 
         missing = [(name, maker) for name, maker in self.makers if name not in plan["items"]]
         if self.at_once == 1:  # in sequence: after a failure no further item starts
-            ended = [await make(name, maker) for name, maker in missing]
+            results = [await make(name, maker) for name, maker in missing]
         else:
             jobs = [functools.partial(make, *item) for item in missing]
-            ended = await run_all(jobs, self.at_once)
-        made = {name: result.output for (name, _), result in zip(missing, ended, strict=True)}
-        items = {**plan["items"], **made}
-        parts = [(n, maker, r) for (n, maker), r in zip(missing, ended, strict=True)]
+            results = await run_all(jobs, self.at_once)
+        outputs = {name: result.output for (name, _), result in zip(missing, results, strict=True)}
+        items = {**plan["items"], **outputs}
+        parts = [(n, maker, r) for (n, maker), r in zip(missing, results, strict=True)]
         return combined(self.name, {name: items[name] for name, _ in self.makers}, parts, ctx)
 
 
@@ -304,25 +304,25 @@ class _Checks(CompositeStep):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         passed = ctx.input["passed"] if ctx.iteration > 1 else ()
-        evaluations, ended = [], []
+        evaluations, results = [], []
         for name, check in self.checks:
             if name in passed:
                 evaluations.append((name, Evaluation(1.0, True)))
                 continue
             result = await attempt(ctx, name, check, value[name])
             evaluations.append((name, as_evaluation(result.output)))
-            ended.append((name, check, result))
-        return combined(self.name, grade(evaluations), ended, ctx)
+            results.append((name, check, result))
+        return combined(self.name, grade(evaluations), results, ctx)
 
 
 async def _plan(last: Iteration, ctx: Context) -> Json:
     """Return which items are kept, which of them have passed, and which are made again."""
-    before = last.input if last.number > 1 else {"items": {}, "passed": [], "redo": {}}
-    made = last.output is not None
-    items = dict(last.output or {} if made else before["items"])
-    plan = {"input": ctx.initial, "items": items, "passed": before["passed"]}
+    previous_plan = last.input if last.number > 1 else {"items": {}, "passed": [], "redo": {}}
+    has_output = last.output is not None
+    items = dict(last.output or {} if has_output else previous_plan["items"])
+    plan = {"input": ctx.initial, "items": items, "passed": previous_plan["passed"]}
     if last.evaluation is None:
-        return {**plan, "redo": {} if made else before["redo"]}
+        return {**plan, "redo": {} if has_output else previous_plan["redo"]}
     undecided = {vote["item"] for vote in last.evaluation.votes if vote.get("undecided")}
     redo = {
         item.name: {
@@ -393,7 +393,9 @@ def strategy_loop(
     iterations = len(parts) if max_iterations is None else max_iterations
     return Loop(
         _Strategies(name, parts),
-        _Named(f"{name} evaluate", as_step(evaluate, purpose="evaluate"), tuple(strategies)),
+        _NamedEvaluation(
+            f"{name} evaluate", as_step(evaluate, purpose="evaluate"), tuple(strategies)
+        ),
         adapt,
         any_of(success, until, MaxIterations(iterations)),
         name=name,
@@ -421,7 +423,7 @@ class _Strategies(CompositeStep):
 
 
 @dataclass(frozen=True)
-class _Named(CompositeStep):
+class _NamedEvaluation(CompositeStep):
     """Evaluates under the name of the strategy of the current iteration."""
 
     name: str

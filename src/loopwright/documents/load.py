@@ -159,7 +159,7 @@ class Loaded(LoadedDocument):
         'Hello Ada'
     """
 
-    def deeds(self) -> LocalActions:
+    def local_actions(self) -> LocalActions:
         """Return the commands, Python functions and keys that the document uses on this machine."""
         return local_actions(self)
 

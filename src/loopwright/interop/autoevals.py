@@ -8,12 +8,12 @@ from typing import Any
 from ..engine.context import Context
 from ..engine.external import Purpose
 from ..records import Evaluation
-from .objects import EvaluatorStep, described
+from .objects import EvaluatorStep, identity_text
 
 __all__ = ["AutoevalsAdapter", "ScorerStep"]
 
 # Classes whose calls of a model autoevals does not report.
-_ASKING = {"OpenAIScorer", "OpenAILLMScorer", "EmbeddingSimilarity"}
+_CLASSES_WITH_MODELS = {"OpenAIScorer", "OpenAILLMScorer", "EmbeddingSimilarity"}
 _IDENTITY = (
     "name",
     "model",
@@ -40,8 +40,10 @@ class AutoevalsAdapter:
             target=target,
             name=str(getattr(target, "name", "") or type(target).__name__).replace("/", "-"),
             adapter="autoevals/1",
-            identity=(type(target).__qualname__, described(members)),
-            unseen="autoevals does not report the usage of its model" if _asks(target) else "",
+            identity=(type(target).__qualname__, identity_text(members)),
+            unreported="autoevals does not report the usage of its model"
+            if _calls_model(target)
+            else "",
             scores_only=True,
         )
 
@@ -59,7 +61,9 @@ class ScorerStep(EvaluatorStep):
         return self.evaluation(result.score, feedback=str(reason))
 
 
-def _asks(target: object) -> bool:
+def _calls_model(target: object) -> bool:
     own = {base.__name__ for base in type(target).__mro__}
     parts = [part for part in vars(target).values() if hasattr(part, "eval_async")]
-    return not own.isdisjoint(_ASKING) or any(_asks(part) for part in parts if part is not target)
+    return not own.isdisjoint(_CLASSES_WITH_MODELS) or any(
+        _calls_model(part) for part in parts if part is not target
+    )

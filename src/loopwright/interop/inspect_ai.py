@@ -10,7 +10,7 @@ from typing import Any
 from ..engine.context import Context
 from ..engine.external import Purpose
 from ..records import Evaluation
-from .objects import EvaluatorStep, described, text_of
+from .objects import EvaluatorStep, identity_text, text_of
 
 __all__ = ["InspectAdapter", "InspectScorerStep"]
 
@@ -30,13 +30,13 @@ class InspectAdapter:
         registered = str(getattr(target, _INFO).name)
         name = registered.rpartition("/")[2]
         params = getattr(target, _PARAMS, {})
-        asks = name.startswith("model_graded")
+        calls_model = name.startswith("model_graded")
         return InspectScorerStep(
             target=target,
             name=name,
             adapter="inspect/1",
-            identity=(registered, described(params)),
-            unseen="Inspect does not report the usage of its grader" if asks else "",
+            identity=(registered, identity_text(params)),
+            unreported="Inspect does not report the usage of its grader" if calls_model else "",
         )
 
 

@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +27,7 @@ __all__ = [
     "EvaluatorStep",
     "ObjectStep",
     "charged",
-    "described",
+    "identity_text",
     "limits_dollars",
     "price_in",
     "text_of",
@@ -37,7 +36,6 @@ __all__ = [
 UNREPORTED = "unreported_usage"  # the code of the warning, and the kind of the error
 TOLERANCE = 1e-9
 EXPECTED = ("expected", "target")  # members of a loop's input
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 MISSING: Any = object()
 
 
@@ -63,7 +61,7 @@ class ObjectStep(Leaf[Any, Any]):
     name: str
     adapter: str
     identity: tuple[str, ...] = ()
-    unseen: str = ""
+    unreported: str = ""
     idempotent: bool = False
     reserve: Callable[[Any], Usage | None] | None = None
     reports: bool = True
@@ -97,12 +95,12 @@ class ObjectStep(Leaf[Any, Any]):
         return ""
 
     def _check_budget(self, value: Any, ctx: Context) -> None:
-        problem = self.unseen
+        problem = self.unreported
         if not problem and limits_dollars(ctx):
             problem = self.unpriced(ctx)
         if self.reserve is None:
             self.refuse(problem, ctx)
-        elif self.unseen and (reserved := self.reserve(value)) is not None:
+        elif self.unreported and (reserved := self.reserve(value)) is not None:
             ctx.spend(reserved.at_most())  # counted at the most that it can have cost
 
     def refuse(self, problem: str, ctx: Context) -> None:
@@ -143,7 +141,7 @@ class EvaluatorStep(ObjectStep):
     scale: tuple[float, float] = (0.0, 1.0)
 
     def options(self) -> tuple[str, ...]:
-        expected = "" if self.expected is MISSING else described(self.expected)
+        expected = "" if self.expected is MISSING else identity_text(self.expected)
         return (expected, repr(self.scale))
 
     def expectation(self, ctx: Context) -> Json:
@@ -213,7 +211,7 @@ def charged(
     return cost(usage, price_in(ctx, provider, model, base_url)) if usage else usage
 
 
-def described(value: object) -> str:
+def identity_text(value: object) -> str:
     """Return a text for a part of an object that is the same in each process.
 
     >>> described({"b": [1, "x"], "a": None})
@@ -226,10 +224,10 @@ def _pieces(value: object) -> Iterator[str]:
     if isinstance(value, str | int | float | bool) or value is None:
         yield repr(value)
     elif isinstance(value, Mapping):
-        members = sorted((repr(key), described(item)) for key, item in value.items())
+        members = sorted((repr(key), identity_text(item)) for key, item in value.items())
         yield "{" + ", ".join(f"{key}: {item}" for key, item in members) + "}"
     elif isinstance(value, Sequence | set | frozenset):
-        items = [described(item) for item in value]
+        items = [identity_text(item) for item in value]
         yield "[" + ", ".join(sorted(items) if isinstance(value, set | frozenset) else items) + "]"
     elif isinstance(value, type):
         yield value.__qualname__

@@ -9,7 +9,7 @@ from typing import Any
 from ..engine.context import Context
 from ..engine.external import Purpose
 from ..records import NOTHING, Usage
-from .objects import ObjectStep, charged, described, price_in, text_of
+from .objects import ObjectStep, charged, identity_text, price_in, text_of
 
 __all__ = ["AgentStep", "PydanticAIAdapter"]
 
@@ -26,8 +26,8 @@ class PydanticAIAdapter:
         return not isinstance(target, type) and hasattr(target, "output_type") and _runs(target)
 
     def step(self, target: Any, purpose: Purpose) -> ObjectStep:
-        output = getattr(target.output_type, "__qualname__", described(target.output_type))
-        identity = (_model_name(target), described(_instructions(target)), output)
+        output = getattr(target.output_type, "__qualname__", identity_text(target.output_type))
+        identity = (_model_name(target), identity_text(_instructions(target)), output)
         return AgentStep(
             target=target,
             name=target.name or "agent",

@@ -66,7 +66,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, seed: int | None = None) -> None:
         self.now = 0.0
-        self.chance = None if seed is None else random.Random(seed)
+        self.shuffling = None if seed is None else random.Random(seed)
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)
@@ -76,9 +76,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.now
 
     def _run_once(self) -> None:
-        if self.chance is not None and len(self._ready) > 1:
+        if self.shuffling is not None and len(self._ready) > 1:
             ready = list(self._ready)
-            self.chance.shuffle(ready)
+            self.shuffling.shuffle(ready)
             self._ready.clear()
             self._ready.extend(ready)
         super()._run_once()  # type: ignore[misc]
@@ -86,10 +86,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def waiting(self) -> str:
         """Return the waiting tasks and their positions, for the message of a deadlock."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
-        return "; ".join(_place(task) for task in tasks) or "there is no task"
+        return "; ".join(_waiting_at(task) for task in tasks) or "there is no task"
 
 
-def _place(task: asyncio.Task[Any]) -> str:
+def _waiting_at(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack()
     if not frames:
         return f"{task.get_name()} waits at an unknown place"
@@ -158,11 +158,11 @@ def run_virtual(work: Coroutine[object, None, _Answer], *, seed: int | None = No
     try:
         return loop.run_until_complete(work)
     finally:
-        _dismiss(loop)
+        _cancel_remaining(loop)
         loop.close()
 
 
-def _dismiss(loop: VirtualLoop) -> None:
+def _cancel_remaining(loop: VirtualLoop) -> None:
     """Cancel the remaining tasks. A task that ignores its cancellation is abandoned."""
     left = asyncio.all_tasks(loop)
     for task in left:

@@ -41,13 +41,13 @@ def assert_replays(step: StepLike, value: Json = None, **options: Any) -> Result
     journal = MemoryJournal()
     first = run_sync(step, value, journal=journal, run_id=_RUN, **options)
     crashed, recorded = asyncio.run(_without_end(journal))
-    again = run_sync(step, value, journal=crashed, run_id=_RUN, **options)
+    second = run_sync(step, value, journal=crashed, run_id=_RUN, **options)
     entries = asyncio.run(crashed.entries(_RUN, after=recorded))
     repeated = [entry.path for entry in entries if entry.kind == "started"]
     if repeated:
         raise AssertionError(f"the replay ran effects that are not recorded: {', '.join(repeated)}")
-    if _comparable(again) != _comparable(first):
-        raise AssertionError(f"the replay has another result:\n{again}\ninstead of\n{first}")
+    if _comparable(second) != _comparable(first):
+        raise AssertionError(f"the replay has another result:\n{second}\ninstead of\n{first}")
     return first
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-MOST_LINES = 4_000  # of either text; difflib takes quadratic time in the worst case
+MAX_LINES = 4_000  # of either text; difflib takes quadratic time in the worst case
 MAX_LINE = 2_000  # characters of a line whose words are compared
 CONTEXT = 3  # equal lines shown before and after a change
 
@@ -32,7 +32,7 @@ class Pair:
 
 def side_by_side(before: str, after: str) -> list[Pair]:
     """Return two texts as pairs of lines, without long stretches of equal lines."""
-    left, right = before.splitlines()[:MOST_LINES], after.splitlines()[:MOST_LINES]
+    left, right = before.splitlines()[:MAX_LINES], after.splitlines()[:MAX_LINES]
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > 1000)
     pairs: list[Pair] = []
     codes = matcher.get_opcodes()
@@ -59,14 +59,14 @@ def _equal(left: list[str], a: int, b: int, c: int, *, first: bool, last: bool) 
         yield Pair("same", i + 1, c + i - a + 1, parts, parts)
 
 
-def _changed(gone: list[str], new: list[str], a: int, c: int) -> Iterator[Pair]:
-    for i, (old, fresh) in enumerate(zip_longest(gone, new)):
+def _changed(removed: list[str], new: list[str], a: int, c: int) -> Iterator[Pair]:
+    for i, (old, added) in enumerate(zip_longest(removed, new)):
         if old is None:
-            yield Pair("new", 0, c + i + 1, (), ((True, fresh),))
-        elif fresh is None:
+            yield Pair("new", 0, c + i + 1, (), ((True, added),))
+        elif added is None:
             yield Pair("gone", a + i + 1, 0, ((True, old),), ())
         else:
-            yield Pair("changed", a + i + 1, c + i + 1, *_words(old, fresh))
+            yield Pair("changed", a + i + 1, c + i + 1, *_words(old, added))
 
 
 def _words(old: str, new: str) -> tuple[Parts, Parts]:

@@ -17,7 +17,7 @@ from ..journal import Journal, RunInfo
 from ..journal.open import open_journal
 
 DEFAULT = "sqlite:.loopwright/runs.db"
-MOST_ROWS = 1_000_000  # of a list
+MAX_ROWS = 1_000_000  # of a list
 NAME = "loopwright"
 LATEST = "last"  # names the latest run on the command line
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
@@ -42,7 +42,7 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
     try:
         yield store
     except RunNotFound as error:
-        hint = f"; list them with: {again('runs', '', url)}" if error.hint else ""
+        hint = f"; list them with: {command_line('runs', '', url)}" if error.hint else ""
         raise RunNotFound(error.what, hint) from error
     finally:
         await store.close()
@@ -108,7 +108,7 @@ def shown_url(url: str) -> str:
     return _PASSWORD.sub(r"\1:***@", url)
 
 
-def again(command: str, run_id: str, url: str, *options: str) -> str:
+def command_line(command: str, run_id: str, url: str, *options: str) -> str:
     """Return the command line for a command on a run of this journal, or on all runs."""
     words = [_program(), command, *([run_id] if run_id else []), *options]
     if url != DEFAULT:
@@ -124,5 +124,5 @@ def _program() -> str:
     called = Path(sys.argv[0] if sys.argv else NAME)
     if called.name != NAME or not called.is_file():
         return NAME
-    found = shutil.which(NAME)
-    return NAME if found is not None and called.samefile(found) else sys.argv[0]
+    installed = shutil.which(NAME)
+    return NAME if installed is not None and called.samefile(installed) else sys.argv[0]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..journal import Entry, surviving
 from ..journal.replay import RecordedRun
+from ..progress import depth_of
 from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging
 from ..records.codec import Json, text_of
 
@@ -69,11 +70,6 @@ def item_at(path: str, lists: Mapping[str, Sequence[Json]]) -> str:
             number = int(part)
             names.append(text_of(items[number - 1]) if number <= len(items) else f"item {number}")
     return " / ".join(text or "an empty item" for text in names)
-
-
-def depth_of(path: str) -> int:
-    """Return the number of outer loops of a path: each adds the number of its iteration."""
-    return sum(part.isdigit() for part in path.split("/"))
 
 
 def answers_of(evaluation: Evaluation | None) -> Iterator[tuple[str, str]]:
@@ -170,9 +166,9 @@ class Progress:
 
     def add_text(self, path: str, piece: str) -> None:
         """Append a piece of a model's reply; only the end is kept, because only the end is shown."""
-        self.replies[path] = (self.replies.get(path, "") + piece)[-_KEPT:]
+        self.replies[path] = (self.replies.get(path, "") + piece)[-_MAX_REPLY:]
 
 
 _DONE = ("finished", "cut")
 _AT_END = ("iteration", "limit")  # questions that stop a loop; the end of the run shows them
-_KEPT = 2000  # characters
+_MAX_REPLY = 2000  # characters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from ..journal import Entry, Journal, RunInfo, surviving
@@ -181,7 +182,12 @@ def items_of_lists(entries: Sequence[Entry]) -> dict[str, list[Json]]:
 def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Json]]:
     """Return the executions of reasoning agents in a run, as JSON."""
     if not any(entry.path.endswith("/begin") for entry in entries):
-        return []  # loading agents takes half a second
-    from ..agents.reasoning.executions import execution_of
+        return []
+    return [one.to_json() for one in executions_module().execution_of(info, entries)]
 
-    return [one.to_json() for one in execution_of(info, entries)]
+
+def executions_module() -> ModuleType:
+    """Return `agents.reasoning.executions`, which takes half a second to load."""
+    from ..agents.reasoning import executions
+
+    return executions

@@ -46,12 +46,12 @@ class Person(Protocol):
 
     def note(self, text: str) -> None: ...
 
-    def say(self, *parts: str | tuple[str, str]) -> None: ...
+    def write(self, *parts: str | tuple[str, str]) -> None: ...
 
     def flush(self) -> None: ...
 
 
-def agreed(load: Load, person: Person, *, yes: bool) -> RunSource:
+def approved(load: Load, person: Person, *, yes: bool) -> RunSource:
     """Return the result of `load` after a person has approved the code in it.
 
     Raises:
@@ -59,14 +59,14 @@ def agreed(load: Load, person: Person, *, yes: bool) -> RunSource:
         DocumentError: with all problems of the document.
     """
     read = load(execute=False)
-    actions = read.deeds()
+    actions = read.local_actions()
     if actions is None:
         return read
     while actions and os.environ.get(TRUST) != "all":
         if _settled(read, actions, person, yes=yes):
             break
         read, before = load(execute=False), actions
-        actions = read.deeds()
+        actions = read.local_actions()
         assert actions is not None
         if actions.digest == before.digest:
             _store(actions, person)
@@ -75,13 +75,13 @@ def agreed(load: Load, person: Person, *, yes: bool) -> RunSource:
     if not read.needs_python:
         return read
     loaded = load(execute=True, contents=actions.contents)
-    now = loaded.deeds()
-    if now is None or now.digest != actions.digest:
+    current_actions = loaded.local_actions()
+    if current_actions is None or current_actions.digest != actions.digest:
         raise ConfigurationError(f"{read.name} changed after it was approved. Run it again.")
     return loaded
 
 
-def is_agreed(actions: LocalActions | None) -> bool:
+def is_approved(actions: LocalActions | None) -> bool:
     """Return whether the code of a document is approved, or needs no approval."""
     if not actions or os.environ.get(TRUST) == "all":
         return True
@@ -106,7 +106,7 @@ def actions_text(actions: LocalActions) -> str:
 
 def _settled(read: RunSource, actions: LocalActions, person: Person, *, yes: bool) -> bool:
     """Return whether these contents are approved; False after a question, to read them again."""
-    if is_agreed(actions):
+    if is_approved(actions):
         return True
     if yes:
         _store(actions, person)
@@ -142,12 +142,12 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
         raise ConfigurationError(
             f"{request}, which is not approved yet. Review it with loopwright check, approve it with --yes."
         )
-    person.say((f"{request}:", "bold"))
+    person.write((f"{request}:", "bold"))
     plan = read.plan()
     for key in ("commands", "python", "keys", "hosts", "environment"):
         for value in plan[key]:
-            person.say((f"  {key}: ", "dim"), texts.one_line(str(value)))
-    person.say("Run it? You are asked again only if its files change. [y/N]")
+            person.write((f"  {key}: ", "dim"), texts.one_line(str(value)))
+    person.write("Run it? You are asked again only if its files change. [y/N]")
     person.flush()
     try:
         answer = sys.stdin.readline().strip().lower()

@@ -54,20 +54,20 @@ class TrustStore:
 
     folder: Path
 
-    def has(self, deeds: LocalActions) -> bool:
+    def has(self, local_actions: LocalActions) -> bool:
         """Return whether these contents are approved."""
         with suppress(OSError):
-            return (self.folder / deeds.digest).is_file()
+            return (self.folder / local_actions.digest).is_file()
         return False
 
-    def add(self, deeds: LocalActions) -> None:
+    def add(self, local_actions: LocalActions) -> None:
         """Record the approval of these contents.
 
         Raises:
             OSError: if the folder cannot be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self.folder / deeds.digest).touch(mode=0o600)
+        (self.folder / local_actions.digest).touch(mode=0o600)
 
 
 def local_actions(loaded: LoadedDocument) -> LocalActions:

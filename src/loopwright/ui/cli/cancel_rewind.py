@@ -14,7 +14,7 @@ from ...journal import Journal, Rewind, RunInfo, surviving
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..inputs import read_input
-from ..journals import DEFAULT, again, find_run, reading
+from ..journals import DEFAULT, command_line, find_run, reading
 from .options import AsJson, InputFile, InputText, JournalUrl, RunName
 from .output import Output
 
@@ -27,11 +27,11 @@ def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False
     with Output(as_json=as_json) as output:
         info, was = reading(journal, lambda store: _cancel(store, name))
         if as_json:
-            output.give({"run_id": info.run_id, "status": info.status, "detail": info.detail})
+            output.write_json({"run_id": info.run_id, "status": info.status, "detail": info.detail})
         elif info.status == "running":
-            output.say(f"{info.run_id} has been asked to end; it is still running")
+            output.write(f"{info.run_id} has been asked to end; it is still running")
         else:
-            output.say(f"{info.run_id} was {was} and is now {info.status}")
+            output.write(f"{info.run_id} was {was} and is now {info.status}")
     return 0
 
 
@@ -79,14 +79,14 @@ def rewind(
 
         info, done = reading(journal, work)
         if as_json:
-            output.give({"run_id": info.run_id, "path": done.path, "entries": done.entries})
+            output.write_json({"run_id": info.run_id, "path": done.path, "entries": done.entries})
         else:
-            output.say(
+            output.write(
                 f"discarded {texts.plural(done.entries, 'result')} of {info.run_id} from {done.path} onward"
             )
             if edited:
-                output.say(f"{done.path} will run with the new input")
-            output.say(("resume: ", "dim"), again("resume", info.run_id, journal))
+                output.write(f"{done.path} will run with the new input")
+            output.write(("resume: ", "dim"), command_line("resume", info.run_id, journal))
     return 0
 
 

@@ -66,16 +66,16 @@ def doctor(
             )
         )
         if as_json:
-            told = {"providers": [{**asdict(report), "ok": report.ok} for report in reports]}
-            output.put(json.dumps(told, ensure_ascii=False) + "\n")
+            data = {"providers": [{**asdict(report), "ok": report.ok} for report in reports]}
+            output.write_result(json.dumps(data, ensure_ascii=False) + "\n")
         without = [report.provider for report in reports if report.state == "no key" and not named]
         for report in reports:
             if report.provider not in without:
                 colour = _COLOURS.get(report.state, "yellow")
                 state = (report.state, colour)
-                output.say((report.provider, "bold"), ": ", state, f": {report.detail}")
+                output.write((report.provider, "bold"), ": ", state, f": {report.detail}")
         if without:
-            output.say(("no key", "dim"), f": {', '.join(without)}", wrap=True)
+            output.write(("no key", "dim"), f": {', '.join(without)}", wrap=True)
     return 1 if any(_is_failure(report, named=named) for report in reports) else 0
 
 

@@ -47,7 +47,7 @@ def export(
     text = FORMS[form](info, entries)
     with Output() as output:
         if out is None or out == "-":
-            output.put(text)
+            output.write_result(text)
         else:
             _write(Path(out), text)
             output.note(f"wrote {info.run_id} to {out}")

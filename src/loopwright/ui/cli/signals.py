@@ -42,7 +42,7 @@ class Signals:
                     name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN
                 ):
                     continue
-                self._previous[number] = signal.signal(number, self._on)
+                self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -66,9 +66,9 @@ class Signals:
         if self.received:
             self._cancel()
 
-    def _on(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         if self.received:
-            leave(self._output)
+            exit_at_once(self._output)
         self.received = signal.Signals(number).name
         if self._cancel is not None:
             self._cancel()
@@ -76,7 +76,7 @@ class Signals:
             raise KeyboardInterrupt  # nothing runs yet, so there is nothing to record
 
 
-def leave(output: Output) -> NoReturn:
+def exit_at_once(output: Output) -> NoReturn:
     """End the process at once, whatever threads of steps still run."""
     output.abandon()
     os._exit(INTERRUPTED)

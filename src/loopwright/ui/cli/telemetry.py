@@ -20,7 +20,7 @@ from .output import Output
 
 
 @dataclass
-class Observing:
+class TelemetryOptions:
     """The options for telemetry: a collector, a log file, and whether to include content."""
 
     otel: str | None = None

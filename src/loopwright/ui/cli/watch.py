@@ -97,7 +97,7 @@ def _report(info: RunInfo, entries: list[Entry], url: str, output: Output) -> in
     result = recorded(info, entries)
     interrupted = info.status == "interrupted"
     if output.as_json:
-        output.give(recorded_json(info, entries))
+        output.write_json(recorded_json(info, entries))
     elif interrupted:
         report_interruption(result, output, url, cause="the end of its process")
     else:

@@ -36,8 +36,8 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LONGEST_PATH = 2000
-_KEPT = b"private, max-age=31536000, immutable"
+_MAX_PATH = 2000
+_CACHEABLE = b"private, max-age=31536000, immutable"
 
 
 def is_run_id(text: str) -> bool:
@@ -47,7 +47,7 @@ def is_run_id(text: str) -> bool:
 
 def is_loop(text: str) -> bool:
     """Return whether a text can be the path of a loop."""
-    return 0 < len(text) <= _LONGEST_PATH and text.isprintable()
+    return 0 < len(text) <= _MAX_PATH and text.isprintable()
 
 
 class AccessGuard:
@@ -70,7 +70,7 @@ class AccessGuard:
         answer = self._answered(scope)
         # Static files may be cached, because their address contains a digest; runs may not.
         own = answer is None and scope["path"].startswith("/static/")
-        secured = _secured(send, _KEPT if own else b"no-store")
+        secured = _secured(send, _CACHEABLE if own else b"no-store")
         if answer is not None:
             await answer(scope, receive, secured)
         else:
@@ -92,7 +92,7 @@ class AccessGuard:
             return _refused(403, "this request came from another site")
         if entering:
             return self._enter(scope)
-        if not self._known(headers):
+        if not self._has_session(headers):
             return _refused(
                 401, "open the address that loopwright ui printed; it contains the token"
             )
@@ -102,7 +102,7 @@ class AccessGuard:
         token = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token", "")
         return hmac.compare_digest(token.encode(), self._token.encode())
 
-    def _known(self, headers: dict[str, str]) -> bool:
+    def _has_session(self, headers: dict[str, str]) -> bool:
         token = headers.get("authorization", "").removeprefix("Bearer ")
         if hmac.compare_digest(token.encode(), self._token.encode()):
             return True
@@ -125,14 +125,14 @@ class AccessGuard:
 
 def _headers(scope: Scope) -> dict[str, str]:
     """Return headers by name; repeated headers are joined, so that they match no check."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")
         text = value.decode("latin-1")
-        if name in found:
-            text = f"{found[name]}; {text}" if name == "cookie" else f"{found[name]}, {text}"
-        found[name] = text
-    return found
+        if name in headers:
+            text = f"{headers[name]}; {text}" if name == "cookie" else f"{headers[name]}, {text}"
+        headers[name] = text
+    return headers
 
 
 def _method(method: str, headers: dict[str, str]) -> Response | None:
@@ -161,12 +161,12 @@ def _secured(send: Send, caching: bytes) -> Send:
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            theirs: Iterable[tuple[bytes, bytes]] = message["headers"]
-            kept = [(name, value) for name, value in theirs if name not in names]
-            if not any(name == b"cache-control" for name, _ in kept):
-                found = message["status"] < 400
-                kept.append((b"cache-control", caching if found else b"no-store"))
-            message = {**message, "headers": [*kept, *ours]}
+            original: Iterable[tuple[bytes, bytes]] = message["headers"]
+            others = [(name, value) for name, value in original if name not in names]
+            if not any(name == b"cache-control" for name, _ in others):
+                headers = message["status"] < 400
+                others.append((b"cache-control", caching if headers else b"no-store"))
+            message = {**message, "headers": [*others, *ours]}
         await send(message)
 
     return sending

@@ -39,7 +39,7 @@ class QuestionForm:
     output: str
     arguments: str
     more: str
-    most: int = CEILING
+    maximum: int = CEILING
 
     @property
     def of_output(self) -> bool:
@@ -67,11 +67,11 @@ def form_of(question: Question) -> QuestionForm:
         output=text_of(request.get("output")),
         arguments="" if arguments is None else json.dumps(arguments, indent=2, ensure_ascii=False),
         more=text_of(request.get("more")),
-        most=_most(request),
+        maximum=_maximum(request),
     )
 
 
-def _most(request: Mapping[str, Json]) -> int:
+def _maximum(request: Mapping[str, Json]) -> int:
     """Return the maximum number of further iterations."""
     done = request.get("iteration")
     return CEILING - done if isinstance(done, int) else CEILING

@@ -128,16 +128,16 @@ def _tighten(bounds: Bounds, conditions: Iterable[Mapping[str, Any]]) -> None:
                     bounds[key] = min(value, bounds.get(key, value))
 
 
-def run_of(view: RunView, loop: str, fold: RunProgress) -> RunHeader:
+def run_of(view: RunView, loop: str, run_progress: RunProgress) -> RunHeader:
     """Return the header of a run's page; `loop` is its main loop."""
     info = view.info
-    progress = fold.progress
+    progress = run_progress.progress
     used = progress.spent if info.status in _OPEN else info.usage
     active = max(info.active, progress.active)
-    bounds = _bounds_of_run(loop, view, fold)
+    bounds = _bounds_of_run(loop, view, run_progress)
     budget = (info.source.get("bounds") or {}).get("budget") or {}
     bounds |= {key: value for key, value in budget.items() if value is not None}
-    raised = fold.raised.get("", {})
+    raised = run_progress.raised.get("", {})
     bounds |= {unit: raised[name] for name, unit in UNITS.items() if name in raised}
     marks = [item for _, item in view.outline(loop)] if loop else []
     in_flight = list(progress.in_flight.items())[-4:] if info.status == "running" else []
@@ -147,22 +147,22 @@ def run_of(view: RunView, loop: str, fold: RunProgress) -> RunHeader:
         facts=_facts(marks, view.total(), used, active, bounds),
         in_flight=in_flight,
         active=active,
-        model=", ".join(list(fold.models)[:3]) or text_of(info.source.get("model")),
+        model=", ".join(list(run_progress.models)[:3]) or text_of(info.source.get("model")),
         document=_document(info),
-        last=fold.last,
-        rewinds=fold.rewinds,
+        last=run_progress.last,
+        rewinds=run_progress.rewinds,
         open=info.status in _OPEN,
     )
 
 
-def _bounds_of_run(loop: str, view: RunView, fold: RunProgress) -> Bounds:
+def _bounds_of_run(loop: str, view: RunView, run_progress: RunProgress) -> Bounds:
     """Return the limits of the main loop that are limits of the run.
 
     If the loop is the run, these are all; else the threshold, and the iteration limit of a single loop.
     """
     if not loop:
         return {}
-    bounds = bounds_of_loop(loop, view.info, fold.raised)
+    bounds = bounds_of_loop(loop, view.info, run_progress.raised)
     if "/" not in loop:
         return bounds if view.total() == view.count(loop) else _without(bounds, "limit")
     loops = (view.info.source.get("bounds") or {}).get("loops") or ()
@@ -361,22 +361,24 @@ class Section:
         return "item" if self.over_list else "iteration"
 
 
-def section_of(view: RunView, loop: str, fold: RunProgress, *, whole: bool = False) -> Section:
+def section_of(
+    view: RunView, loop: str, run_progress: RunProgress, *, all_rows: bool = False
+) -> Section:
     """Return a loop with all its points, and with all rows (`whole`) or those of a new page."""
     marks = view.outline(loop)
     best = best_of(marks)
-    bounds = bounds_of_loop(loop, view.info, fold.raised)
+    bounds = bounds_of_loop(loop, view.info, run_progress.raised)
     live = view.info.status == "running"
     inside = inner_of(view, f"{loop}/{len(marks) + 1}", opened=True) if live else []
     points = points_of(marks)
     return Section(
         path=loop,
         name=name_of(loop, view.info),
-        item=_short(texts.one_line(item_at(loop, fold.progress.lists)), ITEM),
+        item=_short(texts.one_line(item_at(loop, run_progress.progress.lists)), ITEM),
         count=len(marks),
         best=_score(marks, best),
         bounds=bounds,
-        chunks=_chunks(view, loop, marks, best, whole=whole),
+        chunks=_chunks(view, loop, marks, best, all_rows=all_rows),
         points=points,
         charts=_charts(points, bounds.get("threshold")),
         inside=inside,
@@ -391,7 +393,7 @@ def inner_of(view: RunView, under: str, *, opened: bool = False) -> list[Section
     for loop in in_order(view, view.loops(under)):
         marks = view.outline(loop)
         best = best_of(marks)
-        chunks = _chunks(view, loop, marks, best, whole=len(marks) < MAX_ROWS) if opened else []
+        chunks = _chunks(view, loop, marks, best, all_rows=len(marks) < MAX_ROWS) if opened else []
         sections.append(
             Section(
                 path=loop,
@@ -419,10 +421,10 @@ def chunks_of(view: RunView, loop: str, offset: int, limit: int) -> list[Row]:
 
 
 def _chunks(
-    view: RunView, loop: str, marks: list[Mark], best: int, *, whole: bool = False
+    view: RunView, loop: str, marks: list[Mark], best: int, *, all_rows: bool = False
 ) -> list[Chunk]:
     retries = view.retries(loop)
-    if whole or len(marks) <= MAX_ROWS:
+    if all_rows or len(marks) <= MAX_ROWS:
         items = items_of(view, loop, marks)
         return [Chunk(0, len(marks), rows_of(loop, marks, best, retries, items))]
     starts = range(0, len(marks), CHUNK)
@@ -442,7 +444,7 @@ def _charts(points: list[list[Json]], threshold: float | None) -> list[Chart]:
         ("cost", "Cost, US dollars", 2, texts.money, 0.0),
         ("time", "Time", 3, texts.duration, 0.0),
     )
-    found = []
+    drawn = []
     for kind, title, place, shown, top in kinds:
         values = [(point[0], point[place]) for point in points if point[place] is not None]
         if len(values) < 2 or not any(value for _, value in values):
@@ -456,5 +458,5 @@ def _charts(points: list[list[Json]], threshold: float | None) -> list[Chart]:
         if line is not None:
             label += f"; {texts.score(line)} is required"
         drawing = charts.curve(values, label, top=top, line_at=line, shown=shown)
-        found.append(Chart(kind, title, label, Markup(drawing)))  # noqa: S704
-    return found
+        drawn.append(Chart(kind, title, label, Markup(drawing)))  # noqa: S704
+    return drawn

@@ -47,7 +47,7 @@ class Records:
         self.journal = journal
         self._sparks: dict[tuple[str, float], tuple[float, ...]] = {}
 
-    async def look(self, run_id: str, work: Callable[[RunView], T]) -> T:
+    async def with_view(self, run_id: str, work: Callable[[RunView], T]) -> T:
         """Return the result of `work` on the view of a run. Raises RunNotFound."""
         if isinstance(self.journal, SqliteJournal):
             return await self.journal.look(lambda pages, now: work(pages.view(run_id, now)))
@@ -71,12 +71,12 @@ class Records:
         """Return a page from a journal without an index; a key is the position from the end."""
         place = wanted.before and -wanted.before
         offset = max(0, -wanted.after - 1 - wanted.limit) if wanted.after else place
-        found = await self.journal.runs(
+        runs = await self.journal.runs(
             limit=wanted.limit, offset=offset, name=wanted.name, status=wanted.status,
             text=wanted.text,
         )  # fmt: skip
         rows = []
-        for number, info in enumerate(found, start=offset + 1):
+        for number, info in enumerate(runs, start=offset + 1):
             if not wanted.reason or info.reason == wanted.reason:
                 view = EntriesView(info, await self.journal.entries(info.run_id))
                 rows.append(self._row(-number, view))
@@ -84,9 +84,9 @@ class Records:
 
     def _row(self, key: int, view: RunView) -> Listed:
         info = view.info
-        known = self._sparks.get((info.run_id, info.updated))
-        if known is not None and info.status in _OVER:
-            return Listed(key, info, known)
+        cached = self._sparks.get((info.run_id, info.updated))
+        if cached is not None and info.status in _OVER:
+            return Listed(key, info, cached)
         loop = main_loop(view)
         over = info.status in _OVER
         marks = view.outline(loop, offset=-SPARK if over else 0) if loop else []

@@ -89,13 +89,13 @@ def effects_of(entries: list[Entry], active: float, under: str = "") -> list[Eff
             ended[entry.path] = entry
     total = max(active, max((e.at + e.seconds for e in ended.values()), default=0.0), 0.001)
     paths = dict.fromkeys([*started, *ended])
-    found = [
+    effects = [
         replace(
             _effect(path, started.get(path), ended.get(path), total), path=path.removeprefix(under)
         )
         for path in paths
     ]
-    return sorted(found, key=lambda effect: effect.at)
+    return sorted(effects, key=lambda effect: effect.at)
 
 
 def _effect(path: str, start: Entry | None, end: Entry | None, total: float) -> Effect:
