@@ -41,14 +41,16 @@ from .errors import ConfigurationError, EvaluationError
 if TYPE_CHECKING:
     import regex
 
+# Limits of the time and memory of a compilation (rule 1). Weights are in units of one character.
 PATTERN_CHARS = 2_000
-GROUP_DEPTH = 50
+GROUP_DEPTH = 50  # the compiler recurses for each group
 UNROLLED_ITEMS = 20_000
 SET_WEIGHT = 400
-PROPERTY_WEIGHT = 20
+PROPERTY_WEIGHT = 20  # a property such as \p{L} has hundreds of ranges
 RANGE_WEIGHT = 10
 INLINE_FLAGS = frozenset("aimsu")
 POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 &_.-]*(?:[:=][A-Za-z0-9 &_./-]*)?:\]")
+# Recursion makes the time of a match exponential, and no size of the pattern limits it.
 GROUP_CALL = re.compile(r"\?(?:[+-]?[0-9]|R|&|P>)")
 
 Quantifier = tuple[int, int]
@@ -131,6 +133,7 @@ class _Measure:
             copies = 0 if low == 0 or low == high == 1 else low
         else:
             return None
+        # The lazy and the possessive form of a quantifier cost the same.
         if self.text[self.at : self.at + 1] in ("?", "+"):
             self.at += 1
         return copies
@@ -142,6 +145,7 @@ class _Measure:
         digits = set(low + high) <= set(string.digits)
         if end < 0 or not digits or not (low or comma):
             return None
+        # Before `int`, whose time grows with the square of the digits.
         if len(low) > 6 or len(high) > 9:
             self._refuse("repeat count too big", start)
         self.at = end + 1
@@ -207,8 +211,10 @@ class _Measure:
 
 
 DEFAULT_TIMEOUT = 0.05  # seconds of processor time
-PATIENCE = 40
-SPARE = 4
+PATIENCE = (
+    40  # wall-clock limit as a multiple of the timeout: 2 s, even if the thread gets no processor
+)
+SPARE = 4  # the library's clock as a multiple of the timeout, because it counts all threads
 TEXT_CHARS = 200_000
 
 Matched = TypeVar("Matched")
@@ -291,6 +297,7 @@ class Pattern:
                     outcome.put((None, error))
                 return
 
+        # A daemon, because an abandoned search must not keep the process alive.
         thread = threading.Thread(target=run, name="pattern", daemon=True)
         left, latest = self.timeout, time.monotonic() + self.timeout * PATIENCE
         thread.start()
@@ -380,6 +387,7 @@ def compile_pattern(
     flags = regex.VERSION0 | (regex.IGNORECASE if ignore_case else 0)
     flags |= regex.MULTILINE if multiline else 0
     try:
+        # The library's cache would keep patterns of documents and models in memory.
         compiled = regex.compile(text, flags, cache_pattern=False)
     except regex.error as error:
         reason, position = getattr(error, "msg", str(error)), getattr(error, "pos", 0)

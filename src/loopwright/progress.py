@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["automatic", "notebook", "plain", "rich_rows", "tqdm_bar"]
 
-_FEEDBACK = 60  # characters of feedback in a row
+_FEEDBACK = 60  # characters of feedback in a row, so that a row fits on one line
 _STYLES = {"passed": "green", "failed": "red", "undecided": "yellow", "cut short": "yellow"}
 
 
@@ -101,6 +101,7 @@ def one_line_indented(text: str) -> str:
 
 def _to_stderr(line: str) -> None:
     sys.stderr.write(line)
+    # A pipe to a log is read while the run continues.
     sys.stderr.flush()
 
 
@@ -138,6 +139,7 @@ class rich_rows:  # noqa: N801
         row = Text()
         row.append(f"{'  ' * depth_of(path)}{one_line(path.rpartition('/')[2])} {item.number:>3} ")
         if item.score is not None:
+            # `round` rounds 0.25 to 0.2 (half to even), so that equal steps would look unequal.
             full = min(10, int(item.score * 10 + 0.5))
             row.append("\u2588" * full, "cyan").append("\u2591" * (10 - full), "dim")
             row.append(f" {score(item.score):<5} ", "bold")
@@ -210,6 +212,7 @@ class _Bar:
 
     def iteration(self, path: str, item: Iteration) -> None:
         """Count an iteration of the outermost loop."""
+        # Iterations of inner loops would exceed the limit that the bar counts to.
         if depth_of(path):
             return
         self._spent += item.usage
@@ -304,6 +307,7 @@ def _limit(info: RunInfo, recorded: Sequence[Entry]) -> int | None:
     """Return the limit of iterations of the only outermost loop, as a person last raised it, or None."""
     loops = info.source.get("bounds", {}).get("loops", [])
     outer = [loop for loop in loops if not loop.get("within")]
+    # With several loops, a bar has no single end to count to.
     if len(outer) != 1:
         return None
     limits = [c["max_iterations"]["limit"] for c in outer[0]["until"] if "max_iterations" in c]
@@ -312,6 +316,7 @@ def _limit(info: RunInfo, recorded: Sequence[Entry]) -> int | None:
         for entry in recorded
         if entry.kind == "accepted" and entry.value and "max_iterations" in entry.value
     ]
+    # Of several limits the smallest ends the loop; a person can only raise it.
     return max([*raised, min(limits)]) if limits else None
 
 
@@ -322,6 +327,7 @@ def automatic() -> plain | rich_rows | notebook:
         >>> type(automatic()).__name__ in ("plain", "rich_rows", "notebook")
         True
     """
+    # Not imported: a notebook has loaded it, and a program without it must not pay for it.
     ipython = sys.modules.get("IPython")
     if ipython is not None and hasattr(ipython.get_ipython(), "kernel"):
         return notebook()

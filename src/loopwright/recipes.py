@@ -143,7 +143,9 @@ class _Improving(Loop):
         best, scores = history.best, history.scores
         if stop.reason.status is not Status.EXHAUSTED or best is None or best.score is None:
             return stop
+        # `until` may contain another NoImprovement; the stricter one defines an improvement.
         margin = max(c.min_delta for c in self.members if isinstance(c, NoImprovement))
+        # `not >` and not `<=`: a comparison with NaN must count as no improvement.
         if not best.score > scores[0] + margin:
             return stop
         detail = (
@@ -249,6 +251,7 @@ def _retried(options: dict[str, Any]) -> Callable[[Step], Step]:
     """Remove the retries from a loop's options, and return a function that adds them to a step."""
     if options.get("on_failure") != "retry":
         return lambda part: part
+    # Retried on the item: a retried iteration would make all items again.
     options["on_failure"] = "halt"
     attempts = codec.integer("loop: max_retries", options.pop("max_retries", 2), minimum=0) + 1
     return functools.partial(retry, attempts=attempts, delay=options.pop("retry_delay", 0.5))
@@ -300,12 +303,14 @@ class _Checks(CompositeStep):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        # The words of these digests are in recorded journals and must not change.
         return digest_of("looks", *(f"{name} {step.fingerprint}" for name, step in self.checks))
 
     async def run(self, value: Json, ctx: Context) -> Result:
         passed = ctx.input["passed"] if ctx.iteration > 1 else ()
         evaluations, results = [], []
         for name, check in self.checks:
+            # The item is unchanged, and a judge might now decide otherwise.
             if name in passed:
                 evaluations.append((name, Evaluation(1.0, True)))
                 continue
@@ -323,6 +328,7 @@ async def _plan(last: Iteration, ctx: Context) -> Json:
     plan = {"input": ctx.initial, "items": items, "passed": previous_plan["passed"]}
     if last.evaluation is None:
         return {**plan, "redo": {} if has_output else previous_plan["redo"]}
+    # An item whose check gave no verdict is checked again, not made again.
     undecided = {vote["item"] for vote in last.evaluation.votes if vote.get("undecided")}
     redo = {
         item.name: {
@@ -399,6 +405,7 @@ def strategy_loop(
         adapt,
         any_of(success, until, MaxIterations(iterations)),
         name=name,
+        # Every strategy gets its turn before the loop fails.
         **{"on_failure": "continue", "max_failures": max(3, len(parts)), **options},
     )
 
@@ -417,6 +424,7 @@ class _Strategies(CompositeStep):
         )
 
     async def run(self, value: Json, ctx: Context) -> Result:
+        # By the number of the iteration, so that a resumed run continues with the same strategy.
         name, part = self.members[(ctx.iteration - 1) % len(self.members)]
         result = await attempt(ctx, name, part, value)
         return combined(self.name, result.output, [(name, part, result)], ctx)
@@ -438,6 +446,7 @@ class _NamedEvaluation(CompositeStep):
         name = self.strategies[(ctx.iteration - 1) % len(self.strategies)]
         result = await attempt(ctx, name, self.inner, value)
         evaluation = as_evaluation(result.output)
+        # A vote and not a field of the output: the output stays what the strategy returned.
         votes = (*evaluation.votes, {"strategy": name})
         evaluation = dataclasses.replace(evaluation, votes=votes)
         return combined(self.name, evaluation, [(name, self.inner, result)], ctx)

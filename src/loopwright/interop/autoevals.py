@@ -14,6 +14,7 @@ __all__ = ["AutoevalsAdapter", "ScorerStep"]
 
 # Classes whose calls of a model autoevals does not report.
 _CLASSES_WITH_MODELS = {"OpenAIScorer", "OpenAILLMScorer", "EmbeddingSimilarity"}
+# The members that change a score; others, such as clients and keys, differ between processes.
 _IDENTITY = (
     "name",
     "model",
@@ -38,6 +39,7 @@ class AutoevalsAdapter:
         members = {name: getattr(target, name, None) for name in _IDENTITY}
         return ScorerStep(
             target=target,
+            # A slash would begin a new part of the path.
             name=str(getattr(target, "name", "") or type(target).__name__).replace("/", "-"),
             adapter="autoevals/1",
             identity=(type(target).__qualname__, identity_text(members)),
@@ -57,12 +59,14 @@ class ScorerStep(EvaluatorStep):
             output=value, expected=self.expectation(ctx), input=self.input(ctx)
         )
         metadata = result.metadata or {}
+        # Scorers that ask a model put its explanation there.
         reason = metadata.get("rationale") or getattr(result, "error", None) or ""
         return self.evaluation(result.score, feedback=str(reason))
 
 
 def _calls_model(target: object) -> bool:
     own = {base.__name__ for base in type(target).__mro__}
+    # Scorers of lists contain a scorer for pairs, which may call a model.
     parts = [part for part in vars(target).values() if hasattr(part, "eval_async")]
     return not own.isdisjoint(_CLASSES_WITH_MODELS) or any(
         _calls_model(part) for part in parts if part is not target

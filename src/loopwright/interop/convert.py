@@ -87,6 +87,7 @@ def as_evaluator(
     """
     step = _converted(target, "evaluate", name=name, reserve=reserve, idempotent=idempotent)
     options: dict[str, Any] = {}
+    # None is a valid expected output, so it cannot stand for "not set".
     if expected is not MISSING:
         options["expected"] = expected
     if scale != (0.0, 1.0):
@@ -115,6 +116,7 @@ def _converted(target: Any, purpose: Purpose, **options: Any) -> Step:
         if "reserve" in set_options:
             set_options["reserve"] = reserving(set_options["reserve"])
         return replace(step, **set_options)
+    # A function whose library wraps it has an adapter, whose options must not be lost.
     if isinstance(step, FunctionStep) and step.function is target:
         return FunctionStep(target, **set_options)
     raise ConfigurationError(

@@ -46,6 +46,7 @@ class MetricStep(EvaluatorStep):
     """A DeepEval metric as an evaluator. Each call works on a copy, as a metric keeps its last result."""
 
     async def call(self, value: Any, ctx: Context) -> Evaluation:
+        # Importing the library takes seconds, and only a call needs it.
         from deepeval.test_case import LLMTestCase
 
         expected = self.expectation(ctx)
@@ -55,6 +56,7 @@ class MetricStep(EvaluatorStep):
             expected_output=None if expected is None else text_of(expected),
         )
         metric = copy.copy(self.target)
+        # The library prints a progress bar into the output of the program; some metrics lack the parameter.
         options = {"_show_indicator": False} if _takes_indicator(metric) else {}
         try:
             await metric.a_measure(case, **options)
@@ -72,6 +74,7 @@ def _takes_indicator(metric: Any) -> bool:
 
 def _verdict(metric: Any) -> bool | None:
     passed = metric.is_successful()
+    # Without a score there is nothing that could be a success or a failure.
     return None if passed is None or metric.score is None else bool(passed)
 
 

@@ -15,6 +15,7 @@ from .objects import EvaluatorStep, identity_text, text_of
 __all__ = ["InspectAdapter", "InspectScorerStep"]
 
 _INFO, _PARAMS = "__registry_info__", "__registry_params__"
+# Correct, incorrect, partially correct, no answer: only the first is a pass.
 _VERDICTS = {"C": True, "I": False, "P": False, "N": False}  # of Inspect's grades
 
 
@@ -50,6 +51,7 @@ class InspectScorerStep(EvaluatorStep):
         from inspect_ai.solver import TaskState
 
         state = TaskState(
+            # The state requires a model, which a scorer of a finished output does not call.
             model="none/none",  # type: ignore[arg-type, unused-ignore]
             sample_id=1,
             epoch=1,
@@ -69,6 +71,7 @@ class InspectScorerStep(EvaluatorStep):
             else None
         )
         number = value_to_float()(grade) if isinstance(grade, str | int | float) else None
+        # Inspect uses NaN for "not scored"; as a score it would make every comparison false.
         if number is not None and math.isnan(number):
             number = None
         return self.evaluation(number, passed=verdict, feedback=score.explanation or "")

@@ -35,6 +35,7 @@ _PART_NAMES = (
     "afunc",
 )
 _TEXT_NAMES = ("model_name", "model", "template")
+# Parts may refer to each other in a cycle.
 _DEPTH = 12
 
 
@@ -92,6 +93,7 @@ def _handler(calls: dict[object, _ModelCall]) -> object:
             calls[kwargs["run_id"]] = _ModelCall.begun(serialized, kwargs.get("metadata"))
 
         def on_llm_end(self, response: Any, **kwargs: Any) -> None:
+            # A call whose start was not reported counts as well.
             calls.setdefault(kwargs["run_id"], _ModelCall()).end(response)
 
     return Handler()
@@ -111,6 +113,7 @@ class _ModelCall:
         metadata = metadata or {}
         provider = str(metadata.get("ls_provider") or "")
         members = (serialized or {}).get("kwargs") or {}
+        # Another server has other prices, whatever the name of its model.
         urls = [str(url) for key, url in members.items() if key.endswith(("base_url", "_api_base"))]
         return cls(
             _PROVIDERS.get(provider, provider),
@@ -156,6 +159,7 @@ def _with_messages_as_json(value: Any) -> Any:
 
 
 def _is_message(value: object) -> bool:
+    # By name, because checking the class would import the library for every output.
     return any(base.__name__ == "BaseMessage" for base in type(value).__mro__)
 
 

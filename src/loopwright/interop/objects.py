@@ -34,9 +34,9 @@ __all__ = [
 ]
 
 UNREPORTED = "unreported_usage"  # the code of the warning, and the kind of the error
-TOLERANCE = 1e-9
+TOLERANCE = 1e-9  # a mean of scores may exceed the scale by a rounding error
 EXPECTED = ("expected", "target")  # members of a loop's input
-MISSING: Any = object()
+MISSING: Any = object()  # not None, which is a valid expected output
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -98,6 +98,7 @@ class ObjectStep(Leaf[Any, Any]):
         problem = self.unreported
         if not problem and limits_dollars(ctx):
             problem = self.unpriced(ctx)
+        # The stated maximum replaces what cannot be measured.
         if self.reserve is None:
             self.refuse(problem, ctx)
         elif self.unreported and (reserved := self.reserve(value)) is not None:
@@ -192,6 +193,7 @@ def limits_dollars(ctx: Context) -> bool:
 def price_in(ctx: Context, provider: str, model: str, base_url: str = "") -> Price | None:
     """Return the price of a model in this run, or None. Prices of the run's `Models` come first."""
     overrides = getattr(ctx.run.resources.get("models"), "prices", None)
+    # Known prices are those of the provider's own servers.
     foreign = not is_own_origin(provider, base_url)
     try:
         return price_of(provider, model, overrides, base_url=base_url if foreign else "")
@@ -231,6 +233,7 @@ def _pieces(value: object) -> Iterator[str]:
         yield "[" + ", ".join(sorted(items) if isinstance(value, set | frozenset) else items) + "]"
     elif isinstance(value, type):
         yield value.__qualname__
+    # The code of a function, because its address differs in each process.
     elif callable(value):
         yield source_digest(value)
     else:

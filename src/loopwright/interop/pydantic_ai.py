@@ -80,6 +80,7 @@ def _spent(total: Any, responses: Sequence[Any], ctx: Context) -> Usage:
                 ctx, usage, provider=provider, model=response.model_name or "", base_url=url
             )
         spent += usage
+    # The messages are those of the outer agent; the total includes agents that its tools called.
     inner = Usage(total.requests, total.input_tokens, total.output_tokens).less(spent)
     return spent + Usage(inner.calls, inner.input_tokens, inner.output_tokens, unpriced=inner.calls)
 
@@ -104,6 +105,7 @@ def _model_name(agent: Any) -> str:
 
 def _instructions(agent: Any) -> list[Any]:
     """Return the texts and functions that instruct an agent."""
+    # The library has no public way to read them; a missing one counts as empty.
     names = ("_instructions", "_system_prompts", "_system_prompt_functions")
     groups = [getattr(agent, name, None) or () for name in names]
     return [

@@ -25,7 +25,7 @@ from ..errors import LoopwrightError
 
 __all__ = ["Deadlock", "VirtualClock", "VirtualLoop", "run_virtual"]
 
-EPOCH = 1_900_000_000.0  # the wall clock at virtual second 0, in March 2030
+EPOCH = 1_900_000_000.0  # the wall clock at virtual second 0, in March 2030: in no real record
 CLEANUP = 100  # iterations of the event loop in which cancelled tasks can clean up
 _Answer = TypeVar("_Answer")
 
@@ -41,6 +41,7 @@ class _Selector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
+        # asyncio passes None if no timer is set: it would wait for a socket, and there is none.
         if not ready and timeout is None:
             raise Deadlock(f"every task waits forever: {self.loop.waiting()}")
         if not ready and timeout:
@@ -81,6 +82,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self.shuffling.shuffle(ready)
             self._ready.clear()
             self._ready.extend(ready)
+        # asyncio has no public place to reorder its queue; a test checks that this one exists.
         super()._run_once()  # type: ignore[misc]
 
     def waiting(self) -> str:
@@ -167,6 +169,7 @@ def _cancel_remaining(loop: VirtualLoop) -> None:
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
+    # Limited: a task that catches its cancellation and waits again would never end.
     for _ in range(CLEANUP if left else 0):
         if all(task.done() for task in left):
             break

@@ -43,6 +43,7 @@ def assert_replays(step: StepLike, value: Json = None, **options: Any) -> Result
     crashed, recorded = asyncio.run(_without_end(journal))
     second = run_sync(step, value, journal=crashed, run_id=_RUN, **options)
     entries = asyncio.run(crashed.entries(_RUN, after=recorded))
+    # A replay starts nothing: every effect that it starts is missing in the journal.
     repeated = [entry.path for entry in entries if entry.kind == "started"]
     if repeated:
         raise AssertionError(f"the replay ran effects that are not recorded: {', '.join(repeated)}")
@@ -64,4 +65,5 @@ async def _without_end(journal: MemoryJournal) -> tuple[MemoryJournal, int]:
 
 
 def _comparable(result: Result) -> Json:
+    # The duration of a replay is that of this process.
     return {key: value for key, value in result.to_json().items() if key != "seconds"}

@@ -33,6 +33,7 @@ class Pair:
 def side_by_side(before: str, after: str) -> list[Pair]:
     """Return two texts as pairs of lines, without long stretches of equal lines."""
     left, right = before.splitlines()[:MAX_LINES], after.splitlines()[:MAX_LINES]
+    # The heuristic ignores frequent lines, such as blank ones: faster in long texts, wrong in short ones.
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > 1000)
     pairs: list[Pair] = []
     codes = matcher.get_opcodes()
@@ -47,10 +48,12 @@ def side_by_side(before: str, after: str) -> list[Pair]:
 def _equal(left: list[str], a: int, b: int, c: int, *, first: bool, last: bool) -> Iterator[Pair]:
     head = 0 if first else CONTEXT
     tail = 0 if last else CONTEXT
+    # The texts are equal; the beginning shows which text it is.
     if first and last:
         head = 20
     hidden = (b - a) - head - tail
     for i in range(a, b):
+        # A line that says "1 equal line" would need as much room as the line.
         if hidden > 1 and a + head <= i < b - tail:
             if i == a + head:
                 yield Pair("skipped", count=hidden)
@@ -70,6 +73,7 @@ def _changed(removed: list[str], new: list[str], a: int, c: int) -> Iterator[Pai
 
 
 def _words(old: str, new: str) -> tuple[Parts, Parts]:
+    # Words of a minified line have thousands of positions to compare.
     if len(old) + len(new) > 2 * MAX_LINE:
         return ((True, old),), ((True, new),)
     before, after = _split(old), _split(new)

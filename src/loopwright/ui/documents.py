@@ -21,6 +21,7 @@ from .sources import RunSource, SourceSettings
 
 __all__ = ["LocalActions", "TrustStore", "document_of", "models_of", "without_effects"]
 
+# The scripted model and the redactor have no effects.
 _KEPT_RESOURCES = ("models", "model", "model_url", "redactor")  # resources that a dry run keeps
 
 

@@ -20,6 +20,7 @@ DEFAULT = "sqlite:.loopwright/runs.db"
 MAX_ROWS = 1_000_000  # of a list
 NAME = "loopwright"
 LATEST = "last"  # names the latest run on the command line
+# URLs are printed and copied into bug reports.
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
         JournalUnavailable: if its folder cannot be created.
     """
     path = _path(url)
+    # Opening would create an empty database, and a mistyped path would look like an empty journal.
     if path is not None and not create and not path.exists() and not _log_of(path).exists():
         raise RunNotFound(f"there is no journal at {path} yet; loopwright run creates it")
     if create and url == DEFAULT:
@@ -62,6 +64,7 @@ def _log_of(path: Path) -> Path:
 def _create_folder(folder: Path) -> None:
     """Create the default journal's folder, private to its owner and ignored by version control."""
     try:
+        # Inputs and outputs may be confidential.
         folder.mkdir(mode=0o700, exist_ok=True)
         ignore = folder / ".gitignore"
         if not ignore.exists():

@@ -128,9 +128,10 @@ class Progress:
 
     def recall(self, entries: Sequence[Entry]) -> list[Shown]:
         """Apply the entries of an earlier process, and return the items to show."""
-        kept = surviving(entries)
-        shown = [item for entry in kept for item in self.apply(entry)]
-        replay = RecordedRun(kept)
+        # Discarded entries cost money too: `RecordedRun` counts it, the rows leave it out.
+        survivors = surviving(entries)
+        shown = [item for entry in survivors for item in self.apply(entry)]
+        replay = RecordedRun(survivors)
         self.in_flight.clear()  # effects in flight ended with their process
         self.spent, self.active = replay.spent(""), replay.active
         self.judging = replay.judging
@@ -149,6 +150,7 @@ class Progress:
         elif entry.kind == "iteration":
             item = item_at(f"{entry.path}/{entry.value.number}", self.lists)
             return [IterationRow(entry.path, entry.value, item)]
+        # The end of the outermost loop is the end of the run, which is reported apart.
         elif entry.kind == "ended" and "/" in entry.path:
             return [Ending(entry.path, Stop.from_json(entry.value["stop"]))]
         text = _notice(entry)
@@ -171,4 +173,4 @@ class Progress:
 
 _DONE = ("finished", "cut")
 _AT_END = ("iteration", "limit")  # questions that stop a loop; the end of the run shows them
-_MAX_REPLY = 2000  # characters
+_MAX_REPLY = 2000  # characters: several lines of a wide terminal

@@ -49,6 +49,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
     replay = RecordedRun(surviving(entries))
     loops = _loops(info, replay)
     end = replay.ended.get("") or _suspended(info, entries)
+    # The outermost loop has the name of the run.
     own = loops.get(end["name"] if end is not None else info.name)
     common: dict[str, Any] = {
         "history": own.history if own is not None else History(),
@@ -76,6 +77,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
             error=Failure.from_json(end.get("error")),
             **common,
         )
+    # A Result needs a status of an end; readers of JSON get the real status from `recorded_json`.
     stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "the run has not ended"))
     outputs = (loop.output for loop in reversed(loops.values()) if loop.output is not None)
     return Result(

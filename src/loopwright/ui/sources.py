@@ -278,6 +278,7 @@ def _attribute(module: Any, name: str, attribute: str) -> Any:
             public = [word for word in dir(value) if not word.startswith("_")]
             raise ConfigurationError(f"{name}: there is no {part!r}{nearest(part, public)}")
         value = getattr(value, part)
+    # A class is callable too, but calling it makes an object and not an output.
     if isinstance(value, type) or not (callable(value) or hasattr(value, "fingerprint")):
         kind = "a class" if isinstance(value, type) else f"a {type(value).__name__}"
         raise ConfigurationError(

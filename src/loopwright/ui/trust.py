@@ -62,6 +62,7 @@ def approved(load: Load, person: Person, *, yes: bool) -> RunSource:
     actions = read.local_actions()
     if actions is None:
         return read
+    # The files are read again after the answer: they may have changed while the person was reading.
     while actions and os.environ.get(TRUST) != "all":
         if _settled(read, actions, person, yes=yes):
             break
@@ -74,6 +75,7 @@ def approved(load: Load, person: Person, *, yes: bool) -> RunSource:
         person.note(f"{read.name} has changed in the meantime; you are asked again")
     if not read.needs_python:
         return read
+    # Exactly the approved contents are executed, whatever the files contain now.
     loaded = load(execute=True, contents=actions.contents)
     current_actions = loaded.local_actions()
     if current_actions is None or current_actions.digest != actions.digest:
@@ -118,6 +120,7 @@ def _settled(read: RunSource, actions: LocalActions, person: Person, *, yes: boo
 def _trust_store() -> TrustStore | None:
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     try:
+        # The XDG specification says that relative paths are invalid and ignored.
         folder = state if state.is_absolute() else Path.home() / ".local" / "state"
     except RuntimeError:
         return None
@@ -138,6 +141,7 @@ def _store(actions: LocalActions, person: Person) -> None:
 
 def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
     request = f"{read.name} {actions_text(actions)}"
+    # Without a person at the terminal an answer from a pipe would be input of the run.
     if not (person.terminal and sys.stdin is not None and sys.stdin.isatty()):
         raise ConfigurationError(
             f"{request}, which is not approved yet. Review it with loopwright check, approve it with --yes."
@@ -153,5 +157,6 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
         answer = sys.stdin.readline().strip().lower()
     except (OSError, ValueError):
         answer = ""
+    # Anything but a clear yes is a refusal, also a closed stdin.
     if answer not in _YES:
         raise ConfigurationError(f"{read.name} was not approved; nothing was run")

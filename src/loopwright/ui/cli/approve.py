@@ -22,7 +22,7 @@ from .options import AsJson, JournalUrl, RunCommandOptions, RunName
 from .output import Output
 from .run import resume_run
 
-SHOWN = 20  # lines of a value; `show` prints all
+SHOWN = 20  # lines of a value, so that the question stays on the screen; `show` prints all
 _SHOWN_APART = ("kind", "loop", "iteration", "question", "step", "more")
 _YES_NO = ("y", "yes", "n", "no")
 
@@ -123,6 +123,7 @@ async def _answer(
     info = await find_run(store, name)
     if not path:
         path = _only(info, await pending(store, info.run_id)).path
+    # Without such a question `answer` reports the error, with the nearest path.
     named = [q for q in await pending(store, info.run_id) if q.path == path]
     value = answer_to(named[0]) if named else None
     of_environment(os.environ).refuse("answer", value)
@@ -225,6 +226,7 @@ def _ask(run_id: str, question: Question, journal: str, output: Output) -> bool:
         try:
             value = _typed(question, line)
             of_environment(os.environ).refuse("answer", value)
+            # A typing error such as "yse" would otherwise be recorded as feedback.
             if line.lower() not in kind.words and not _confirmed(line, kind, output):
                 continue
             reading(journal, partial(answer, run_id=run_id, path=question.path, value=value))

@@ -18,8 +18,8 @@ from ..journals import DEFAULT, command_line, find_run, reading
 from .options import AsJson, InputFile, InputText, JournalUrl, RunName
 from .output import Output
 
-PATIENCE = 10.0  # seconds to wait for the end of the run
-BEAT = 0.1  # seconds between two reads of its status
+PATIENCE = 10.0  # seconds to wait for the end of the run, which ends its processes first
+POLL_SECONDS = 0.1  # seconds between two reads of its status
 
 
 def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
@@ -43,7 +43,7 @@ async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str]:
     clock = asyncio.get_running_loop().time
     until = clock() + PATIENCE
     while info.status == "running" and clock() < until:
-        await asyncio.sleep(BEAT)
+        await asyncio.sleep(POLL_SECONDS)
         info = await store.find(info.run_id)
     return info, before.status
 
@@ -104,6 +104,7 @@ async def _full_path(store: Journal, run_id: str, path: str) -> str:
         points |= {"/".join(words[: i + 1]) for i in range(len(words))}
         if entry.kind == "ended":
             points.add(f"{entry.path}/ended")
+    # A guess between several paths could discard the wrong results.
     ends = sorted(point for point in points if point.endswith(f"/{path}"))
     if path in points or not ends:
         return path

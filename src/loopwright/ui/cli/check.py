@@ -59,6 +59,7 @@ def check(
             for report in reports:
                 _write(report, output)
     if any(report["problems"] for report in reports):
+        # A wrong document counts more than a missing key: the first cannot run anywhere.
         return 2
     return 0 if all(report["ok"] for report in reports) else 1
 
@@ -67,6 +68,7 @@ def _report(file: str, settings: SourceSettings, *, offline: bool) -> CheckRepor
     """Return the report on one document."""
     problems: Sequence[Problem]
     try:
+        # A check must not run the code that it is asked about.
         source = load_source(file, settings, execute=False)
         plan = source.plan()
     except DocumentError as error:

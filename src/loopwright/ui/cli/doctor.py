@@ -54,6 +54,7 @@ def doctor(
     with needs("doctor", "models"):
         from ...models.providers.doctor import try_providers
     named = bool(names)
+    # This provider has no address of its own to try.
     wanted = names or [name for name in PROVIDERS if name != "openai_compatible"]
     with Output(as_json=as_json) as output:
         reports = asyncio.run(
@@ -92,4 +93,5 @@ def _is_failure(report: ProviderReport, *, named: bool) -> bool:
     """Whether a report is a failure: a provider without a key, or a server that is off, only if named."""
     if named:
         return not report.ok
+    # A server of this machine that does not run is no failure, unless the user named it.
     return report.state in ("refused", "error") and bool(report.account)

@@ -56,6 +56,7 @@ def export(
 
 def _write(path: Path, text: str) -> None:
     """Write a complete file, or none."""
+    # Beside the target, because `replace` is atomic only within one file system.
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         partial.write_text(text, "utf-8", newline="")

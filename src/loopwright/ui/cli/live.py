@@ -25,7 +25,9 @@ from .output import Output, Part
 if TYPE_CHECKING:
     from rich.live import Live
 
-LINE_INPUT = 2000  # characters of a long text that are prepared for one line
+LINE_INPUT = (
+    2000  # characters of a long text that are prepared for one line; cleaning megabytes is slow
+)
 SHOWN = 200  # characters of feedback on a plain line
 ITEM = 60  # characters of the item of a list on a plain line
 NARROW = 76  # columns; below, verdicts are signs without words
@@ -223,6 +225,7 @@ class LinesView:
 
     def recall(self, title: str, entries: Sequence[Entry]) -> None:
         """Prepare the recorded part of the run; it is shown, below the title, with the next entry."""
+        # Shown with the next entry, so that a refused resume prints no rows.
         self.has_entries = bool(entries)
         self._waiting = [(title, "bold"), *self.progress.recall(entries)]
 
@@ -292,6 +295,7 @@ class LiveView(LinesView):
         from rich.live import Live
 
         self._shift = self.progress.active - time.monotonic()
+        # No refresh by a thread of the library: it would write into the rows that this task prints.
         self._live = Live(console=self.output.console, auto_refresh=False, transient=True)
         self._live.start()
         self._refreshing = asyncio.ensure_future(self._refresh_repeatedly())
@@ -309,6 +313,7 @@ class LiveView(LinesView):
 
     def show_entry(self, entry: Entry) -> None:
         """Show an entry that has just become durable."""
+        # Entries of another process, as `watch` reads them, may be ahead of this clock.
         self._shift = max(self._shift, entry.at - time.monotonic())
         super().show_entry(entry)
 

@@ -92,6 +92,7 @@ def _entries_to_show(view: View, find: str, limit: int, everything: bool) -> dic
     """Return the entries of a space to show, by kind."""
     episodes = list(view.episodes.values()) if everything else view.live_episodes
     facts = list(view.facts.values()) if everything else view.live_facts
+    # Without words to find, `ranked` returns the last ones, so the best facts stand at the end.
     facts.sort(key=lambda fact: fact.confidence * fact.relevance)
     working = [{"run": run, "values": values} for run, values in view.working.items() if values]
     return {

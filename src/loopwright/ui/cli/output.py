@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Part = str | tuple[str, str]
+# The reader is gone: a closed pipe, a closed terminal, a closed file descriptor.
 _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
-PIPE_WIDTH = 120  # columns of tables without a terminal
+PIPE_WIDTH = 120  # columns of tables without a terminal, for logs of CI
 DEBUG = "LOOPWRIGHT_DEBUG"
 _MAX_LINE = 2000  # characters of a line about an error
 
@@ -135,6 +136,7 @@ class Output:
         self._out.flush()
         with os.fdopen(os.dup(number), "w", encoding=self._out.encoding) as reserved:
             outer, self._out = self._out, _Stream(reserved)
+            # The file descriptor, not only `sys.stdout`: child processes inherit the descriptor.
             os.dup2(stderr, number)
             try:
                 yield
@@ -172,6 +174,7 @@ class Output:
 
         `wrap` breaks it between words on a narrow terminal; do not wrap commands, which are copied.
         """
+        # An output of a model must not move the cursor or change the title of the terminal.
         if self._people.isatty():
             parts = tuple(
                 clean(part) if isinstance(part, str) else (clean(part[0]), part[1])
@@ -210,6 +213,7 @@ class Output:
 
     def write_json(self, value: Json) -> None:
         """Write the one JSON object to stdout: on one line, or indented on a terminal."""
+        # Escapes are valid JSON in every encoding.
         plain = not _shows(UNICODE, self._out.encoding)
         text = json.dumps(value, ensure_ascii=plain, indent=2 if self._out.isatty() else None)
         self.write_result(text if plain else texts.clean_json(text))
@@ -246,6 +250,7 @@ def _shows(signs: Signs, encoding: str) -> bool:
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code for an error."""
+    # Exit code 2 means that the command line or the document has to change; here it is correct.
     if isinstance(error, JournalDamaged | JournalUnavailable | RunLocked | OwnershipLost):
         return 1
     if isinstance(error, LoopwrightError):
@@ -284,6 +289,7 @@ def _usage(error: _UsageError, command: str) -> str:
         hint = nearest(error.option_name, error.possibilities or ())
         return f"there is no option {error.option_name!r}{hint or f'; see: {path} --help'}"
     message = " ".join(str(error.format_message()).split())
+    # Replaced by our own hint, so that all hints read alike.
     message, _, _ = message.partition(" Did you mean")
     named = re.fullmatch(r"No such command '(.*)'\.", message)
     if named:
@@ -296,6 +302,7 @@ def _usage(error: _UsageError, command: str) -> str:
 
 def _bounded(text: str) -> str:
     """Return lines, without the middle of very long ones, which quote something."""
+    # Both ends: the beginning says what is wrong, the end what to do.
     half = _MAX_LINE // 2
     return "".join(
         f"{line[:half]}… ({len(line) - _MAX_LINE} characters omitted) …{line[-half:]}\n"

@@ -22,7 +22,7 @@ _RAISED_BY = {
     Reason.MAX_ITERATIONS: "--max-iterations",
     Reason.PHASE_LIMIT: "--max-iterations",
 }
-SHOWN_LINES = 60  # of an output on a terminal; a pipe gets all of it
+SHOWN_LINES = 60  # of an output on a terminal, so that the reason stays visible; a pipe gets all
 _STYLES = {
     Status.SATISFIED: "bold green",
     Status.EXHAUSTED: "bold yellow",
@@ -40,6 +40,7 @@ def report_result(
     report_failure(result, output, traceback_command)
     for warning in result.warnings:
         output.note(f"warning: {texts.one_line(warning)}")
+    # A suspension without a question waits for a pause or for quota.
     if result.request and not questions:
         request = {key: value for key, value in result.request.items() if key != "path"}
         detail = texts.one_line(text_of(request or ""))
@@ -109,6 +110,7 @@ def report_output(value: Json, output: Output, questions: Sequence[Question] = (
         output.write(title)
         output.write(text)
         return
+    # Tabs have no fixed width, so they cannot be wrapped.
     lines = output.wrapped(texts.clean(text).expandtabs(4), output.width - 2)
     output.write((title, "dim"))
     for line in lines[:SHOWN_LINES]:

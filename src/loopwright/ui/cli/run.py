@@ -128,6 +128,7 @@ async def _run_job(
                 questions += await pending(store, job.run_id)
             return result
         except asyncio.CancelledError:
+            # Without a signal, a person cancelled the run through the journal.
             if not signals.received:
                 raise
             entries = await _entries_of(store, job.run_id)
@@ -203,6 +204,7 @@ def run(
     with Output(as_json=options.as_json) as output:
         settings = replace(SourceSettings.of(options), lenient=lenient)
         load = functools.partial(load_source, file, settings)
+        # Without rules every effect would fail, one after another.
         if dry_run and not options.replies:
             raise ConfigurationError(
                 "--dry-run needs --replies FILE with rules for models, commands, functions and tools"
@@ -212,6 +214,7 @@ def run(
             options = replace(options, journal=MEMORY)
         else:
             source = approved(load, output, yes=options.yes)
+        # After the approval: the answer and the input may both come from stdin.
         value = read_input(text, input_file, output.note)
         telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
         return drive(Job(source, value, run_id or new_run_id(), options, telemetry_options), output)

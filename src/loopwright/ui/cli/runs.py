@@ -116,6 +116,7 @@ def _write(
     """Write a line per run. A terminal gets the columns that fit, a pipe gets all of them."""
     ids = max(len(row.run_id) for row in rows)
     longest = max(texts.width(row.name) for row in rows)
+    # 15 cells for the status and the gaps: on a narrow terminal the name gives way, never the ID.
     narrow = min(24, longest, max(8, output.width - ids - 15))
     names = narrow if output.terminal else longest
     for row in rows:

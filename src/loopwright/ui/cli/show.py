@@ -49,6 +49,7 @@ def loop_of(info: RunInfo, loops: IterationsByLoop, wanted: str) -> str:
     if not loops:
         raise ConfigurationError(f"{info.run_id} has no recorded iteration")
     if not wanted:
+        # The first of several outermost loops, in the order of their first iterations.
         return min(loops, key=depth_of)
     paths = [path for path in loops if wanted in (path, path.rsplit("/", 1)[-1])]
     if not paths:
@@ -170,6 +171,7 @@ def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: 
 def _steps(info: RunInfo, entries: list[Entry], output: Output) -> None:
     """Write a line per step of the workflow, unless its only step is a loop with rows."""
     outcomes = step_outcomes(info, entries)
+    # The step would repeat the last row of its loop.
     if len(outcomes) == 1 and iterations_of(entries):
         return
     columns = ColumnWidths.within(output.width - 1)

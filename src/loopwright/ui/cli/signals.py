@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Self
 from ...records import Result
 from .output import Output
 
-INTERRUPTED = 130  # the exit code of a run that a signal ended
+INTERRUPTED = 130  # the exit code of a run that a signal ended: 128 + SIGINT, as shells use it
 
 
 class Signals:
@@ -62,6 +62,7 @@ class Signals:
                 )
                 task.cancel()
 
+        # Only this method of a loop may be called from a signal handler, and it wakes the loop.
         self._cancel = lambda: loop.call_soon_threadsafe(cancel)
         if self.received:
             self._cancel()
@@ -79,4 +80,5 @@ class Signals:
 def exit_at_once(output: Output) -> NoReturn:
     """End the process at once, whatever threads of steps still run."""
     output.abandon()
+    # `sys.exit` would wait for threads of steps, which cannot be interrupted.
     os._exit(INTERRUPTED)

@@ -20,7 +20,7 @@ from ..journals import DEFAULT, opened
 from .options import JournalUrl
 from .output import Output
 
-HOST = "127.0.0.1"
+HOST = "127.0.0.1"  # never another interface: the page can start programs
 
 
 def ui(
@@ -47,6 +47,7 @@ def ui(
         output.write(f"http://{HOST}:{bound}/?token={token}")
         output.note("Ctrl-C stops the page; runs continue")
         output.flush()
+    # A script that reads the address opens no browser.
     if not no_open and sys.stdout.isatty():
         webbrowser.open(f"http://{HOST}:{bound}/?token={token}")
     asyncio.run(_serve(web, journal, listener, port=bound, token=token))
@@ -55,6 +56,7 @@ def ui(
 
 def _listen(port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # A port stays reserved for a minute after its server ended.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))

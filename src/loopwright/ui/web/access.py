@@ -23,7 +23,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CHANGE_HEADER = "x-loopwright"
-MAX_BODY = 4 << 20  # bytes of a POST
+MAX_BODY = 4 << 20  # bytes of a POST: an edited output may be long
+# Outputs of models are shown on the page, so the browser must run nothing that is in them (rule 5).
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -56,7 +57,9 @@ class AccessGuard:
     def __init__(self, app: ASGIApp, *, port: int, token: str) -> None:
         self._app = app
         self._token = token
+        # Cookies do not depend on the port, and several pages may be open.
         self.cookie = f"loopwright_{port}"
+        # Derived, so that the cookie does not disclose the token of the address.
         self.session = hmac.new(token.encode(), b"session", hashlib.sha256).hexdigest()
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
 
@@ -79,12 +82,14 @@ class AccessGuard:
     def _answered(self, scope: Scope) -> Response | None:
         """Return the response to a refused request, or None to accept it."""
         headers = _headers(scope)
+        # Another site may let its own name resolve to this machine (DNS rebinding).
         if headers.get("host", "") not in self._hosts:
             return _refused(421, "use the loopback address that loopwright ui printed")
         origin = headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
             return _refused(403, "this request came from another site")
         site = headers.get("sec-fetch-site", "none")
+        # A link in a terminal or a chat is a cross-site navigation; with the token it is allowed.
         entering = scope["method"] == "GET" and self._has_token(scope)
         if site not in ("none", "same-origin") and not (
             entering and headers.get("sec-fetch-mode") == "navigate"
@@ -100,6 +105,7 @@ class AccessGuard:
 
     def _has_token(self, scope: Scope) -> bool:
         token = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token", "")
+        # In constant time, so that the time of an answer does not reveal the beginning of the token.
         return hmac.compare_digest(token.encode(), self._token.encode())
 
     def _has_session(self, headers: dict[str, str]) -> bool:
@@ -144,6 +150,7 @@ def _method(method: str, headers: dict[str, str]) -> Response | None:
         return _refused(403, f"a change needs the header {CHANGE_HEADER}")
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return _refused(415, "a change must be sent as application/json")
+    # Without a length, a body could be sent that never ends.
     length = headers.get("content-length", "")
     if not length.isdigit() or int(length) > MAX_BODY:
         return _refused(413, f"a change needs a content-length of at most {MAX_BODY} bytes")
@@ -162,6 +169,7 @@ def _secured(send: Send, caching: bytes) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             original: Iterable[tuple[bytes, bytes]] = message["headers"]
+            # Headers of the framework must not weaken ours.
             others = [(name, value) for name, value in original if name not in names]
             if not any(name == b"cache-control" for name, _ in others):
                 headers = message["status"] < 400

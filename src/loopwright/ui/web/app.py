@@ -117,6 +117,7 @@ async def serve(
 
     server = Server(
         uvicorn.Config(
+            # No access log: its lines would contain the token of the first request.
             app, access_log=False, log_level="warning", lifespan="on", server_header=False,
             date_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=30,
         )

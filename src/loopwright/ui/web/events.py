@@ -25,7 +25,9 @@ from ...journal.views import RunView
 from ...records.codec import Json
 from ..progress import Progress
 
-POLL_SECONDS = 0.09  # seconds between reads of the commit counter
+POLL_SECONDS = (
+    0.09  # seconds between reads of the commit counter: below 0.1 s a change seems immediate
+)
 SLOW_POLL_SECONDS = 0.3  # seconds between reads of a journal without a counter, which reads entries
 
 Topic = str | Wanted  # a run by its ID, or a page of the list
@@ -71,6 +73,7 @@ class ChangeFeed:
         """Wait until a topic has another state; return False after `seconds`."""
         waiter = _Waiter(topic, state)
         self._waiting.add(waiter)
+        # The task ends with the last waiting page, so that an unused server reads nothing.
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._poll())
         try:
@@ -88,6 +91,7 @@ class ChangeFeed:
             try:
                 self._compare_states(self._watch)
             except (sqlite3.Error, OSError, JournalError):
+                # The pages read the journal themselves, and report its error.
                 for waiter in self._waiting:
                     waiter.wake()
 
@@ -204,6 +208,7 @@ class Channels:
                 listener.end()
 
     def _close(self, topic: Topic, channel: EventChannel) -> None:
+        # A new page may have opened the topic again while the old task was ending.
         if topic in self._open and self._open[topic][0] is channel:
             del self._open[topic]
 
@@ -258,6 +263,7 @@ class RunProgress:
         """Apply entries that no rewind discarded."""
         for entry in entries:
             self.progress.apply(entry)
+            # Effects that were in flight ended with their process.
             if entry.kind in _STOPPED or (entry.kind == "ended" and not entry.path):
                 self.progress.in_flight.clear()
             elif entry.kind == "started" and isinstance(entry.value, dict):
@@ -290,8 +296,10 @@ class RunProgressCache:
         """Return the current progress of a run."""
         info = view.info
         run_id = info.run_id
+        # The row of such a run is complete, and its entries may be many.
         if info.epoch == 1 and info.status in _OVER and run_id not in self._cached:
             return _progress_of_ended(view)
+        # Removed and added at the end, so that the first of the dict is the one used longest ago.
         run_progress = self._cached.pop(run_id, None) or RunProgress()
         self._cached[run_id] = run_progress
         while len(self._cached) > MAX_RUNS:

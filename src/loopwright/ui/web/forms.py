@@ -23,6 +23,7 @@ _BUTTONS = {
     "doubt": [("rerun", "Run it again"), ("fail", "Count it as failed")],
     "free": [("value", "Answer")],
 }
+# These are in the heading or in a field of the form.
 _HIDDEN = ("kind", "loop", "iteration", "more")
 
 
@@ -107,6 +108,7 @@ def _edits(question: Question, fields: Mapping[str, Json]) -> dict[str, Json]:
             if _lines(text) != _lines(text_of(question.request.get(name))):
                 edits[name] = input_value(text) if name == "output" else text
     if question.kind == "limit" and (more := text_of(fields.get("more"))):
+        # `isdigit` alone accepts digits of other scripts.
         if not (more.isascii() and more.isdigit() and len(more) < 6):
             raise ConfigurationError(f"{question.path}: more: {more!r} is not an integer")
         edits["more"] = int(more)

@@ -94,6 +94,7 @@ def _recorded_limits(loop: str, info: RunInfo) -> Mapping[str, Any] | None:
     named = [one for one in loops if one["name"] == last]
     if named:
         return named[0]
+    # A loop that is called from several places has its limits recorded once, under the loop around it.
     around = enclosing(loop)
     within = name_of(around[0], info) if around else ""
     inside = [one for one in loops if one.get("within", "") == within]
@@ -125,6 +126,7 @@ def _tighten(bounds: Bounds, conditions: Iterable[Mapping[str, Any]]) -> None:
             for key in _LIMITS_OF.get(tag, ()):
                 value = fields.get(key)
                 if isinstance(value, int | float):
+                    # The strictest of several limits ends the loop first.
                     bounds[key] = min(value, bounds.get(key, value))
 
 
@@ -132,6 +134,7 @@ def run_of(view: RunView, loop: str, run_progress: RunProgress) -> RunHeader:
     """Return the header of a run's page; `loop` is its main loop."""
     info = view.info
     progress = run_progress.progress
+    # The row has the final figures; until then they are computed from the entries.
     used = progress.spent if info.status in _OPEN else info.usage
     active = max(info.active, progress.active)
     bounds = _bounds_of_run(loop, view, run_progress)
@@ -140,6 +143,7 @@ def run_of(view: RunView, loop: str, run_progress: RunProgress) -> RunHeader:
     raised = run_progress.raised.get("", {})
     bounds |= {unit: raised[name] for name, unit in UNITS.items() if name in raised}
     marks = [item for _, item in view.outline(loop)] if loop else []
+    # A large `parallel` has hundreds of effects in flight, which would move the page at each update.
     in_flight = list(progress.in_flight.items())[-4:] if info.status == "running" else []
     return RunHeader(
         info=info,
@@ -314,8 +318,8 @@ def _row(loop: str, item: Iteration) -> Row:
     )
 
 
-CHUNK = 40  # rows of one request
-MAX_ROWS = 100  # rows that a page contains from the start
+CHUNK = 40  # rows of one request: more than a screen, and rendered in milliseconds
+MAX_ROWS = 100  # rows that a page contains from the start; a loop may have a million
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,6 +436,7 @@ def _chunks(
     for start in starts:
         part = marks[start : start + CHUNK]
         rows = None
+        # The first rows are visible at once, and new rows are appended to the last ones.
         if start in (0, starts[-1]):
             rows = rows_of(loop, part, best, retries, items_of(view, loop, part, start))
         chunks.append(Chunk(start, len(part), rows))
@@ -447,6 +452,7 @@ def _charts(points: list[list[Json]], threshold: float | None) -> list[Chart]:
     drawn = []
     for kind, title, place, shown, top in kinds:
         values = [(point[0], point[place]) for point in points if point[place] is not None]
+        # One point is no curve, and a loop without model calls has no cost.
         if len(values) < 2 or not any(value for _, value in values):
             continue
         highest = max(values, key=lambda pair: float(pair[1]))
@@ -458,5 +464,6 @@ def _charts(points: list[list[Json]], threshold: float | None) -> list[Chart]:
         if line is not None:
             label += f"; {texts.score(line)} is required"
         drawing = charts.curve(values, label, top=top, line_at=line, shown=shown)
+        # Safe markup: `charts.curve` escapes the label and writes only numbers besides.
         drawn.append(Chart(kind, title, label, Markup(drawing)))  # noqa: S704
     return drawn

@@ -14,10 +14,11 @@ from ...records.codec import text_of
 from ..sources import SourceSettings, load_source
 from ..trust import actions_text, is_approved
 
-MAX_DOCUMENTS = 60
+MAX_DOCUMENTS = 60  # each is loaded for the list, which takes milliseconds
 MAX_DEPTH = 3  # folders below the project folder
 _MAX_SIZE = 1 << 20  # bytes
 _KINDS = (".yaml", ".yml")
+# A project has other YAML files too, such as those of CI, which must not be listed as broken workflows.
 _BEGINS = re.compile(rb"^(schema|\$schema|orchestrator)\s*:", re.MULTILINE)
 _SKIPPED = ("node_modules", "__pycache__", "venv", "build", "dist")
 
@@ -46,6 +47,7 @@ class ProjectFolder:
 
     def find(self, file: str) -> KnownDocument | None:
         """Return a document by its file in `documents`, or None."""
+        # Only listed files: a request must not name another file of the machine.
         return self._document(file) if file in self._files() else None
 
     def _files(self) -> list[str]:
@@ -64,6 +66,7 @@ class ProjectFolder:
 
     def _document(self, file: str) -> KnownDocument:
         try:
+            # Listing a folder must not run the code in it.
             source = load_source(str(self.folder / file), SourceSettings(), execute=False)
             actions = source.local_actions()
         except DocumentError as error:

@@ -13,7 +13,7 @@ from ...journal.views import EntriesView, RunView
 from ...records import NOTHING, Iteration
 
 T = TypeVar("T")
-SPARK = 24  # iterations in the sparkline of a run
+SPARK = 24  # iterations in the sparkline of a run, as many as its width shows
 _OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 
 
@@ -93,6 +93,7 @@ class Records:
         scores = tuple(item.score for _, item in marks[-SPARK:] if item.score is not None)
         if over:
             self._sparks[info.run_id, info.updated] = scores
+            # Simply emptied: the scores of one page of the list are read in a millisecond.
             if len(self._sparks) > 2000:
                 self._sparks.clear()
         elif marks:
@@ -130,4 +131,5 @@ def main_loop(view: RunView) -> str:
         marks = view.outline(loop, offset=-1)
         return marks[0][0] if marks else 0
 
+    # Each loop costs a query, and a workflow rarely has more outermost loops.
     return max(loops[:8], key=latest)

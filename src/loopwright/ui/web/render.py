@@ -46,7 +46,9 @@ def cut(text: str, maximum: int) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
+        # For all templates: an output of a model is never markup.
         autoescape=True,
+        # A misspelt name is an error in a test and not an empty cell.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

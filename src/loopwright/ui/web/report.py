@@ -18,7 +18,7 @@ from .queries import in_order, main_loop
 from .render import STATIC, cut, readable, render
 from .steps import steps_of
 
-_MAX_VALUE = 100_000  # characters of a value
+_MAX_VALUE = 100_000  # characters of a value: a report is sent by mail
 
 
 def report(info: RunInfo, entries: Sequence[Entry]) -> str:
@@ -26,6 +26,7 @@ def report(info: RunInfo, entries: Sequence[Entry]) -> str:
     view, run_progress = EntriesView(info, entries), RunProgress()
     run_progress.update(view)
     style = (STATIC / "page.css").read_text("utf-8")
+    # The policy of the file allows this style sheet and nothing else.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     sections = [
         section_of(view, loop, run_progress, all_rows=True) for loop in in_order(view, view.loops())

@@ -28,7 +28,7 @@ from .routes_read import number_in, run_in, wanted_in
 from .steps import steps_of
 
 KEEPALIVE_SECONDS = 15.0  # seconds between the comments that keep a silent stream open
-HEAD_GAP = 0.5  # seconds between updates of the effects in progress
+HEAD_GAP = 0.5  # seconds between updates of the effects in progress; faster changes cannot be read
 LIST_GAP = 0.7  # seconds between updates of running runs in the list
 # A slow list is read less often: pauses are multiples of the time of the last read.
 LIST_SHARE = 100  # before an update of running runs
@@ -40,7 +40,10 @@ Entered = tuple[int, bytes]
 
 def _stream(events: AsyncIterator[bytes]) -> Response:
     return StreamingResponse(
-        events, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+        # A proxy such as nginx would hold events back until its buffer is full.
+        events,
+        media_type="text/event-stream",
+        headers={"x-accel-buffering": "no"},
     )
 
 
@@ -99,6 +102,7 @@ async def _listening(
                 if listener.over:
                     return
                 yield _HERE
+            # An event between was lost: render the changes since the last one that was sent.
             elif changes.before > seq:
                 entered = False
             elif changes.last >= seq:
@@ -114,6 +118,7 @@ async def send_changes(page: Page, topic: Topic, channel: EventChannel) -> None:
         else:
             await _send_list_changes(page, topic, channel)
     except LoopwrightError as error:
+        # With these numbers every page accepts the event, whatever it received before.
         channel.send(ServerEvent(-1, 1 << 62, _event({"problem": str(error)})))
 
 
@@ -160,6 +165,7 @@ def _changes(
     data: dict[str, Json] = {"head": head, "status": view.info.status}
     if not entries:
         return max(run_progress.last, seq), data
+    # These change forms and rows that were sent before, so the page loads again.
     again = ("rewound", "asked", "suspended")
     if run_progress.rewinds > rewinds or any(entry.kind in again for entry in entries):
         return run_progress.last, {**data, "reload": True}

@@ -56,6 +56,7 @@ def number_in(request: Request, name: str, *, maximum: int = 100_000_000, defaul
     text = request.query_params.get(name, "")
     if not text:
         return default
+    # The length is checked first: converting millions of digits takes quadratic time.
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= maximum):
         raise ConfigurationError(f"{name}: this is not an integer from 0 to {maximum}")
     return int(text)
@@ -163,6 +164,7 @@ def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:
     marks = view.outline(loop) if loop else []
     scored = [item for _, item in marks if item.eligible and item.score is not None]
     best = max(scored, key=lambda item: item.score or 0.0, default=None)
+    # A loop without scores has no best iteration, so its latest output is shown.
     if best is None and marks:
         best = marks[-1][1]
     return readable(view.iteration(loop, best.number).output) if best else ""
@@ -224,6 +226,7 @@ async def compare(page: Page, request: Request) -> Response:
         return [readable(item.output) for item in items], titles, name_of(loop, view.info)
 
     outputs, titles, name = await page.records.with_view(run_id, work)
+    # Comparing long outputs takes seconds, and other pages must not wait.
     pairs = await asyncio.to_thread(side_by_side, *outputs)
     template = "compared.html" if request.query_params.get("part") else "compare.html"
     same = outputs[0] == outputs[1]

@@ -78,6 +78,7 @@ async def start(page: Page, request: Request, fields: dict[str, Json]) -> dict[s
     """Start a run of an approved workflow of the project folder."""
     del request
     document = await asyncio.to_thread(page.project.find, text_of(fields.get("file")))
+    # Approval needs the terminal: another page or a stolen token must not start new code.
     if document is None or not document.trusted:
         raise ConfigurationError(
             "file: this is not an approved workflow of this folder. Run it on the command line first."
@@ -85,6 +86,7 @@ async def start(page: Page, request: Request, fields: dict[str, Json]) -> dict[s
     run_id = new_run_id()
     words = ["run", document.file, "--run-id", run_id]
     if model := text_of(fields.get("model")).strip():
+        # One word: a value that begins with a dash must not become another option.
         words.append(f"--model={model}")
     limits: dict[str, float | None] = {
         "--max-usd": _number(fields, "usd", float), "--max-calls": _number(fields, "calls", int),
@@ -94,6 +96,7 @@ async def start(page: Page, request: Request, fields: dict[str, Json]) -> dict[s
     words += [f"{option}={maximum!r}" for option, maximum in limits.items() if maximum is not None]
     text = text_of(fields.get("input"))
     if text and text != document.input:
+        # Through stdin, because other users of the machine can read the command line of a process.
         words += ["--input-file", "-"]
     await page.processes.launch(words, text if "-" in words else None)
     return _at(run_id)
@@ -143,6 +146,7 @@ async def answered(page: Page, request: Request, fields: dict[str, Json]) -> dic
     value = answer_of(question, fields)
     of_environment(os.environ).refuse("answer", value)
     await answer(page.records.journal, run_id, path, value)
+    # With other open questions the run would suspend again at once.
     if fields.get("go") and len(questions) == 1:
         return await resume(page, request, {})
     return _at(run_id)

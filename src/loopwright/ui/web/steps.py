@@ -32,6 +32,7 @@ def steps_of(view: RunView) -> list[StepRow]:
     A single step that is a loop is shown as a loop, not here.
     """
     loops = view.loops()
+    # The steps of such a run are read one by one from all its entries; the loops show the same facts.
     if loops and view.last > MAX_ENTRIES:
         return []
     steps = [_step(outcome) for outcome in view.steps()]
