@@ -207,9 +207,9 @@ def test_what_would_run_is_told_and_agreed_to_first(tmp_path: Path) -> None:
     assert "example.org" in plan["hosts"]
     assert "REMOTE_TOKEN" in plan["environment"]
     assert plan["worst_case_calls"] == 9
-    local_actions = loaded.local_actions()
-    assert "connect to https://example.org/mcp" in local_actions.commands
-    assert any("misbehaving.py" in command for command in local_actions.commands)
+    actions = loaded.local_actions()
+    assert "connect to https://example.org/mcp" in actions.commands
+    assert any("misbehaving.py" in command for command in actions.commands)
 
 
 V2 = """\

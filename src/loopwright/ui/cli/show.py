@@ -11,6 +11,7 @@ import typer
 
 from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, RunInfo, surviving
+from ...journal.open import shown_url
 from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
 from ...journal.views import step_outcomes
@@ -18,7 +19,7 @@ from ...progress import depth_of
 from ...records import Iteration, Reason
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..journals import DEFAULT, command_line, reading, shown_url
+from ..journals import DEFAULT, command_line, reading
 from ..progress import Ending, IterationRow, Notice, Progress, item_at
 from ..run_summary import (
     ended,
@@ -291,9 +292,9 @@ def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 def _effects(entries: list[Entry], output: Output) -> None:
     """Write a line per effect: start, duration, cost, path, result."""
-    doubts = RecordedRun(entries).doubts
+    unsettled = RecordedRun(entries).unsettled
     for entry in entries:
-        is_open = entry.kind == "started" and doubts.get(entry.path) is entry
+        is_open = entry.kind == "started" and unsettled.get(entry.path) is entry
         if entry.kind not in ("finished", "cut") and not is_open:
             continue
         outcome, style = _outcome(entry)
