@@ -130,6 +130,7 @@ class _Measure:
             copies = 1
         elif character == "{" and (counts := self._counts(start)) is not None:
             low, high = counts
+            # The library keeps an optional body once and does not unroll it.
             copies = 0 if low == 0 or low == high == 1 else low
         else:
             return None
@@ -400,5 +401,6 @@ def compile_pattern(
 def _windows(length: int) -> list[tuple[int, int]]:
     if length <= TEXT_CHARS:
         return [(0, length)]
+    # Answers stand at the beginning or the end of a text more often than in its middle.
     half = TEXT_CHARS // 2
     return [(0, half), (length - half, length)]

@@ -143,6 +143,7 @@ class _Improving(Loop):
     def _warn_of_no_goal(self) -> None:
         return None
 
+    # The base class warns of a loop without a goal; here the goal is an improvement.
     def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
         return iter(())
 
@@ -280,6 +281,7 @@ class _Items(CompositeStep):
         return digest_of("items", *steps)
 
     async def run(self, value: Json, ctx: Context) -> Result:
+        # The first input is the user's, and no `adapt` has made a plan of it yet.
         plan = value if ctx.iteration > 1 else {"input": value, "items": {}, "redo": {}}
         fixers = dict(self.fixers)
 
@@ -404,6 +406,7 @@ def strategy_loop(
     _check_segments(name, strategies)
     parts = tuple((key, as_step(part, name=key)) for key, part in strategies.items())
     success: Condition = Passed() if threshold is None else ScoreAtLeast(threshold)
+    # Each strategy once: a second try of a deterministic one would give the same output.
     iterations = len(parts) if max_iterations is None else max_iterations
     return Loop(
         _Strategies(name, parts),

@@ -105,6 +105,7 @@ def as_evaluator(
 def _converted(target: Any, purpose: Purpose, **options: Any) -> Step:
     set_options = {key: value for key, value in options.items() if value not in (None, "")}
     step = steps.as_step(target, purpose=purpose)
+    # A step has its own name and cost; options would have to change an object of the user.
     if not set_options or step is target:
         if set_options:
             raise ConfigurationError(

@@ -120,6 +120,7 @@ def over_http(endpoint: str = DEFAULT_ENDPOINT, **options: Any) -> Telemetry:
         raise ConfigurationError(
             f"otel: {endpoint!r} is not the URL of a collector; use one such as {DEFAULT_ENDPOINT}"
         )
+    # Many guides give the address for traces as the endpoint.
     base = endpoint.rstrip("/").removesuffix("/v1/traces")
     with needs(_SUBJECT, "otel"):
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
@@ -167,6 +168,7 @@ class Telemetry:
         self._exporters = (spans, metrics, events)
         # Created first, because the library reads OTEL_SERVICE_NAME, which wins over our name.
         resource = Resource.create({})
+        # The default name of the library, which means that the user has set none.
         if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
             resource = resource.merge(Resource({"service.name": service}))
         self._spans = _Spans(self._failures.observe(spans), resource)
@@ -214,6 +216,7 @@ class Telemetry:
             trace.close()
         self._open.clear()
         closing = (self._spans.close, self._events.close, self._metrics.close)
+        # In parallel: each may wait for the same dead collector.
         threads = [threading.Thread(target=close, daemon=True) for close in closing]
         for thread in threads:
             thread.start()

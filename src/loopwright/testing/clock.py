@@ -40,6 +40,7 @@ class _Selector(selectors.SelectSelector):
     loop: VirtualLoop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        # Still polled, because the loop wakes itself through a socket.
         ready = super().select(0)
         # asyncio passes None if no timer is set: it would wait for a socket, and there is none.
         if not ready and timeout is None:

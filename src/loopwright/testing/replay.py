@@ -60,6 +60,7 @@ async def _without_end(journal: MemoryJournal) -> tuple[MemoryJournal, int]:
     entries = [entry for entry in await journal.entries(_RUN) if entry.kind != "ended"]
     for entry in entries:
         log.append(entry)
+    # The journal then accepts a new owner, as after the death of the process.
     crashed.crash()
     return crashed, len(entries)
 

@@ -97,6 +97,7 @@ async def find_run(store: Journal, name: str) -> RunInfo:
     try:
         return await store.find(name)
     except RunNotFound as error:
+        # The latest runs only: a mistyped ID is usually a recent one, and a journal may have millions.
         hint = nearest(name, [row.run_id for row in await store.runs(limit=500)])
         if not hint or not error.hint:  # a prefix of several ids has no hint
             raise
@@ -117,6 +118,7 @@ def _program() -> str:
     A clone has it in `.venv/bin`, which is not on the path before the environment is activated.
     """
     called = Path(sys.argv[0] if sys.argv else NAME)
+    # Under `python -m loopwright`, argv[0] is the path of `__main__.py`, which cannot be called.
     if called.name != NAME or not called.is_file():
         return NAME
     installed = shutil.which(NAME)

@@ -157,6 +157,7 @@ def recorded_json(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:
     A run that has not ended has the status `running` or `interrupted`, and no reason.
     """
     data = result_json(recorded(info, entries), open_questions(surviving(entries)))
+    # A suspended run has a status of `Status` although it has not ended.
     if not ended(entries) and info.status not in list(Status):
         data |= {"status": info.status, "reason": None}
     row = info.to_json()
@@ -183,6 +184,7 @@ def items_of_lists(entries: Sequence[Entry]) -> dict[str, list[Json]]:
 
 def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Json]]:
     """Return the executions of reasoning agents in a run, as JSON."""
+    # The first effect of an execution has this name, so other runs need not load the agents.
     if not any(entry.path.endswith("/begin") for entry in entries):
         return []
     return [one.to_json() for one in executions_module().execution_of(info, entries)]

@@ -149,6 +149,7 @@ def load_source(
     Raises:
         DocumentError, ConfigurationError: if it cannot be loaded.
     """
+    # A file named "a:b" is a document, although it looks like a Python path.
     match = _PYTHON.fullmatch(what)
     if match and not Path(what).exists():
         return _python(match[1], match[2], settings, root or str(Path.cwd()))
@@ -191,6 +192,7 @@ def load_again(
         options: dict[str, Any] = {
             name: getattr(settings, name) or recorded_source.get(name) for name in names
         }
+        # `execute` has no meaning here: the user named the module, and importing it is the only way to load it.
         return load_source(recorded_source["python"], replace(settings, **options), root=root)
     if "file" not in recorded_source:
         raise ConfigurationError(
@@ -217,6 +219,7 @@ def _python(module: str, attribute: str, settings: SourceSettings, root: str) ->
     name = f"{module}:{attribute}"
     if options := settings.for_documents():
         raise ConfigurationError(f"{options[0]} is for documents; {name} is a Python step")
+    # The run's root, and not the folder of this command, so that `resume` imports the same module.
     step = as_step(_attribute(_imported(module, root), name, attribute))
     source: dict[str, Json] = {"python": name, "root": root}
     source |= {name: value for name, value in settings.limits().items() if value is not None}

@@ -23,6 +23,7 @@ from .output import Output
 from .run import resume_run
 
 SHOWN = 20  # lines of a value, so that the question stays on the screen; `show` prints all
+# These are in the detail of the question, which is printed above its values.
 _SHOWN_APART = ("kind", "loop", "iteration", "question", "step", "more")
 _YES_NO = ("y", "yes", "n", "no")
 
@@ -209,6 +210,7 @@ def _list(name: str, path: str, journal: str, *, as_json: bool) -> RunInfo | Non
             _show(question, command_line("approve", info.run_id, journal, *paths), output)
         if not (questions and output.terminal and sys.stdin is not None and sys.stdin.isatty()):
             return None
+        # All questions in one pass, because the run continues only after the last answer.
         answered = [_ask(info.run_id, question, journal, output) for question in questions]
         return info if any(answered) else None
 

@@ -37,6 +37,7 @@ def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False
 
 async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str]:
     before = info = await find_run(store, name)
+    # A run that has ended or lost its process has nothing that could be cancelled.
     if not await store.cancel(info.run_id):
         raise RunLocked(f"{info.run_id} is {info.status}; no process is running it")
     info = await store.find(info.run_id)
@@ -101,6 +102,7 @@ async def _full_path(store: Journal, run_id: str, path: str) -> str:
     points = set()
     for entry in surviving(await store.entries(run_id)):
         words = entry.path.split("/")
+        # Composite steps have no entries of their own, but a rewind may begin at one.
         points |= {"/".join(words[: i + 1]) for i in range(len(words))}
         if entry.kind == "ended":
             points.add(f"{entry.path}/ended")

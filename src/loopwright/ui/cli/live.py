@@ -30,7 +30,7 @@ LINE_INPUT = (
 )
 SHOWN = 200  # characters of feedback on a plain line
 ITEM = 60  # characters of the item of a list on a plain line
-NARROW = 76  # columns; below, verdicts are signs without words
+NARROW = 76  # columns; below, verdicts are signs without words (a common width of split terminals)
 WIDE = 96  # columns; below, labels are shorter, to leave room for the feedback
 
 

@@ -78,6 +78,7 @@ _KINDS = ("episodes", "facts", "notes", "working")
 
 async def _views(store: Journal, space: str) -> dict[str, View]:
     """Return the view of one space, or of all spaces, by name."""
+    # Memory is optional for a journal, and not part of its protocol.
     log: Memory | None = getattr(store, "memory", None)
     if log is None:
         raise ConfigurationError("this journal has no memory. Use sqlite:PATH.")

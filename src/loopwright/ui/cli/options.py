@@ -192,6 +192,7 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
     hints = get_type_hints(command, include_extras=True)
     of_fields = get_type_hints(hints["options"], include_extras=True)
     parameters = [
+        # Keywords, so that options with and without defaults can be in any order.
         parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(command).parameters.items()
         if name != "options"

@@ -104,6 +104,7 @@ class Output:
         self._stack = contextlib.ExitStack()
         self._out = _Stream(sys.stdout)
         self._err = _Stream(sys.stderr)
+        # Under `--json` stdout belongs to the program that reads it.
         self._people = self._err if as_json else self._out
         self.terminal = self._people.isatty() and os.environ.get("TERM", "") not in (
             "dumb", "unknown",

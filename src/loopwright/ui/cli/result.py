@@ -36,6 +36,7 @@ def report_result(
 ) -> None:
     """Write why a run ended, its output, its journal, and the commands to continue with."""
     output.write((ending_text(result), _STYLES.get(result.status, "bold red")), wrap=True)
+    # No other command can open this journal, so none is suggested.
     in_memory = url.startswith("memory:")
     traceback_command = "" if in_memory else command_line("show", result.run_id, url, "--traceback")
     report_failure(result, output, traceback_command)
@@ -127,6 +128,7 @@ def place_of(failure: Failure) -> str:
     if frame is None:
         return ""
     file, here = Path(frame.file), Path.cwd()
+    # Editors and terminals open a relative path by a click.
     shown = file.relative_to(here) if file.is_relative_to(here) else file
     return f"{shown}, line {frame.line}, in {frame.function}"
 

@@ -249,6 +249,7 @@ def resume_run(
         info, entries = reading(
             options.journal, lambda store: _with_raised_limits(store, name, raised, loop=loop)
         )
+        # A finished run needs neither its document nor an approval.
         if ended(entries):
             return _report(recorded(info, entries), options.journal, output)
         source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)

@@ -95,6 +95,7 @@ async def _rows(
             if not row.iterations:
                 steps[row.run_id] = step_outcomes(row, entries)
         rows.append(row)
+    # Only suspended runs have open questions, and each list of questions reads a journal.
     waiting = [row.run_id for row in rows if row.status == Status.SUSPENDED]
     return rows, {run_id: len(await pending(store, run_id)) for run_id in waiting}, steps
 

@@ -182,6 +182,7 @@ def _steps(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 def _scores(path: str, items: list[Iteration], output: Output) -> None:
     scores = [item.score for item in items if item.eligible and item.score is not None]
+    # A curve of one point says no more than its row.
     if len(scores) > 1:
         name = path.rsplit("/", 1)[-1]
         line = texts.sparkline(scores, output.width - texts.width(name) - 24, output.signs)
@@ -260,6 +261,7 @@ def _diff(
 def _lines(output: Json) -> list[str]:
     """Return an output as lines to compare; an object or a list has one line for each part."""
     if isinstance(output, dict | list):
+        # Sorted, because a model that writes the same members in another order has changed nothing.
         return json.dumps(output, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
     return text_of(output).splitlines()
 

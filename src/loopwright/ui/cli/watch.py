@@ -78,6 +78,7 @@ async def _follow(store: Journal, run_id: str, view: LinesView) -> tuple[RunInfo
             # The row is read first, so that no entry before the end is missed.
             info = await store.find(run_id)
             fresh = await store.entries(run_id, after=entries[-1].seq if entries else 0)
+        # A database on a network drive or under a backup may be unavailable for a moment.
         except JournalUnavailable:
             misses += 1
             if misses > PATIENCE:

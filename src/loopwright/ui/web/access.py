@@ -36,6 +36,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+# The ID becomes a part of paths and file names.
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_PATH = 2000
 _CACHEABLE = b"private, max-age=31536000, immutable"
@@ -146,6 +147,7 @@ def _method(method: str, headers: dict[str, str]) -> Response | None:
         return None
     if method != "POST":
         return _refused(405, "use GET to read and POST to change")
+    # Browsers let no form set a header, and ask before a script of another site may.
     if CHANGE_HEADER not in headers:
         return _refused(403, f"a change needs the header {CHANGE_HEADER}")
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

@@ -167,9 +167,11 @@ def _bounds_of_run(loop: str, view: RunView, run_progress: RunProgress) -> Bound
     if not loop:
         return {}
     bounds = bounds_of_loop(loop, view.info, run_progress.raised)
+    # A path of one part: the loop is the root step, and its limits are those of the run.
     if "/" not in loop:
         return bounds if view.total() == view.count(loop) else _without(bounds, "limit")
     loops = (view.info.source.get("bounds") or {}).get("loops") or ()
+    # The limit of one loop says nothing about a run that has several.
     alone = len(loops) == 1 and view.total() == view.count(loop)
     return {
         key: bounds[key] for key in ("threshold", *(["limit"] if alone else [])) if key in bounds
@@ -261,6 +263,7 @@ def best_of(marks: Iterable[Mark]) -> int:
 
 def is_list(loop: str, info: RunInfo) -> bool:
     """Return whether the loop at a path iterates over a list."""
+    # The entries of a list and of a loop are alike; only the recorded bounds tell them apart.
     lists = (info.source.get("bounds") or {}).get("lists") or ()
     return loop.rsplit("/", 1)[-1] in lists
 

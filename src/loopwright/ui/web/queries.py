@@ -57,6 +57,7 @@ class Records:
     async def listing(self, wanted: Wanted) -> Listing:
         """Return a page of the run list."""
         if isinstance(self.journal, SqliteJournal):
+            # The page may be open before the first run creates the database.
             if not self.journal.path.exists():
                 return Listing([], [], 0)
             return await self.journal.look(lambda pages, now: self._listed(pages, wanted, now))
@@ -84,6 +85,7 @@ class Records:
 
     def _row(self, key: int, view: RunView) -> Listed:
         info = view.info
+        # The scores of an ended run change only by a rewind, which changes `updated`.
         cached = self._sparks.get((info.run_id, info.updated))
         if cached is not None and info.status in _OVER:
             return Listed(key, info, cached)

@@ -52,6 +52,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        # The files of an installed package do not change while it runs.
         auto_reload=False,
     )
     environment.filters |= {

@@ -105,6 +105,7 @@ async def _listening(
             # An event between was lost: render the changes since the last one that was sent.
             elif changes.before > seq:
                 entered = False
+            # An event that the page already has, from the time before it joined, is skipped.
             elif changes.last >= seq:
                 seq = changes.last
                 yield changes.event

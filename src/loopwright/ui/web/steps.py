@@ -88,6 +88,7 @@ def effects_of(entries: list[Entry], active: float, under: str = "") -> list[Eff
             started[entry.path] = entry
         elif entry.kind in ("finished", "cut"):
             ended[entry.path] = entry
+    # Not 0, because the positions in the timeline are shares of it.
     total = max(active, max((e.at + e.seconds for e in ended.values()), default=0.0), 0.001)
     paths = dict.fromkeys([*started, *ended])
     effects = [

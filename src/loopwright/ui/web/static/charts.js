@@ -88,7 +88,7 @@ export function grow(section, added) {
   const byNumber = new Map(points(section).map((p) => [p[0], p]));
   for (const point of added) byNumber.set(point[0], point);
   // Events may repeat a point or arrive late, so the points are kept by number.
-  const all = [...known.values()].sort((a, b) => a[0] - b[0]);
+  const all = [...byNumber.values()].sort((a, b) => a[0] - b[0]);
   section.dataset.points = JSON.stringify(all);
   for (const chart of section.querySelectorAll(".chart")) {
     plots.get(chart)?.setData(columns(section, chart.dataset.kind));
