@@ -227,7 +227,7 @@ class PatternTimeout(EvaluationError):
     def __init__(self, pattern: str, seconds: float) -> None:
         shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
         super().__init__(
-            f"pattern {shown!r} was given up after {seconds:g} s; "
+            f"the search for pattern {shown!r} was stopped after {seconds:g} s; "
             "avoid a repeat inside a repeat, or search a shorter text",
             kind="pattern_timeout",
             retryable=False,

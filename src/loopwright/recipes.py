@@ -1,4 +1,4 @@
-"""Four common loops, ready made. Each function returns a Loop.
+"""Four common loops. Each function returns a Loop.
 
 `until` adds a condition that may end the loop. `options` are those of Loop: `on_failure`, `guards`, `required`,
 `on_iteration` and so on.
@@ -331,7 +331,7 @@ class _Checks(CompositeStep):
 
 
 async def _plan(last: Iteration, ctx: Context) -> Json:
-    """Return which items are kept, which of them have passed, and which are made again."""
+    """Return a plan for the next iteration: the items to keep, those that passed, and those to make again."""
     previous_plan = last.input if last.number > 1 else {"items": {}, "passed": [], "redo": {}}
     has_output = last.output is not None
     items = dict(last.output or {} if has_output else previous_plan["items"])

@@ -33,7 +33,7 @@ def as_step(
         target: The object.
         name: The name of the step in paths. Default: the object's name.
         reserve: The most that one call may cost, or a function of the input that returns it. A budget of calls,
-            tokens or US dollars needs it for an object whose usage cannot be seen. Default: nothing is reserved.
+            tokens or US dollars needs it for an object that does not report its usage. Default: nothing is reserved.
         idempotent: Whether a call may be repeated after a crash. Default: False for objects of other libraries,
             True for functions.
 

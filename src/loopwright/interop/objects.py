@@ -59,7 +59,7 @@ class ObjectStep(Leaf[Any, Any]):
         adapter: Name and version of the adapter, such as "langchain/1". Increase the version when the meaning of
             a call changes.
         identity: Texts that distinguish the object from others of its kind, such as its model and instructions.
-        unseen: Why the cost of a call cannot be seen, as a clause. Default: "", which means it is reported.
+        unreported: Why the object does not report the cost of a call, as a clause. Default: "": it reports the cost.
         idempotent: Whether a call may be repeated after a crash. Default: False.
         reserve: The most that one call may cost, as a function of the input. Default: None.
         reports: Whether the object reports what it costs. Default: True.
@@ -109,7 +109,7 @@ class ObjectStep(Leaf[Any, Any]):
         """Call the object, within the budgets.
 
         Raises:
-            StepError: Of kind `unreported_usage`, under a budget that could not be kept.
+            StepError: Of kind `unreported_usage`, under a budget that could not be enforced.
         """
         self._check_budget(value, ctx)
         return await self.call(value, ctx)
@@ -133,7 +133,7 @@ class ObjectStep(Leaf[Any, Any]):
             ctx.spend(reserved.at_most())  # counted at the most that it can have cost
 
     def refuse(self, problem: str, ctx: Context) -> None:
-        """Warn of a cost that cannot be seen, or refuse it under a budget; nothing without a problem.
+        """Warn of an unreported cost, or refuse the call under a budget; do nothing without a problem.
 
         Raises:
             StepError: Of kind `unreported_usage`, under a budget of calls, tokens or US dollars.
@@ -183,7 +183,7 @@ class EvaluatorStep(ObjectStep):
         return None
 
     def input(self, ctx: Context) -> Json:
-        """Return the input that the output belongs to: the loop's, or its member `input` beside an expected one."""
+        """Return the input of the output: that of the loop, or its member `input` if it has an expected output."""
         initial = ctx.initial
         if isinstance(initial, Mapping) and any(name in initial for name in EXPECTED):
             return initial.get("input", initial)

@@ -279,7 +279,7 @@ class _Spans:
         # The generator has no parameters, so IDs and span must be set together.
         with self._lock:
             self._ids.trace, self._ids.span = trace, span.span_id
-            made = self._tracer.start_span(
+            library_span = self._tracer.start_span(
                 name,
                 context=_inside(trace, span.parent_id),
                 kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
@@ -287,8 +287,8 @@ class _Spans:
                 start_time=_nanoseconds(span.start),
             )
         if error:
-            made.set_status(Status(StatusCode.ERROR, error))
-        made.end(_nanoseconds(span.end))
+            library_span.set_status(Status(StatusCode.ERROR, error))
+        library_span.end(_nanoseconds(span.end))
 
     def close(self) -> None:
         self._provider.shutdown()
@@ -341,10 +341,10 @@ class _Metrics:
             about = {"unit": one.unit, "description": one.description}
             if one.boundaries:
                 bounds = list(one.boundaries)
-                made = meter.create_histogram(
+                histogram = meter.create_histogram(
                     one.name, **about, explicit_bucket_boundaries_advisory=bounds
                 )
-                self._record[one.name] = made.record
+                self._record[one.name] = histogram.record
             else:
                 self._record[one.name] = meter.create_counter(one.name, **about).add
 
