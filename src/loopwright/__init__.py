@@ -26,6 +26,7 @@ from .engine.composites import fallback, parallel, retry, sequence, with_timeout
 from .engine.composites import limited as limited  # the names of version 0.1: with_timeout
 from .engine.composites import retrying as retrying  # and retry
 from .engine.context import Context
+from .engine.for_each import for_each
 from .engine.loop import Loop
 from .engine.run import resume, resume_sync, run, run_sync
 from .engine.step import step
@@ -94,6 +95,7 @@ __all__ = [
     "check",
     "checklist",
     "fallback",
+    "for_each",
     "judge",
     "parallel",
     "prompt",
