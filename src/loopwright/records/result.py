@@ -144,6 +144,7 @@ def failure_of(stop: Stop, history: History) -> Failure | None:
         return stop.failure
     if stop.reason not in _BY_ERRORS:
         return None
+    # An interrupted iteration has an error too, but it was not the reason of the end.
     failed = (item.error for item in reversed(history) if not item.interrupted)
     return next((error for error in failed if error is not None), None)
 
@@ -279,6 +280,7 @@ class Result(Record, Generic[Out]):
             ('A', 1)
         """
         name = key_of(step, self.members)
+        # Steps before loops: the output of a step is that of its loop, or what the step made of it.
         if name in self.steps:
             return cast("T", self.steps[name])
         if name in self.loops:
@@ -326,6 +328,7 @@ class Result(Record, Generic[Out]):
 
     def to_json(self) -> Json:
         """Return the result as the JSON object that the command line prints."""
+        # A workflow has no iterations; the score of its first loop stands for it in lists.
         best = self.best or next((r.best for r in self.loops.values() if r.best), None)
         return {
             "run_id": self.run_id,
@@ -385,6 +388,7 @@ class LoopResults(dict[str, Result]):
             return path, False
         parts, remaining, in_list = path.split("/"), [], False
         for i, part in enumerate(parts):
+            # Numbers differ from iteration to iteration; the number of an item identifies its loop.
             if part.removeprefix("attempt-").isdigit() and i:
                 if "/".join(parts[:i]) not in self.lists:
                     continue
