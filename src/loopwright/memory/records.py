@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass
 from ..records.codec import Json
 
 OUTCOMES = ("success", "partial", "failure")
-DOUBTED = (
-    0.1  # a fact with less confidence is not recalled; four contradictions of a new one reach it
-)
+# A fact with less confidence is not recalled; four contradictions of a new fact reach it.
+DOUBTED = 0.1
 
 
 @dataclass(frozen=True, slots=True)

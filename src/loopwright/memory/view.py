@@ -23,9 +23,8 @@ from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
 Key = TypeVar("Key")
 Remembered = TypeVar("Remembered", Fact, Episode)
 REINFORCEMENT = 0.2
-CONTRADICTION = (
-    0.4  # one contradiction outweighs two or three confirmations: a wrong fact costs more
-)
+# One contradiction outweighs two or three confirmations, because a wrong fact costs more.
+CONTRADICTION = 0.4
 
 
 @dataclass
@@ -239,8 +238,7 @@ def consolidation(view: View, minimum: int) -> list[dict[str, Json]]:
         fact = {
             "text": _summary(action, episodes, view.success_rate(action)),
             "category": EXPERIENCE,
-            # Laplace's rule of succession with no failure counted: few episodes give little
-            # confidence.
+            # Few episodes give little confidence.
             "confidence": count / (count + 2),
         }
         former = next((f.id for f in view.live_facts if _about(f.category, f.text, action)), "")

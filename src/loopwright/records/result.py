@@ -323,12 +323,13 @@ class Result(Record, Generic[Out]):
         return {} if self.error is None else {"error": self.error.to_json()}
 
     def _outcomes(self) -> dict[str, Json]:
+        # Left out if empty, as all keys that not every run has.
         outcomes = {name: outcome.to_json() for name, outcome in self.outcomes.items()}
         return {"outcomes": outcomes} if outcomes else {}
 
     def to_json(self) -> Json:
         """Return the result as the JSON object that the command line prints."""
-        # A workflow has no iterations; the score of its first loop stands for it in lists.
+        # A workflow has no iterations, so lists show the score of its first loop.
         best = self.best or next((r.best for r in self.loops.values() if r.best), None)
         return {
             "run_id": self.run_id,
