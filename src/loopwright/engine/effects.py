@@ -17,14 +17,14 @@ from typing import Protocol
 
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
 from ..journal import Entry, is_note
-from ..records import NOTHING, Failure, Reason, Usage, codec, own, own_json
+from ..records import NOTHING, Failure, Reason, Usage, codec, own_json
 from ..records.codec import ATOMS, Json
 from ..records.typed import ValueType
 from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
 from .run_state import Run
 from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT
-from .step import Leaf
+from .step import UNREAD, Leaf
 from .stubs import acting
 
 __all__ = ["being_cancelled", "perform", "retyped", "unrecorded"]
@@ -38,6 +38,9 @@ class EffectContext(Protocol):
     gate: DeadlineScope | None
     account: Account
     spent: Usage
+
+    def below(self, name: str) -> str:
+        """Return the path of a step inside this one."""
 
     def within(self, path: str, *, typed: bool = False) -> EffectContext:
         """Return the context that the step acts with."""
@@ -83,7 +86,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     run, gate, path, cause = ctx.run, ctx.gate, started.path, None
     types = step.types
     # Annotations are read at the first call, because they may name classes that are defined later.
-    if types is not None and not types.simple:
+    if types is UNREAD:
         types = step.declared()
     inner = ctx.within(path, typed=types is not None) if step.wants_context else None
     began = started.at + started.seconds
@@ -97,11 +100,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
         else:
             # The path lets a watcher name this step if it blocks the event loop.
             output = await gate.limit(run, functools.partial(act, argument, inner), path)
-        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
-            output = codec.normalise(output, what="output")
-        else:
-            output = _written(ctx, step, output, path)
-        finished.value = output
+        finished.value = output = _written(ctx, step, output, path)
     except BaseException as error:
         # BaseException: a cancelled call must be settled too. `_broken` raises all other errors again.
         _broken(error, ctx, inner, started, finished)
@@ -127,36 +126,30 @@ async def unrecorded(
     """Perform an effect of a run without a journal, listeners and limits: only its output matters."""
     # A fast path: without it the row "the same without a journal, to bare" of `benchmarks.engine` is
     # 50 % slower.
-    run, path = ctx.run, ctx.path
+    run = ctx.run
     if run.cancelled is not None:
         raise Stopped("", run.cancelled)
     try:
         types = step.types
-        if types is not None and types.simple:
-            argument = own(value)
-        else:
+        if types is UNREAD:
             types = step.declared()
-            argument = own_json(value) if types is None else types.read(value)
-        output = await step.act(argument, None)
-        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
-            return codec.normalise(output, what="output")
-        return _written(ctx, step, output, name)
+        argument = own_json(value) if types is None else types.read(value)
+        return _written(ctx, step, await step.act(argument, None), name)
     except asyncio.CancelledError as error:
         if run.cancelled is not None:
             raise Stopped("", run.cancelled) from None
         if not _is_self_cancelled(error, ctx):
             raise
-        raise run.failure(error, f"{path}/{name}" if path else name).to_error() from error
+        raise run.failure(error, ctx.below(name)).to_error() from error
     except (Exception, SystemExit) as error:
-        failure = run.failure(error, f"{path}/{name}" if path else name)
-        raise failure.to_error() from _cause(error)
+        raise run.failure(error, ctx.below(name)).to_error() from _cause(error)
 
 
 def _written(ctx: EffectContext, step: Leaf, output: object, path: str) -> Json:
     """Return an output as it is recorded: normalised, or in its declared type, and without secrets."""
     types, redactor = step.types, ctx.run.redactor
-    if types is None or (types.simple and type(output) in _PLAIN):
-        plain = codec.normalise(output, what="output")
+    if types is None or (types.json_output and type(output) in _PLAIN):
+        plain = codec.normalise(output, "output")
         return plain if redactor is None else redactor.clean(plain)
     # Here and not when the types are read: only a step that runs deserves a warning.
     if types.problem:

@@ -314,11 +314,11 @@ class Loop(CompositeStep[In, Out]):
 
     @property
     def input_type(self) -> ValueType | None:
-        return as_step(self.execute).input_type
+        return self._parts[0].input_type
 
     @property
     def output_type(self) -> ValueType | None:
-        return as_step(self.execute).output_type
+        return self._parts[0].output_type
 
     @property
     def limit(self) -> int:
@@ -467,10 +467,10 @@ class Loop(CompositeStep[In, Out]):
             self.has_goal or stop.reason.status is not Status.EXHAUSTED
         ):
             return
-        judged = [item for item in history if item.eligible]
+        judged = (item for item in history if item.eligible)
         if any(goal.applies_to(item) for item in judged for goal in self.goals):
             return
-        for goal in self.goals if judged else ():
+        for goal in self.goals if history.best is not None else ():
             # A score without a verdict: the loop lacks the score that is enough.
             if not self.has_goal or (
                 isinstance(goal, Passed) and any(item.score is not None for item in history)

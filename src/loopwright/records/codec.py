@@ -33,7 +33,7 @@ _MAX_PLAIN = 10**15  # an integer below it is the same in every JSON library
 _BITS = 14_000  # of an integer: about 4,200 digits; Python converts at most 4,300
 
 
-def normalise(value: Json, *, what: str = "value") -> Json:
+def normalise(value: Json, what: str = "value") -> Json:
     """Return `value` as plain JSON, independent of later changes to the original.
 
     Args:
@@ -43,13 +43,14 @@ def normalise(value: Json, *, what: str = "value") -> Json:
     Raises:
         StepError: of kind `not_json`, with the place and type of a value that JSON cannot hold.
     """
-    if type(value) is str:
+    kind = type(value)
+    if kind is str:
         return _clean(value)
-    if type(value) is int:
+    if kind is int:
         return value if value.bit_length() <= _BITS else _refuse(value, what)
-    if type(value) is bool or value is None:
+    if value is None or kind is bool:
         return value
-    if type(value) is float:
+    if kind is float:
         return value if math.isfinite(value) else _refuse(value, what)
     if getattr(value, "frozen_json", False):  # an immutable record: already clean
         return value.sealed()

@@ -167,18 +167,18 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         return self._at(elapsed, usage, now)
 
     def with_iteration(
-        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
+        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0, effects: int = 0
     ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
         index, length = self._index, self._length
         # Another history continues from here, so its iterations must not become part of this one.
         if length != len(index.items):
-            return History([*self, item], elapsed=elapsed, usage=usage, now=now)
+            return History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
         index.append(item)
         window = _new(History)
         window._index = index
         window._length = length + 1
-        window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, 0
+        window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, effects
         return window
 
     def __len__(self) -> int:
@@ -316,10 +316,10 @@ class _View(History):
         return window
 
     def with_iteration(
-        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
+        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0, effects: int = 0
     ) -> History:
         """Return the history that follows this one by `item`; the recorded one is unchanged."""
-        return History([*self, item], elapsed=elapsed, usage=usage, now=now)
+        return History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
 
     @overload
     def __getitem__(self, index: int) -> Iteration: ...

@@ -7,6 +7,10 @@ Rules:
 2. A run that lost its lease, or whose rows could not be stored, writes nothing more. Others continue.
 3. Rows are inserted by few, long statements: each step of a statement releases the interpreter's
    lock, and a busy event loop can keep it for milliseconds.
+4. A process holds the lock on `<db>-lock` while it writes, checkpoints or closes the database. The
+   lock has a file of its own because closing any descriptor of a database drops SQLite's locks on
+   it. It also keeps two connections from resetting the WAL at once, which SQLite before 3.51.3 can
+   get wrong.
 """
 
 from __future__ import annotations
@@ -14,24 +18,60 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ..._platform import locks
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 from ..recorded.encoding import Content, Value
 from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
-from .files import FILE, SideLock, create_private, file_number, write_content
+from .files import FILE, create_private, write_content
 from .leases import LEASE, Clocks, Owner, register, renew
 from .schema import connect_writer, journal_error
 
 OnPoint = Callable[[str, int], None]
+PATIENCE = 30.0  # seconds to wait until another process releases the side lock
 _CHUNKS = (1024, 128, 16, 1)
 _ENTRY = "INSERT INTO entries(run,first,loop,mark,body,sum) VALUES "
 _CONTENT = "INSERT INTO contents(id,digest,size,body) VALUES "
 _EPOCHS = "SELECT id, epoch FROM runs WHERE id IN (SELECT value FROM json_each(?))"
 _CANCELLED = "SELECT id, epoch FROM runs WHERE status='running' AND owner=? AND cancel=1"
+
+
+class SideLock:
+    """The lock that a process holds while it writes to the database.
+
+    Raises:
+        JournalUnavailable: on entering, if another process holds it for `patience` seconds.
+    """
+
+    def __init__(self, path: Path, patience: float = PATIENCE) -> None:
+        self._path = path
+        self._patience = patience
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def __enter__(self) -> None:
+        # Polled, because a process that was stopped while it holds the lock must not block us forever.
+        until, pause = time.monotonic() + self._patience, 0.0005
+        while not locks.take(self._file):
+            if time.monotonic() >= until:
+                raise JournalUnavailable(
+                    f"{self._path}: another process has held this lock for {self._patience:g} "
+                    "seconds; end that process or let it continue"
+                )
+            time.sleep(pause)
+            pause = min(pause * 2, 0.01)
+
+    def __exit__(self, *_: object) -> None:
+        locks.release(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
 
 
 class Database:
@@ -114,7 +154,7 @@ class Database:
         with self._lock:
             if self._db is None:
                 self._db = connect_writer(self.path, self._synchronous)
-                self._file = file_number(self.path)
+                self._file = _file_number(self.path)
             db = self._db
             # The write lock at once: a later upgrade could fail after half of the work.
             db.execute("BEGIN IMMEDIATE")
@@ -153,7 +193,7 @@ class Database:
             self._owner = owner
             raise
         # SQLite writes to a deleted file without an error, and the entries would be lost.
-        if file_number(self.path) != self._file:
+        if _file_number(self.path) != self._file:
             raise JournalDamaged(
                 f"{self.path}: the database was deleted or replaced while runs were writing to it; "
                 "their entries are lost, run them again"
@@ -265,6 +305,15 @@ class Database:
                 renew(db, self._owner, 0.0, self.seconds)
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         db.close()
+
+
+def _file_number(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file, which identify it; None if it does not exist."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _sound_values(batch: Batch) -> list[Value]:

@@ -1,29 +1,22 @@
-"""The files beside the database: the side lock, contents above 1 MiB, and their permissions.
+"""The files beside the database: contents above 1 MiB, and their permissions.
 
 Rules:
 
 1. New files have mode 0600, new folders 0700. The modes of existing ones are not changed.
-2. A process holds the lock on `<db>-lock` while it writes, checkpoints or closes the database. The
-   lock has a separate file because closing any descriptor of a database drops SQLite's locks on
-   it. It also keeps two connections from resetting the WAL at once, which SQLite before 3.51.3 can
-   get wrong.
-3. A content file or database is complete before its name exists: write, sync, rename, sync the
+2. A content file or database is complete before its name exists: write, sync, rename, sync the
    folder. So a crash never leaves a file that looks like a lost one.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..._platform import locks
 from ...errors import JournalDamaged, JournalUnavailable
 from ..recorded.encoding import content_digest
 
 FILE = 1 << 20  # bytes; a larger content becomes a file
-PATIENCE = 30.0  # seconds to wait until another process releases the side lock
 _PRIVATE = 0o600
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -72,15 +65,6 @@ def refuse_lost(path: Path) -> None:
         )
 
 
-def file_number(path: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a file, which identify it; None if it does not exist."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 def _private_folder(folder: Path) -> None:
     if not folder.exists():
         _private_folder(folder.parent)
@@ -109,38 +93,6 @@ def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None
             f"{path}: it is on a network file system ({kind}), where SQLite's locks are unreliable; "
             "use a path on a local disk"
         )
-
-
-class SideLock:
-    """The lock that a process holds while it writes to the database.
-
-    Raises:
-        JournalUnavailable: on entering, if another process holds it for `patience` seconds.
-    """
-
-    def __init__(self, path: Path, patience: float = PATIENCE) -> None:
-        self._path = path
-        self._patience = patience
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE)
-
-    def __enter__(self) -> None:
-        # Polled, because a process that was stopped while it holds the lock must not block us forever.
-        until, pause = time.monotonic() + self._patience, 0.0005
-        while not locks.take(self._file):
-            if time.monotonic() >= until:
-                raise JournalUnavailable(
-                    f"{self._path}: another process has held this lock for {self._patience:g} "
-                    "seconds; end that process or let it continue"
-                )
-            time.sleep(pause)
-            pause = min(pause * 2, 0.01)
-
-    def __exit__(self, *_: object) -> None:
-        locks.release(self._file)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
 
 
 def _content_path(folder: Path, digest: bytes) -> Path:
