@@ -1,25 +1,21 @@
-"""Composite steps: sequence, parallel, fallback, retry, with_timeout.
+"""Composite steps: sequence, parallel, fallback, retry and with_timeout.
 
-A composite step has no effect itself: it is replayed by running it again over the recorded effects. Its
-status is the worst of its parts (of a fallback the best), so that no success hides a loop that was not
-satisfied.
+A composite step has no effect itself: it is replayed by running it again over the recorded effects.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, overload
 
 from ..errors import (
-    BudgetExceeded,
     ConfigurationError,
     StepError,
     StepTimeout,
     Stopped,
-    nearest,
 )
 from ..journal import Entry
 from ..records import Reason, Result, Status, Stop, codec
@@ -28,22 +24,10 @@ from ..records.typed import ValueType, either_type, members_type, mixed, same_ty
 from .concurrency import run_all
 from .context import Context
 from .deadlines import DeadlineScope
+from .outcomes import RANKED, attempt, combined
 from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of
 
-__all__ = [
-    "ACCEPTABLE",
-    "Unsatisfied",
-    "Wrapper",
-    "acceptable",
-    "attempt",
-    "checked",
-    "combined",
-    "fallback",
-    "parallel",
-    "retry",
-    "sequence",
-    "with_timeout",
-]
+__all__ = ["Wrapper", "fallback", "parallel", "retry", "sequence", "with_timeout"]
 
 
 A = TypeVar("A")
@@ -51,108 +35,6 @@ B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
 E = TypeVar("E")
-_WORST = tuple(
-    Status(word)
-    for word in ("cancelled", "suspended", "failed", "impossible", "exhausted", "satisfied")
-)
-ACCEPTABLE = ("failed", "exhausted", "impossible")  # statuses that `accept` may name
-
-
-def acceptable(owner: str, accept: str | Iterable[str], *, required: bool) -> tuple[str, ...]:
-    """Return the statuses that a step accepts, checked.
-
-    Raises:
-        ConfigurationError: for another word, or for a step that is required and accepts.
-    """
-    words = (accept,) if isinstance(accept, str) else tuple(accept)
-    for word in words:
-        if word not in ACCEPTABLE:
-            raise ConfigurationError(
-                f"{owner}: accept: {word!r} is none of {', '.join(ACCEPTABLE)}"
-                f"{nearest(str(word), ACCEPTABLE)}"
-            )
-    if words and required:
-        raise ConfigurationError(
-            f"{owner}: required ends the workflow where it is {' or '.join(words)}, which accept "
-            "allows; keep one of the two"
-        )
-    return tuple(str(word) for word in words)
-
-
-def combined(
-    name: str, output: Json, ended: Sequence[tuple[str, Step, Result]], ctx: Context
-) -> Result:
-    """Return how a step named `name` ended: as the worst of its parts, each a (name, step, result).
-
-    Of several the first counts. A status that a part accepts does not count.
-    """
-    counting = [(part, r) for part, step, r in ended if r.status.value not in step.accept]
-    if not all(r.satisfied for _, r in counting):
-        part, worst = min(counting, key=lambda item: _WORST.index(item[1].status))
-        return Result(
-            worst.status,
-            worst.reason,
-            _named_detail(part, worst.detail),
-            output,
-            name=name,
-            also=worst.also,
-            gone_on=worst.status is Status.FAILED,
-            error=worst.error,
-            cause=worst.cause,
-        )
-    reached = next((r for _, r in reversed(counting) if r.reason is not Reason.COMPLETED), None)
-    reason = reached.reason if reached else Reason.COMPLETED
-    detail = reached.detail if reached else f"{ctx.path or name} completed"
-    accepted = [f"{part} {r.status.value}" for part, s, r in ended if r.status.value in s.accept]
-    if accepted:
-        detail = f"{detail}; accepted: {', '.join(accepted)}"
-    return Result(Status.SATISFIED, reason, detail, output, name=name)
-
-
-def _named_detail(name: str, detail: str) -> str:
-    return detail if detail.startswith((f"{name}: ", f"{name} ")) else f"{name}: {detail}"
-
-
-class Unsatisfied(StepError):
-    """A required loop was not satisfied; `result` is its result."""
-
-    result: Result
-
-    def __init__(self, result: Result, path: str) -> None:
-        detail = f"{path} is required, but {result.detail}"
-        budget = result.reason is Reason.BUDGET
-        super().__init__(detail, path=path, kind="budget" if budget else result.status.value)
-        self.result = result
-        self.caused_by(result)
-
-
-class _OverBudget(Unsatisfied, BudgetExceeded):
-    """A required loop used up its budget."""
-
-
-async def attempt(ctx: Context, name: str, inner: Step, value: Json) -> Result:
-    """Run a part and return how it ended; a failed loop raises like a failed function.
-
-    Raises:
-        StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.
-    """
-    return checked(await ctx.outcome(name, inner, value), inner, ctx.below(name))
-
-
-def checked(result: Result, inner: Step, path: str) -> Result:
-    """Return how a part ended, if the step around it continues.
-
-    Raises:
-        StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.
-    """
-    if result.status is Status.SATISFIED:
-        return result
-    if result.status is Status.FAILED and not result.gone_on:
-        raise StepError.of(result, path)
-    if inner.required:
-        kind = _OverBudget if result.reason is Reason.BUDGET else Unsatisfied
-        raise kind(result, path)
-    return result
 
 
 class _Named(CompositeStep):
@@ -306,6 +188,7 @@ def _named(steps: tuple[StepLike, ...]) -> tuple[tuple[str, Step], ...]:
         raise ConfigurationError("give at least one step")
     parts = [as_step(s) for s in steps]
     names = [part.name.replace("/", "-") for part in parts]  # a slash separates the parts of a path
+    # A generated name must not be the name of another step: steps a, a and a-1 become a-2, a-3 and a-1.
     taken = {name for name in names if names.count(name) == 1}
     named = []
     for name, part in zip(names, parts, strict=True):
@@ -332,6 +215,7 @@ class _Parallel(_Named):
         return digest_of("parallel", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
     async def run(self, value: Json, ctx: Context) -> Result:
+        # Functions and not coroutines: a coroutine that never starts is reported as never awaited.
         jobs = [functools.partial(attempt, ctx, n, part, value) for n, part in self.members]
         ended = await run_all(jobs, self.at_once)
         parts = [(n, p, r) for (n, p), r in zip(self.members, ended, strict=True)]
@@ -361,12 +245,12 @@ def parallel(
         >>> run_sync(parallel(str.upper, low=str.lower), "Ab").output
         {'upper': 'AB', 'low': 'ab'}
     """
-    most = codec.integer("parallel: at_once", at_once, minimum=1)
+    limit = codec.integer("parallel: at_once", at_once, minimum=1)
     members = _named(steps) if steps or not named else ()
     if taken := sorted({key for key, _ in members} & named.keys()):
         raise ConfigurationError(f"parallel: two steps have the name {taken[0]!r}")
     members += tuple((key, as_step(part, name=key)) for key, part in named.items())
-    return _Parallel(name, members, most)
+    return _Parallel(name, members, limit)
 
 
 @dataclass(frozen=True)
@@ -400,6 +284,7 @@ class _Fallback(_Named):
                 continue
             if result.satisfied or result.status.value in part.accept:
                 return combined(self.name, result.output, [(name, part, result)], ctx)
+            # An unsatisfied loop is kept: the next alternative may be worse.
             if best is None or _better(best[2], result) is result:
                 best = name, part, result
         if best is not None:
@@ -424,14 +309,14 @@ def _better(best: Result | None, other: Result | None) -> Result | None:
     if best is None or other is None:
         return best or other
     ranks = [
-        (_WORST.index(r.status), r.best.score if r.best and r.best.score is not None else -1.0)
+        (RANKED.index(r.status), r.best.score if r.best and r.best.score is not None else -1.0)
         for r in (best, other)
     ]
     return other if ranks[1] > ranks[0] else best
 
 
 def fallback(*steps: StepLike[In, Out], name: str = "fallback") -> CompositeStep[In, Out]:
-    """Try steps in order on the same input until one is satisfied.
+    """Run steps in order on the same input until one is satisfied.
 
     Args:
         steps: steps or functions, at least one.
@@ -463,6 +348,7 @@ class _Retrying(Wrapper):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        # Without the delays: a recorded run may resume with other ones.
         return digest_of("retrying", self.inner.fingerprint, str(self.attempts))
 
     async def run(self, value: Json, ctx: Context) -> Result:
@@ -472,20 +358,21 @@ class _Retrying(Wrapper):
             except StepError as error:
                 if number == self.attempts or not error.retryable:
                     raise
-                if not _tried(ctx, f"attempt-{number + 1}"):
+                # The wait before a recorded attempt is over.
+                if not _is_recorded(ctx, f"attempt-{number + 1}"):
                     await ctx.sleep(self._wait(number, error, ctx.run.random))
             else:
                 return result
         raise AssertionError("unreachable")
 
     def _wait(self, number: int, error: StepError, random: Callable[[], float]) -> float:
-        asked = error.retry_after or 0.0
+        # The random part keeps clients that failed together from retrying together.
         jittered = random() * min(self.longest, self.delay * 2.0 ** (number - 1))
-        return max(asked, jittered)
+        return max(error.retry_after or 0.0, jittered)
 
 
-def _tried(ctx: Context, name: str) -> bool:
-    """Return whether a replay already holds this attempt, so that its wait is over."""
+def _is_recorded(ctx: Context, name: str) -> bool:
+    """Return whether an earlier process began the part with this name."""
     replay = ctx.run.replay
     return replay is not None and replay.began(ctx.below(name)) is not None
 
@@ -522,10 +409,10 @@ def retry(
         >>> run_sync(retry(int, attempts=2, delay=0), "4").output
         4
     """
-    made = as_step(inner)
+    step = as_step(inner)
     return _Retrying(
-        name or made.name,
-        made,
+        name or step.name,
+        step,
         codec.integer("retry: attempts", attempts, minimum=1),
         codec.number("retry: delay", delay, minimum=0),
         codec.number("retry: longest", longest, minimum=0),
@@ -541,9 +428,11 @@ class _Limited(Wrapper):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        # Without the seconds: a recorded run may resume with another limit.
         return digest_of("limited", self.inner.fingerprint)
 
     async def run(self, value: Json, ctx: Context) -> Result:
+        # The limit counts from the recorded beginning, so that a resume does not extend it.
         began = ctx.run.replay.began(ctx.path) if ctx.run.replay else None
         start = ctx.run.now() if began is None else began
         stop = Stop(Reason.TIMEOUT, f"{self.name} took longer than its {self.seconds:g} s")
@@ -552,6 +441,7 @@ class _Limited(Wrapper):
         try:
             return await attempt(inner, "within", self.inner, value)
         except Stopped as stopped:
+            # A deadline of an outer loop ends that loop, and is no failure of this step.
             if stopped.owner != ctx.path:
                 raise
         ctx.run.append(Entry("expired", ctx.path, ctx.run.now()))
@@ -577,8 +467,8 @@ def with_timeout(inner: StepLike[In, Out], seconds: float) -> CompositeStep[In, 
         'A'
     """
     limit = codec.number("timeout: seconds", seconds, minimum=0, above=True)
-    made = as_step(inner)
-    return _Limited(made.name, made, limit)
+    step = as_step(inner)
+    return _Limited(step.name, step, limit)
 
 
 retrying, limited = retry, with_timeout  # the names of version 0.1

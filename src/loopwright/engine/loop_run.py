@@ -1,11 +1,11 @@
 """The run of one loop: adapt, execute, evaluate, record and decide, until a condition ends it.
 
-`LoopRun.run` and `LoopRun.iterate` are the loop; every other function here is a detail of one of their
-lines. The state in the journal is restored in `_restore`, `recorded_stop` and `admit`.
+`LoopRun.run` and `LoopRun.iterate` are the loop; each other function is a detail of one of their lines.
+`_restore`, `recorded_stop` and `admit` restore the state in the journal.
 
 A subclass runs another kind of loop with the same record and the same rules: the list of a document
-(`ListRun`) chooses the next number, the input and the decision. An `Attempt` has its own context, so
-that several can run at once.
+(`ListRun`) chooses the next number, the input and the decision. Each `Attempt` has a context, so
+that several can run at a time.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import asyncio
 import functools
 import inspect
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 
 from ..conditions import Deadline, Timeout, raised, raised_budget
 from ..errors import StepError, Stopped, Suspended
@@ -24,34 +23,30 @@ from ..journal import Entry
 from ..journal.replay import RecordedRun
 from ..records import (
     NOTHING,
-    Evaluation,
     Failure,
     History,
     Iteration,
     Reason,
     Record,
     Result,
-    Status,
     Stop,
     Usage,
     as_evaluation,
     failure_of,
 )
-from ..records.codec import ATOMS, Json, error_line
-from ..records.typed import ValueType, json_of
+from ..records.codec import Json, error_line
+from ..records.typed import json_of
 from .budget import CANNOT_BIND, Account
-from .context import Context, being_cancelled, retyped, unrecorded
+from .context import Context
 from .deadlines import DeadlineScope
+from .effects import being_cancelled, retyped, unrecorded
 from .loop_approval import approved
+from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .scope import Scope
-from .step import CompositeStep, Step
 
-__all__ = ["Attempt", "LoopRun"]
+__all__ = ["LoopRun"]
 
-Call = Callable[
-    ..., Awaitable[Json]
-]  # runs one step: `Context.call`, or its path without a journal
 _USED_UP = (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
 
 
@@ -91,6 +86,8 @@ class LoopRun:
             stop = self.recorded_stop() or self.begin()
             while stop is None:
                 iteration = await self.iterate()
+                # Recorded before the decision: after a crash, the decision is made again from the
+                # same record.
                 await self.record(iteration)
                 stop = self.decide() or self.begin()
             return await self.finish(stop)
@@ -106,6 +103,8 @@ class LoopRun:
         loop = self.loop
         with self.attempt() as attempt:
             if attempt.stage == "adapt":
+                # The token replaces the input in the fingerprint: the iteration is on record, and
+                # may be long.
                 attempt.adapted(await attempt.call("adapt", loop.adapt, self.history.last, "round"))
             attempt.executed(await attempt.call("execute", loop.execute, attempt.input))
             if loop.evaluate is not None:
@@ -115,8 +114,9 @@ class LoopRun:
     def __init__(self, loop: LoopDeclaration, value: Json, ctx: Context) -> None:
         self.loop = loop
         self.run_state = run = ctx.run
-        own = ctx.path.rsplit("/", 1)[-1] == loop.name
-        self.path = path = ctx.path if own else ctx.below(loop.name)
+        # A step of a workflow has the name of its loop in its path already.
+        named = ctx.path.rsplit("/", 1)[-1] == loop.name
+        self.path = path = ctx.path if named else ctx.below(loop.name)
         self.current = value = self._typed_input(value)
         self.start = run.now()
         self.history = History()
@@ -142,7 +142,7 @@ class LoopRun:
         if budget is not None and loop.unbound:
             run.warn(f"{CANNOT_BIND}: {loop.unbound}")
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
-        # Context.call would make the same choice for each call; here it is made once.
+        # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
         self.call: Call = functools.partial(unrecorded, self.ctx) if unread else self.ctx.call
 
@@ -151,6 +151,7 @@ class LoopRun:
         loop = self.loop
         if loop.seconds == math.inf and loop.wall == math.inf and not loop.watched:
             return outer
+        # The sentences of the conditions at their limit, for calls that are cancelled there.
         last = History(elapsed=loop.seconds, now=loop.wall)
         limits = [c for c in loop.members if isinstance(c, Timeout | Deadline)]
         stops = {stop.reason: stop for c in limits if (stop := c.check(last)) is not None}
@@ -175,17 +176,19 @@ class LoopRun:
         return history
 
     def _restore(self, replay: RecordedRun) -> None:
-        """Restore the iterations, and the end, that the journal holds."""
+        """Restore the recorded iterations, and the recorded end."""
+        # Only the condition on the wall clock reads it.
         wall = self.run_state.clock.wall() if self.loop.wall < math.inf else 0.0
         began = replay.began(self.path)
         if began is not None:
             self.start = began
         usage = NOTHING
-        for entry in replay.rounds.get(self.path, ()):
+        for entry in replay.records.get(self.path, ()):
             record = self._typed_record(entry.value)
             usage += record.usage
             self.history = self.history.with_iteration(record, entry.seconds, usage, wall)
             self.current = self.scope.current = record.input
+            # The `seconds` of an iteration are those of its loop, so this is the loop's beginning.
             self.start = entry.at - entry.seconds
             self.cut = _cut_of(entry) or self.cut
         self.scope.history = self.history
@@ -218,19 +221,18 @@ class LoopRun:
             ReplayMismatch: if the output no longer fits.
         """
         declared, adapt = self.loop.input_type, self.loop.adapt
-        if (
-            declared is None
-        ):  # the input has the type of the loop's input, or of what adapt returned
-            carried = getattr(self.scope.initial, "type", None)
-            declared = carried if adapt is None or record.number == 1 else adapt.output_type
-        made = self.loop.output_type
-        if (declared is None or declared.is_json) and (made is None or made.is_json):
+        # Without a declaration, the input has the type of the loop's input, or of the output of adapt.
+        if declared is None:
+            initial_type = getattr(self.scope.initial, "type", None)
+            declared = initial_type if adapt is None or record.number == 1 else adapt.output_type
+        output_type = self.loop.output_type
+        if (declared is None or declared.is_json) and (output_type is None or output_type.is_json):
             return record
         value, output = json_of(record.input), json_of(record.output)
         if declared is not None:
             value = declared.attach(value)
-        if made is not None and output is not None:
-            output = retyped(made, output, f"{self.path}/{record.number}")
+        if output_type is not None and output is not None:
+            output = retyped(output_type, output, f"{self.path}/{record.number}")
         return replace(record, input=value, output=output)
 
     # The lines of `run` and `iterate`.
@@ -247,6 +249,7 @@ class LoopRun:
         Raises:
             Suspended: if a person decides and has not answered yet.
         """
+        # An iteration that was cut short is no basis for a decision.
         if self.cut is not None:
             return self.cut.stop
         stop = self.loop.decide(self.history, self.members)
@@ -280,7 +283,7 @@ class LoopRun:
         # One that began before the crash was admitted then; the limits apply to its next new effect.
         if began is None:
             if gate is not None:
-                gate.ask(run)
+                gate.check(run)
             if self.account.capped:
                 self.account.admit()
             began = run.now()
@@ -291,10 +294,10 @@ class LoopRun:
         """Set the context of iteration `number`; a loop runs one at a time, so all share one context."""
         ctx, replay = self.ctx, self.run_state.replay
         self.scope.number, self.scope.parts = number, None
-        # No step holds this context: each of them gets a child of it.
+        # Changed in place: steps get children of this context, never the context itself.
         ctx.path, ctx.spent = path, NOTHING
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
-        self.account.round = NOTHING if replay is None else replay.spent(path)
+        self.account.iteration_usage = NOTHING if replay is None else replay.spent(path)
 
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""
@@ -337,7 +340,7 @@ class LoopRun:
             run.append(entry)
             run.note(iteration)
         else:
-            run.rounds += 1
+            run.iterations += 1
         self.history = self.history.with_iteration(iteration, elapsed, self.account.settled, wall)
         self.history.effects = self.account.effects
         self.scope.history = self.history
@@ -350,6 +353,7 @@ class LoopRun:
         """
         if self.ended is None:
             await self._end(self.loop.ending(stop, self.history))
+        # The end of this loop is recorded; the outer loop that stopped it ends too.
         if self.cut is not None and self.cut.owner != self.path:
             raise self.cut
         assert self.ended is not None
@@ -358,6 +362,7 @@ class LoopRun:
     async def _end(self, stop: Stop) -> None:
         """Record how the loop ended, with the owner of the guard if that is not this loop."""
         loop, run, cut, reported = self.loop, self.run_state, self.cut, None
+        # A loop that was cut short must end now, without further votes.
         if loop.rejudge and cut is None:
             reported = await self._rejudged(stop)
         for code, remark in loop.remarks(stop, self.history):
@@ -372,11 +377,12 @@ class LoopRun:
                 ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
             run.append(Entry("ended", self.path, run.now(), value=ended))
         self._register(result)
+        # Set before the hook is called, so that a cancellation during the hook keeps this end.
         self.ended = result
         await self._terminated()
 
     async def _rejudged(self, stop: Stop) -> float | None:
-        """Return the mean score of fresh votes on the output, which did not take part in its choice.
+        """Return the mean score of new votes on the output, which did not take part in its choice.
 
         None if no evaluator scores the output, or if no time or budget is left. The loop has ended, so
         a failure is a warning.
@@ -420,7 +426,7 @@ class LoopRun:
         if stop.satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
             return history.last.output
         chosen = history.latest_eligible if self.loop.keep == "last" else history.best
-        if chosen is None:  # a draft without a verdict is better than none
+        if chosen is None:  # an output without a verdict is better than none
             chosen = next((item for item in reversed(history) if item.output is not None), None)
         return chosen.output if chosen is not None else None
 
@@ -478,139 +484,6 @@ class LoopRun:
         except asyncio.CancelledError:
             if run.cancelled is None:
                 raise
-
-
-class Attempt:
-    """One iteration while it runs: the results of its stages, and the failure or cut that ended it.
-
-    Inside `with`, the error of a step becomes its `failure`, and a guard or a cancellation of the run
-    its `cut`. The cancellation of the task alone is not recorded: it propagates. `call` runs its steps.
-    """
-
-    __slots__ = (
-        "began",
-        "call",
-        "cause",
-        "ctx",
-        "cut",
-        "ended",
-        "evaluation",
-        "execute",
-        "failure",
-        "input",
-        "loops",
-        "output",
-        "scope",
-        "stage",
-    )
-
-    def __init__(
-        self, ctx: Context, execute: Step, value: Json, *, began: float, adapts: bool, call: Call
-    ) -> None:
-        assert ctx.scope is not None
-        self.ctx, self.scope = ctx, ctx.scope
-        self.execute = execute
-        self.call = call
-        self.began = self.ended = began
-        self.output: Json = None
-        self.evaluation: Evaluation | None = None
-        self.failure: Failure | None = None
-        self.cut: Stopped | None = None
-        self.cause: BaseException | None = None
-        self.input = self.scope.current = value
-        self.loops = self.scope.loops  # those that ended in earlier iterations
-        self.stage = "adapt" if adapts else "execute"
-
-    def __enter__(self) -> Attempt:
-        return self
-
-    def adapted(self, value: Json | Evaluation) -> None:
-        """Set the input that adapt returned."""
-        self.input = self.scope.current = _recorded(value, self.scope.types[0])
-        self.stage = "execute"
-
-    def executed(self, value: Json | Evaluation) -> None:
-        """Set the output.
-
-        Raises:
-            StepError: if there is none because an inner loop ended without one.
-        """
-        self.output = _recorded(value, self.scope.types[1])
-        if value is None and isinstance(self.execute, CompositeStep):
-            self._refuse_no_output()
-        self.stage = "evaluate"
-
-    def evaluated(self, value: Json | Evaluation) -> None:
-        """Set the evaluation: a score, a verdict or an Evaluation.
-
-        Raises:
-            StepError: for any other value.
-        """
-        self.evaluation = as_evaluation(value)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        run = self.ctx.run
-        if error is not None:
-            if isinstance(error, StepError):
-                self.failure = run.clean(Failure.of(self.stage, error, redact=run.redact))
-                self.cause = error.__cause__
-            elif isinstance(error, Stopped | asyncio.CancelledError):
-                self.cut = cut = run.stopped_by(error)
-                if self.stage == "execute":
-                    self.output = self._rescued(cut)
-                self.failure = Failure(self.stage, "interrupted", cut.stop.detail, self.ctx.path)
-            else:
-                return False
-        self.ended = run.now()
-        return True
-
-    def iteration(self) -> Iteration:
-        """Return its record."""
-        return Iteration(
-            number=self.scope.number,
-            input=self.input,
-            output=self.output,
-            evaluation=self.evaluation,
-            error=self.failure,
-            usage=self.ctx.account.round,
-            seconds=self.ended - self.began,
-            interrupted=self.cut is not None,
-            steps=self.scope.parts,
-        )
-
-    def _refuse_no_output(self) -> None:
-        """Raise the stop of an inner loop that ended without an output: there is nothing to evaluate."""
-        for name, inner in self.scope.loops.items():
-            if self.loops.get(name) is inner or inner.status is not Status.EXHAUSTED:
-                continue
-            if inner.output is None and inner.best is None:
-                raise StepError(
-                    f"{inner.name} ended without an output: {inner.detail}",
-                    path=f"{self.ctx.path}/execute",
-                    kind=inner.reason.value,
-                )
-
-    def _rescued(self, cut: Stopped) -> Json:
-        """Return the output of the inner loop that the same guard interrupted."""
-        inner = next(reversed(list(self.scope.loops.values())), None)
-        return inner.output if inner is not None and inner.reason is cut.stop.reason else None
-
-
-def _recorded(value: Json | Evaluation, declared: ValueType | None) -> Json:
-    """Return a value as the record of an iteration has it, live and replayed.
-
-    An Evaluation stays one only as the result of `evaluate`.
-    """
-    if declared is None and type(value) in ATOMS:
-        return value
-    if type(value) is Evaluation:
-        return value.to_json()
-    return json_of(value) if declared is None else declared.attach(value)
 
 
 def _cut_of(entry: Entry) -> Stopped | None:

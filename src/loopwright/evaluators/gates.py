@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from ..engine.composites import attempt, combined
 from ..engine.context import Context
+from ..engine.outcomes import attempt, combined
 from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import ConfigurationError
 from ..records import Evaluation, Result, as_evaluation

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import cast
 
 from .._regex import compile_pattern
-from ..engine.composites import attempt
 from ..engine.context import Context
+from ..engine.outcomes import attempt
 from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError

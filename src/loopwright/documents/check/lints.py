@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...conditions import Budget
 from ...conditions.base import TAGS
 from ...engine.budget import CANNOT_BIND, cannot_bind
-from ...engine.loop import NO_GOAL, NO_GOAL_TOLD, Loop
+from ...engine.loop import NO_GOAL, NO_GOAL_SENTENCE, Loop
 from ...engine.step import Step
 from ...errors import Problem
 from ...records.codec import Json
@@ -179,7 +179,7 @@ def _loop_lints(loop: LoopSpec, at: Location, called: _Called) -> _Notes:
                 )  # fmt: skip
                 break
     if _lacks_goal(loop):
-        yield (*at, "evaluate"), f"{NO_GOAL}: {NO_GOAL_TOLD}"
+        yield (*at, "evaluate"), f"{NO_GOAL}: {NO_GOAL_SENTENCE}"
     yield from _wrong_output_lints(loop, at, called)
 
 

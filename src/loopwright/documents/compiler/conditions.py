@@ -23,7 +23,7 @@ from ...conditions import (
     from_json,
     tag_of,
 )
-from ...conditions.base import TAGS, made_of
+from ...conditions.base import TAGS, instance_of
 from ...errors import ConfigurationError, nearest
 from ...records import History, Stop
 from ...records.codec import Json
@@ -119,7 +119,7 @@ def _python_condition(
     values = {str(name): value for name, value in data.items() if name != "python"}
 
     def make() -> Condition:
-        return made_of(reference, kind, values)
+        return instance_of(reference, kind, values)
 
     result: Condition | None = compilation.attempt(at, make)
     return result

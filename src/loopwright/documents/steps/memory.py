@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...engine.context import Context
-from ...engine.loop_memory import Operation, memory_of
+from ...engine.loop_memory import MemoryEffect, memory_of
 from ...engine.step import Leaf, digest_of
 from ...errors import JournalError, StepError
 from ...memory import ranked, view_of
@@ -50,7 +50,7 @@ class RememberFact(_FactStep):
         arguments = {"text": text, "category": self.category}
         return {
             "response": text,
-            "fact": await Operation(self.space, "remember").act(arguments, ctx),
+            "fact": await MemoryEffect(self.space, "remember").act(arguments, ctx),
         }
 
 
@@ -71,14 +71,14 @@ class RecallFacts(_FactStep):
         """Return the facts, as one text and as data."""
         query = text_of(rendered(self.text, ctx, value))
         arguments = {"query": query, "limit": self.limit, "category": self.category}
-        facts = await Operation(self.space, "recall_facts").act(arguments, ctx)
+        facts = await MemoryEffect(self.space, "recall_facts").act(arguments, ctx)
         rows = [fact.to_json() for fact in facts]
         text = "\n".join(f"- {row['text']}" for row in rows)
         return {"response": text, "facts": rows, "num_results": len(rows)}
 
 
 async def _append(ctx: Context, space: str, entry: Json) -> None:
-    await Operation(space, "note").act({"value": entry}, ctx)
+    await MemoryEffect(space, "note").act({"value": entry}, ctx)
 
 
 async def _entries(ctx: Context, space: str, latest: int = 0) -> list[Json]:
