@@ -92,7 +92,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     began = started.at + started.seconds
     finished = Entry("finished", path, began, None, started.fingerprint)
     try:
-        # The step gets a copy: what it does to its input changes nothing that is recorded.
+        # The step gets a copy: it may change its input, and the record must stay the same.
         argument = own_json(value) if types is None else types.read(value)
         act = step.act if run.stubs is None else acting(run.stubs, step, path)
         if gate is None:
@@ -102,8 +102,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
             output = await gate.limit(run, functools.partial(act, argument, inner), path)
         finished.value = output = _written(ctx, step, output, path)
     except BaseException as error:
-        # BaseException: a cancelled call must be settled too. `_broken` raises again what is no
-        # failure of the step.
+        # BaseException: a cancelled call must be settled too. `_broken` raises all other errors again.
         _broken(error, ctx, inner, started, finished)
         cause = _cause(error)
     if inner is not None or started.reserved is not NOTHING:
@@ -215,13 +214,13 @@ def _broken(
     finished: Entry,
 ) -> None:
     """Record an error of the step; raise any other again."""
-    # A journal that fails is no failure of the step: the run must end, not adapt.
+    # The failure of a journal is not one of the step: the run must end, not adapt.
     is_failure = isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError)
     if is_failure or _is_self_cancelled(error, ctx):
         finished.error = ctx.run.failure(error, started.path)
         return
     # At the larger of what was reported and what was reserved: the cost of a cut call is unknown.
-    # A call that suspended to ask a person was not cut: it spent what it reported.
+    # A call that suspended to ask a person was not cancelled: its reported usage is exact.
     reported = inner.spent if inner is not None else NOTHING
     suspended = isinstance(error, Suspended)
     usage = reported if suspended else reported.settled_at(started.reserved)
@@ -247,7 +246,7 @@ def being_cancelled() -> bool:
 def _settle(
     ctx: EffectContext, inner: EffectContext | None, started: Entry, finished: Entry
 ) -> None:
-    # A step without a context cannot report what it spent: then it is what was reserved.
+    # A step without a context cannot report usage, so the reserved usage counts.
     usage = inner.spent if inner is not None else started.reserved
     if usage is not NOTHING or started.reserved is not NOTHING:
         finished.usage = usage
@@ -258,7 +257,7 @@ def _cut(ctx: EffectContext, started: Entry, usage: Usage, error: BaseException)
     """Settle an effect that was begun and has no outcome."""
     ctx.account.settle(started.path, usage)
     if isinstance(error, JournalError | OwnershipLost):
-        return  # there is nothing to write to
+        return  # the journal accepts no entry
     # The effect stays without an outcome: it may have acted, so a resume must decide about it.
     entry = Entry("cut", started.path, started.at, fingerprint=started.fingerprint, usage=usage)
     if isinstance(error, Suspended):

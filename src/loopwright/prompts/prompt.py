@@ -52,12 +52,21 @@ Text = str | TemplatedValue | Callable[[Json, Context], str]
 
 @dataclass(frozen=True, slots=True)
 class PromptSettings:
-    """The models and the settings of a prompt.
+    """The models and the settings of a prompt, as one object.
 
-    `models` are `provider:model`; the first that is available answers. `temperature` is 0 to 2. `schema` is a
-    JSON Schema of structured output. `base_url` and `api_key_env` select another server. `sampling` has
-    the other settings of `ModelSettings`. `cap` is the token limit without `max_tokens`. `strict` reads a
-    value as strict JSON. A reply with more than `max_tool_calls_per_reply` calls is refused.
+    Args:
+        models: names such as `openai:gpt-4o`; the first that is available answers.
+        temperature: 0 to 2.
+        max_tokens: the token limit of a reply.
+        schema: a JSON Schema of structured output.
+        base_url, api_key_env: another server, and the variable with its key.
+        timeouts: the time limits of a call.
+        sampling: the other settings of `ModelSettings`.
+        headers: the headers of each request.
+        on_cutoff: what follows a cut reply: `fail`, `retry` or `accept`.
+        cap: the token limit without `max_tokens`.
+        strict: whether a value is read as strict JSON.
+        max_tool_calls_per_reply: the most calls of a reply; one with more is refused.
 
     Raises:
         ConfigurationError: for a model without its provider, or a number out of range.
@@ -258,9 +267,9 @@ def warn_of(reply: Reply, ctx: Context) -> None:
 
 
 class Prompt(CompositeStep[In, Out]):
-    """A prompt as a step; its output is the reply's text, or its data if there is a schema.
+    """A prompt as a step. See `prompt`.
 
-    `prompt` makes one from the settings of a model call.
+    Its output is the reply's text, or its data if there is a schema.
 
     Args:
         text: a template, a compiled template, or a function of the input and the context.

@@ -8,7 +8,7 @@ Rules:
 3. Rows are inserted by few, long statements: each step of a statement releases the interpreter's
    lock, and a busy event loop can keep it for milliseconds.
 4. A process holds the lock on `<db>-lock` while it writes, checkpoints or closes the database. The
-   lock has a file of its own because closing any descriptor of a database drops SQLite's locks on
+   lock has a separate file because closing any descriptor of a database drops SQLite's locks on
    it. It also keeps two connections from resetting the WAL at once, which SQLite before 3.51.3 can
    get wrong.
 """
@@ -135,7 +135,8 @@ class Database:
         self.logs[log.key] = log
 
     def release(self, log: DurableLog) -> None:
-        """Remove a run that was given back."""
+        """Remove a run that was released."""
+        # A newer log of the same run stays.
         if self.logs.get(log.key) is log:
             del self.logs[log.key]
 
@@ -155,6 +156,7 @@ class Database:
                 self._db = connect_writer(self.path, self._synchronous)
                 self._file = _file_number(self.path)
             db = self._db
+            # The write lock at once: a later upgrade could fail after half of the work.
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -173,6 +175,7 @@ class Database:
         Raises:
             sqlite3.Error, OSError, JournalError: if nothing was committed.
         """
+        # Files first: a committed row must never refer to a file that does not exist.
         for batch in batches:
             self._write_files(batch)
         owner = self._owner
@@ -186,12 +189,14 @@ class Database:
                     operation.run(db)
                 self._point("in_txn")
         except BaseException:
+            # The row of a new owner was rolled back, so the next transaction registers again.
             self._owner = owner
             raise
+        # SQLite writes to a deleted file without an error, and the entries would be lost.
         if _file_number(self.path) != self._file:
             raise JournalDamaged(
                 f"{self.path}: the database was deleted or replaced while runs were writing to it; "
-                "what they recorded is lost, run them again"
+                "their entries are lost, run them again"
             )
         self._point("after")
 
@@ -258,7 +263,7 @@ class Database:
         insert_many(db, _ENTRY, WIDTH, values)
 
     def beat(self) -> None:
-        """Renew the lease of this store's runs and look for requests to cancel them.
+        """Renew the lease of this store's runs and find requests to cancel them.
 
         A failure waits for the next beat: a lease decides only how soon another process may take
         a run.
@@ -269,6 +274,8 @@ class Database:
             self._owner = renew(db, self.owner, self.clocks.wall() + self.lease, self.seconds)
 
     def _find_cancelled(self, db: sqlite3.Connection) -> None:
+        # A request to cancel is a commit of another connection, so without one there is nothing to
+        # read.
         if self._cancel_state == self._state:
             return
         self._cancel_state = self._state
@@ -278,7 +285,7 @@ class Database:
                 log.request_cancel()
 
     def finish(self) -> None:
-        """Give back the leases, move the WAL into the database and close it."""
+        """Release the leases, move the WAL into the database and close it."""
         error = JournalUnavailable(f"{self.path}: the journal was closed while this run was open")
         for log in self.logs.values():
             if log.failure is None:
@@ -313,6 +320,7 @@ def _sound_values(batch: Batch) -> list[Value]:
     """Return the values of the rows whose runs may still write."""
     if all(log.failure is None for log in batch.logs):
         return batch.values
+    # Runs fail one by one: a refused run must not take the others of its batch with it.
     starts = [i * WIDTH for i, log in enumerate(batch.owners) if log.failure is None]
     return [value for i in starts for value in batch.values[i : i + WIDTH]]
 

@@ -34,6 +34,7 @@ def create_private(path: Path) -> None:
 
 def publish(draft: Path, path: Path) -> None:
     """Rename a complete file durably, with the side lock held. An existing file stays as it is."""
+    # A link fails if the name exists, a rename would replace the journal of another process.
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -56,6 +57,7 @@ def refuse_lost(path: Path) -> None:
         size = wal.stat().st_size
     except OSError:
         return
+    # A new database would overwrite this log, which may hold the only copy of recent runs.
     if size:
         raise JournalDamaged(
             f"{path}: the database was deleted or moved, but its log {wal.name} still exists; put the "
@@ -84,6 +86,7 @@ def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None
     for fields in (line.split(" ") for line in lines):
         mounted = fields[1].replace("\\040", " ").rstrip("/")
         if folder.startswith(f"{mounted}/") and len(mounted) >= len(point):
+            # The deepest mount that contains the folder is its file system.
             point, kind = mounted, fields[2]
     if kind in _NETWORK:
         raise JournalUnavailable(
@@ -98,6 +101,7 @@ def _content_path(folder: Path, digest: bytes) -> Path:
 
 def write_content(folder: Path, digest: bytes, body: bytes) -> None:
     """Write a content as a durable file, unless the same one exists."""
+    # Read and compared: a damaged file of that name is written again.
     if read_content(folder, digest) is not None:
         return
     path = _content_path(folder, digest)
@@ -113,6 +117,7 @@ def write_content(folder: Path, digest: bytes, body: bytes) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
+    # All levels: a name is durable only after its folder is synced, and each of them may be new.
     for changed in (path.parent, folder, folder.parent):
         _sync_folder(changed)
 
