@@ -254,7 +254,7 @@ def compile_reasoning(
         lambda: ReasoningAgent(
             prompt, name=name, role=spec.role, goal=spec.goal, backstory=spec.backstory,
             system=system, max_iterations=spec.max_iterations, mode=spec.mode,
-            notice_lead=spec.notice_lead, max_prompt_chars=spec.max_prompt_chars, asking=prompt_settings,
+            notice_lead=spec.notice_lead, max_prompt_chars=spec.max_prompt_chars, model_settings=prompt_settings,
             tools=tools, tool_rounds=spec.max_tool_rounds,
         ),
     )  # fmt: skip
