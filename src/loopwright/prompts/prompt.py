@@ -43,9 +43,9 @@ Text = str | TemplatedValue | Callable[[Json, Context], str]
 
 
 class Prompt(CompositeStep[In, Out]):
-    """A prompt as a step. Its output is the text of the reply, or its data if there is a schema.
+    """A prompt as a step. See `prompt`.
 
-    `prompt` creates one from the settings of a model call.
+    Its output is the text of the reply, or its data if there is a schema.
 
     Args:
         text: A template, a compiled template, or a function of the input and the context.

@@ -30,12 +30,22 @@ __all__ = ["PromptSettings", "settings_of", "warn_of", "with_schema"]
 
 @dataclass(frozen=True, slots=True)
 class PromptSettings:
-    """The models and the settings of a prompt.
+    """The models and the settings of a prompt, as one object.
 
-    `models` are `provider:model`; the first that is available answers. `temperature` is 0 to 2. `schema` is a
-    JSON Schema of structured output. `base_url` and `api_key_env` select another server. `sampling` has
-    the other settings of `ModelSettings`. `cap` is the token limit without `max_tokens`. `strict` reads a
-    value as strict JSON. A reply with more than `max_tool_calls_per_reply` calls is refused.
+    Args:
+        models: Names such as `openai:gpt-4o`. The first that is available answers.
+        temperature: 0 to 2.
+        max_tokens: The token limit of a reply.
+        schema: A JSON Schema of structured output.
+        base_url: Another server.
+        api_key_env: The variable with the key of that server.
+        timeouts: The time limits of a call.
+        sampling: The other settings of `ModelSettings`.
+        headers: The headers of each request.
+        on_cutoff: What follows a truncated reply: `fail`, `retry` or `accept`.
+        cap: The token limit without `max_tokens`.
+        strict: Whether a value is read as strict JSON.
+        max_tool_calls_per_reply: The most calls of a reply. A reply with more is refused.
 
     Raises:
         ConfigurationError: For a model without its provider, or a number out of range.

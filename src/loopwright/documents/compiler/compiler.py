@@ -15,6 +15,7 @@ from ...agents.phased.agent import PhasedAgent
 from ...agents.phased.phase import PHASES
 from ...agents.reasoning.agent import ReasoningAgent
 from ...engine.composites import fallback, parallel, retry, with_timeout
+from ...engine.for_each import ForEach
 from ...engine.step import FunctionStep, Step
 from ...engine.workflow import Workflow
 from ...errors import nearest
@@ -22,7 +23,7 @@ from ...records.codec import Json
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, Document, StepSpec
 from ..schema.traverse import given_needs, needs_of, phases_of
-from ..steps.for_each import FILE, ForEach, Items, inside
+from ..steps.items import FILE, Items, inside
 from ..steps.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite
 from ..steps.memory import RecallFacts, RememberFact
 from ..steps.steps import CallDocument, DocumentWorkflow, SetValue
