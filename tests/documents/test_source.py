@@ -177,7 +177,7 @@ def test_reading_ends_after_a_hundred_problems() -> None:
 
 EMPTY = "1:1: the document is empty; write at least one 'key: value'"
 SECOND = "a second document begins here, but a file holds one"
-LISTS = "2:1: steps: key 'steps' on line 2 is already set on line 1, and only lists can be joined"
+LISTS = "2:1: steps: keys_joined: key 'steps' on line 2 is already set on line 1, and only lists can be joined"
 
 
 @pytest.mark.parametrize(
@@ -231,9 +231,9 @@ def test_repeated_blocks_are_joined_in_document_order() -> None:
         (2, 3), (5, 3), (6, 3), (9, 9)
     ]  # fmt: skip
     assert [str(note) for note in source.notes] == [
-        "f.yaml:4:1: steps: key 'steps' on line 4 adds items to the list on line 1",
-        "f.yaml:8:1: loops: key 'loops' on line 8 adds items to the list on line 3",
-        "f.yaml:9:1: steps: key 'steps' on line 9 adds items to the list on line 1",
+        "f.yaml:4:1: steps: keys_joined: key 'steps' on line 4 adds items to the list on line 1",
+        "f.yaml:8:1: loops: keys_joined: key 'loops' on line 8 adds items to the list on line 3",
+        "f.yaml:9:1: steps: keys_joined: key 'steps' on line 9 adds items to the list on line 1",
     ]
 
 

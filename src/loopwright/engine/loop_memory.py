@@ -72,7 +72,10 @@ class Operation(Leaf):
         except JournalError as error:
             raise StepError(f"memory: {error}", kind="memory_unavailable") from error
         if getattr(found, "unreadable", 0):
-            ctx.warn(f"{found.unreadable} damaged entries of the memory were left out")
+            ctx.warn(
+                f"{found.unreadable} damaged entries of the memory were left out",
+                code="memory_damaged",
+            )
         return found
 
 
@@ -271,14 +274,17 @@ class LoopWithMemory(Wrapper):
         except StepError as error:
             if error.kind == "no_memory":
                 raise
-            ctx.warn(f"it goes on without the lessons of earlier runs: {error}")
+            ctx.warn(
+                f"it goes on without the lessons of earlier runs: {error}",
+                code="memory_unavailable",
+            )
             return NOTHING
 
     async def _record(self, value: Json, result: Result, ctx: Context) -> None:
         try:
             await ctx.call("record", Operation(self.space, "record"), self._episode(value, result))
         except StepError as error:
-            ctx.warn(f"later runs will not know of it: {error}")
+            ctx.warn(f"later runs will not know of it: {error}", code="memory_unavailable")
 
     def _episode(self, value: Json, result: Result) -> dict[str, Json]:
         history = result.history

@@ -492,7 +492,7 @@ class _Request:
         if budget is not None:
             _cap(state, budget)
             if unbound := cannot_bind(self.step, budget, "run"):
-                state.warn(f"{CANNOT_BIND}: {unbound}")
+                state.warn(unbound, code=CANNOT_BIND)
         try:
             if state.silent:  # nobody can ever read it, so only its result matters
                 result = await _outcome(state, self.step, fresh.input)
@@ -541,7 +541,8 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
         left = await end_leftovers(state.token)
         if left:
             numbers = ", ".join(map(str, left))
-            state.warn(f"processes of an earlier attempt of this run cannot be ended: {numbers}")
+            sentence = f"processes of an earlier attempt of this run cannot be ended: {numbers}"
+            state.warn(sentence, code="processes_left")
     if replay is not None:  # loops inside an ended one are not run again, and still are its loops
         state.loops = ended_loops(state, replay, step)
     if not state.log.silent:
@@ -609,7 +610,10 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
     except Suspended as suspended:
         request = state.clean({"path": suspended.path, **suspended.request})
         if state.log.silent:
-            state.warn("without a journal nobody can answer; give the run one: journal='sqlite:…'")
+            sentence = (
+                "the question needs a journal for its answer; pass journal='sqlite:PATH' to the run"
+            )
+            state.warn(sentence, code="no_journal")
         result = _cut(state.cleaned_stop(suspended.stop), state, step)
     finally:
         state.task = None  # it is over: a cancel comes too late

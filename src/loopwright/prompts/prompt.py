@@ -254,7 +254,9 @@ def warn_of(reply: Reply, ctx: Context) -> None:
             continue
         ctx.warn(f"a reply was corrected before it was read: {repair}", code="repaired_reply")
     if reply.finish == "length":
-        ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")
+        ctx.warn(
+            "the reply was cut off at max_tokens, and on_cutoff: accept keeps it", code="cut_off"
+        )
 
 
 class Prompt(CompositeStep[In, Out]):
@@ -458,7 +460,8 @@ def _bounded(text: TemplatedValue, ctx: Context) -> TemplatedValue:
         for name in variables:
             if short[name] is not variables[name] and name in text.names | FIXED:
                 ctx.warn(
-                    f"{name} has a text of more than {limit:,} characters; it was cut in the prompt"
+                    f"{name} has a text of more than {limit:,} characters; it was cut in the prompt",
+                    code="text_shortened",
                 )
         return short
 

@@ -223,7 +223,7 @@ def _settings(
     refused = {*model.unsupported_settings, "reasoning_effort"}
     for name in [n for n in wanted if n in refused or _reasons(model, n)]:
         setting = "stop" if name == "stop_sequences" else name
-        notes.append(f"{setting} was left out: {request.model} does not take it")
+        notes.append(f"setting_ignored: {setting} was left out: {request.model} does not take it")
         del wanted[name]
     if body and "extra_body" in model.unsupported_settings:
         raise ConfigurationError(f"extra: {', '.join(body)} cannot be sent to {endpoint.provider}")

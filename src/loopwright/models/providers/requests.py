@@ -215,7 +215,7 @@ class _Listener:
             self._on_text(text)
         except Exception as error:  # a listener must not change the call
             self._on_text = None
-            self._notes.append(f"a listener to the text failed: {error}")
+            self._notes.append(f"listener_failed: a listener to the text failed: {error}")
 
 
 MAX_TOKENS = 10**12

@@ -118,7 +118,7 @@ class _Translation:
             raise DocumentError([*self.problems, Problem(self.source.file, 0, 0, "", last)])
 
     def note(self, path: Location, message: str) -> None:
-        self.notes.append(self.source.problem(path, message))
+        self.notes.append(self.source.problem(path, message, code="dialect_difference"))
 
     def run(self) -> tuple[Source, Document]:
         spec = self.spec
@@ -357,10 +357,10 @@ def remarks(document: Document, source: Source, called: CalledDocument) -> Itera
         for key, text in (spec.with_ or {}).items() if others else ():
             if isinstance(text, str) and "{{ loop.output }}" in text:
                 message = (
-                    f"this is what {output!r} gave, the last step of {spec.workflow}; "
-                    f"what another one gave is named so: {{{{loop.last.{others[-1]}}}}}"
+                    f"this is the output of {output!r}, the last step of {spec.workflow}; "
+                    f"the output of another step is {{{{loop.last.{others[-1]}}}}}"
                 )
-                yield source.problem((*at, "with", key), message)
+                yield source.problem((*at, "with", key), message, code="dialect_difference")
 
 
 def _actions(value: object, at: Location) -> Iterator[tuple[Location, Action]]:

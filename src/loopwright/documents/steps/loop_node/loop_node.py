@@ -55,7 +55,9 @@ class LoopNodeEvaluator(CompositeStep):
         if evaluation.undecided and self.prompts:
             evaluation, outputs = await self._reask(self.prompts, evaluation, outputs, ctx)
         if evaluation.undecided:
-            ctx.warn(f"no score in round {ctx.iteration}: {evaluation.feedback}")
+            ctx.warn(
+                f"iteration {ctx.iteration} has no score: {evaluation.feedback}", code="no_score"
+            )
         facts = {
             "outputs": outputs,
             "score": evaluation.score,
