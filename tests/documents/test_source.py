@@ -177,7 +177,7 @@ def test_reading_ends_after_a_hundred_problems() -> None:
 
 EMPTY = "1:1: the document is empty; write at least one 'key: value'"
 SECOND = "a second document begins here, but a file holds one"
-LISTS = "2:1: steps: keys_joined: key 'steps' on line 2 is already set on line 1, and only lists can be joined"
+LISTS = "2:1: steps: key 'steps' on line 2 is already set on line 1, and only lists can be joined"
 
 
 @pytest.mark.parametrize(
