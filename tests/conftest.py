@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from postgres_server import PostgresServer
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
@@ -29,3 +34,25 @@ def _no_paid_model() -> None:
     models = sys.modules.get("pydantic_ai.models")
     if models is not None:
         models.ALLOW_MODEL_REQUESTS = False
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for this process of tests. Without one a test is skipped, and fails in CI."""
+    from postgres_server import ServerMissing, start_server
+
+    try:
+        server = start_server()
+    except ServerMissing as missing:
+        what = f"NOT TESTED: {missing}"
+        pytest.fail(what) if os.environ.get("CI") else pytest.skip(what)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a fresh database."""
+    name = postgres_server.create_database()
+    yield postgres_server.url_of(name)
+    postgres_server.drop_database(name)

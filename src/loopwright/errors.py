@@ -620,7 +620,18 @@ class RunNotFound(JournalError):
 
 
 class RunLocked(JournalError):
-    """Another live process owns the run."""
+    """Another live process owns the run.
+
+    Args:
+        message: the process, and how to stop it.
+        owner: the process as `HOST:PID`; empty if it is unknown.
+        until: when its lease ends unless it is renewed, in seconds since the epoch; 0 if unknown.
+    """
+
+    def __init__(self, message: str, *, owner: str = "", until: float = 0.0) -> None:
+        super().__init__(message)
+        self.owner = owner
+        self.until = until
 
 
 class ReplayMismatch(JournalError):

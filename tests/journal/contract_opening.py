@@ -120,6 +120,53 @@ class OpeningContract:
         await record(log, rounds(1, start=2))
         assert len(await store.journal.entries("run-1")) == 6
 
+    # Runs that no process has opened yet.
+
+    async def test_a_created_run_is_queued_until_it_is_opened(self, store: Store) -> None:
+        """A created run has no owner and keeps its place in a queue; the first opening is epoch 1."""
+        row = info(input=LONG, queue="slow", priority=3, wake_at=99.5, deliveries=1)
+        assert await store.journal.create([row, info("run-2"), info("run-2")]) == ["run-1", "run-2"]
+        queued = replace(row, status="queued")
+        journal = await store.reopen()
+        assert await journal.find("run-1") == queued
+        assert [i.run_id for i in await journal.runs(status="queued")] == ["run-2", "run-1"]
+        assert await journal.create([info("run-1", input="other")]) == []
+        log = await journal.open(info(input="ignored"), resume=True)
+        assert (log.info.epoch, log.info.status, list(log.recorded)) == (1, "running", [])
+        assert (log.info.input, log.info.queue, log.info.priority) == (LONG, "slow", 3)
+        await record(log, rounds(1))
+        await log.close(replace(log.info, status="satisfied"))
+        found = await journal.find("run-1")
+        assert (found.status, found.queue, found.deliveries) == ("satisfied", "slow", 1)
+
+    async def test_a_queued_run_is_cancelled_without_a_process(self, store: Store) -> None:
+        """Cancelling a queued run ends it, with the end of the run as its only entry."""
+        await store.journal.create([info()])
+        assert await store.journal.cancel("run-1") is True
+        found = await store.journal.find("run-1")
+        assert (found.status, found.reason) == ("cancelled", "cancelled")
+        [entry] = await store.journal.entries("run-1")
+        assert (entry.kind, entry.path, entry.value["stop"]["reason"]) == ("ended", "", "cancelled")
+
+    async def test_an_owner_learns_that_it_lost_a_run(self, store: Store) -> None:
+        """The former owner is called back on its event loop, although it writes nothing."""
+        former = await store.journal.open(info())
+        lost = asyncio.Event()
+        former.on_lost = lost.set
+        await store.journal.open(info(), takeover=True)
+        await asyncio.wait_for(lost.wait(), 5)
+
+    async def test_a_running_run_names_its_owner(self, store: Store) -> None:
+        """The row of a run names the process that runs it, and so does the refusal of a second one."""
+        log = await store.journal.open(info())
+        owner = (await store.journal.find("run-1")).owner
+        assert owner
+        with pytest.raises(RunLocked) as caught:
+            await store.journal.open(info())
+        assert caught.value.owner == owner
+        await log.close(log.info)
+        assert (await store.journal.find("run-1")).owner == ""
+
     # Cancelling.
 
     async def test_a_wish_to_cancel_reaches_the_owner(self, store: Store) -> None:

@@ -121,8 +121,9 @@ def test_a_url_names_a_journal(tmp_path: Path) -> None:
             "journal: 'sqlit:runs.db': unknown scheme 'sqlit'; did you mean 'sqlite'?",
         ),
         (
-            "postgres:x",
-            "journal: 'postgres:x': unknown scheme 'postgres'; use sqlite:PATH or memory:",
+            "nowhere:x",
+            "journal: 'nowhere:x': unknown scheme 'nowhere'; use sqlite:PATH, "
+            "postgres://HOST/DATABASE or memory:",
         ),
         ("memory:x", "journal: 'memory:x': unexpected 'x' after memory:. Use memory: alone."),
         (

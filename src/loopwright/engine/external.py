@@ -8,16 +8,30 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from typing_extensions import TypeVar
 
 from ..errors import LoopwrightWarning
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ADAPTERS", "Purpose", "adapted", "register"]
+__all__ = [
+    "ADAPTERS",
+    "AgentLike",
+    "AgentOutput",
+    "EvaluatesOutput",
+    "MeasuresTestCase",
+    "Purpose",
+    "RunnableLike",
+    "ScoresOutput",
+    "ScoresTask",
+    "adapted",
+    "register",
+]
 
 ADAPTERS = "loopwright.adapters"  # the group of entry points
 BROKEN_ADAPTER = "adapter_broken"
@@ -25,6 +39,67 @@ _OURS = "loopwright"
 
 Purpose = Literal["execute", "evaluate"]
 Factory = Callable[[Any, Purpose], object]
+
+
+Out_co = TypeVar("Out_co", covariant=True, default=Any)
+
+
+class AgentOutput(Protocol[Out_co]):
+    """The result of an agent of pydantic-ai, for type checkers."""
+
+    @property
+    def output(self) -> Out_co:
+        """The output."""
+
+
+class AgentLike(Protocol[Out_co]):
+    """An agent of pydantic-ai, for type checkers: a step that returns the agent's output."""
+
+    @property
+    def output_type(self) -> object:
+        """The type of its output."""
+
+    def run(self, user_prompt: str, /) -> Awaitable[AgentOutput[Out_co]]:
+        """Run the agent on a prompt."""
+
+
+class RunnableLike(Protocol):
+    """A runnable of LangChain or a graph of LangGraph, for type checkers: its output has no type."""
+
+    @property
+    def ainvoke(self) -> Callable[..., Awaitable[Any]]:
+        """Its method that runs it."""
+
+
+class EvaluatesOutput(Protocol):
+    """An evaluator of pydantic-evals, for type checkers."""
+
+    @property
+    def evaluate_async(self) -> Callable[..., Awaitable[Any]]:
+        """Its method that evaluates an output."""
+
+
+class ScoresOutput(Protocol):
+    """A scorer of autoevals, for type checkers."""
+
+    @property
+    def eval_async(self) -> Callable[..., Awaitable[Any]]:
+        """Its method that scores an output."""
+
+
+class ScoresTask(Protocol):
+    """A scorer of Inspect, for type checkers."""
+
+    def __call__(self, state: Any, target: Any) -> Awaitable[Any]:
+        """Score the state of a task."""
+
+
+class MeasuresTestCase(Protocol):
+    """A metric of DeepEval, for type checkers."""
+
+    @property
+    def a_measure(self) -> Callable[..., Awaitable[Any]]:
+        """Its method that measures a test case."""
 
 
 @runtime_checkable

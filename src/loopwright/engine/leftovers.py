@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -75,6 +74,8 @@ def _of_run(token: str, proc: Path) -> tuple[list[int], list[int]]:
 
 def _listed(mark: bytes) -> Iterator[int]:
     """Iterate over the processes whose environment, as `ps` shows it, has a mark."""
+    import shutil  # loads three compression libraries, and only systems without /proc come here
+
     ps = shutil.which("ps")
     if ps is None:
         return

@@ -46,15 +46,16 @@ from ..records.display import table_html
 from ..records.excerpts import shortened
 from ..records.typed import ValueType
 from .budget import CANNOT_BIND, cannot_bind
-from .composites import acceptable, retry
+from .composites import retry
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
 from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
+from .outcomes import acceptable
 from .step import (
     CompositeStep,
-    EvaluationLike,
+    EvaluatorLike,
     FunctionStep,
     In,
     Leaf,
@@ -142,7 +143,7 @@ class Loop(CompositeStep[In, Out]):
 
     keeps_types: ClassVar[bool] = True
     execute: StepLike[In, Out]
-    evaluate: StepLike[Out, EvaluationLike] | None = None
+    evaluate: EvaluatorLike[Out] | None = None
     adapt: StepLike[Iteration[In, Out], In] | None = None
     until: Condition | None = None
     guards: Condition | None = None

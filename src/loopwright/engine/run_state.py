@@ -188,6 +188,7 @@ class Run:
         "listeners",
         "log",
         "loops",
+        "lost",
         "outcomes",
         "owned",
         "random",
@@ -241,6 +242,7 @@ class Run:
         self.agents: dict[str, Json] = self.replay.reported() if self.replay else {}
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
+        self.lost = False
         self.rounds = 0
         self.score: float | None = None
         for entry in log.recorded:
@@ -437,6 +439,12 @@ class Run:
             self.cancelled = Stop(Reason.CANCELLED, detail)
             if self.task is not None:
                 self.task.cancel()
+
+    def lose(self) -> None:
+        """Cancel the call in flight, because another owner took the run over and repeats it."""
+        self.lost = True
+        if self.task is not None:
+            self.task.cancel()
 
 
 _NONE: list[Entry] = []  # of a run without listeners; never appended to

@@ -11,8 +11,10 @@ from ..memory import InMemory
 from ..records import Iteration, codec, own
 from .entries import Entry, set_aside, surviving
 from .file_store import FileStore
-from .inbox import cancel_suspended
+from .inbox import cancel_waiting
 from .protocol import Posted, Rewind, RunInfo, missing_run
+
+_OWNER = "this process"
 
 
 class _MemoryRun:
@@ -23,6 +25,10 @@ class _MemoryRun:
         self.entries: list[Entry] = []
         self.owner: MemoryLog | None = None
         self.inbox: dict[tuple[int, str], Posted] = {}
+
+    def shown(self) -> RunInfo:
+        """Return the row with its owner."""
+        return self.info if self.owner is None else replace(self.info, owner=_OWNER)
 
 
 class MemoryLog:
@@ -36,11 +42,14 @@ class MemoryLog:
         self.info = run.info
         self.recorded: Sequence[Entry] = surviving(_numbered(run.entries))
         self.on_cancel: Callable[[], None] | None = None
+        self.on_lost: Callable[[], None] | None = None
         self._run = run
         # A new list, so that later appends of a replaced owner have no effect.
         run.entries = list(run.entries)
         self.append = run.entries.append
-        run.owner = self
+        former, run.owner = run.owner, self
+        if former is not None and former.on_lost is not None:
+            former.on_lost()
 
     def sync(self) -> None:
         """Check that the run is still owned. Raises OwnershipLost."""
@@ -60,11 +69,12 @@ class NoLog:
     keeps_values = False
     silent = True
     recorded: Sequence[Entry] = ()
-    __slots__ = ("info", "on_cancel")
+    __slots__ = ("info", "on_cancel", "on_lost")
 
     def __init__(self, info: RunInfo) -> None:
         self.info = info
         self.on_cancel: Callable[[], None] | None = None
+        self.on_lost: Callable[[], None] | None = None
 
     @staticmethod
     def append(entry: Entry) -> None:
@@ -120,12 +130,24 @@ class MemoryJournal:
                 raise missing_run(info.run_id)
             run = self._runs[info.run_id] = _MemoryRun(info)
         if run.owner is not None and not takeover:
-            raise RunLocked(f"{info.run_id}: another owner is running it; wait, or cancel it first")
+            raise RunLocked(
+                f"{info.run_id}: another owner is running it; wait, or cancel it first",
+                owner=_OWNER,
+            )
         return MemoryLog(run, run.info.epoch + 1)
+
+    async def create(self, runs: Sequence[RunInfo]) -> list[str]:
+        """Create runs that no process has opened yet; see Journal.create."""
+        created = []
+        for info in runs:
+            if info.run_id not in self._runs:
+                self._runs[info.run_id] = _MemoryRun(replace(info, status="queued", epoch=0))
+                created.append(info.run_id)
+        return created
 
     async def find(self, run_id: str) -> RunInfo:
         """Return the row of a run; see Journal.find."""
-        return self._find(run_id).info.view()
+        return self._find(run_id).shown().view()
 
     def _find(self, run_id: str) -> _MemoryRun:
         if run_id in self._runs:
@@ -139,7 +161,7 @@ class MemoryJournal:
         self, *, limit: int = 50, offset: int = 0, name: str = "", status: str = "", text: str = ""
     ) -> list[RunInfo]:
         """Return the rows of runs, newest first."""
-        rows = [run.info for run in reversed(self._runs.values())]
+        rows = [run.shown() for run in reversed(self._runs.values())]
         rows = [
             row
             for row in rows
@@ -169,7 +191,7 @@ class MemoryJournal:
         """Request the cancellation of a run; see Journal.cancel."""
         owner = self._find(run_id).owner
         if owner is None:
-            return await cancel_suspended(self, run_id)
+            return await cancel_waiting(self, run_id)
         if owner.on_cancel is not None:
             owner.on_cancel()
         return True

@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import RunLocked
-from ..records import Reason, Stop
+from ..records import NOTHING, Reason, Stop
+from ..records.codec import Json
 from .entries import Entry
-from .protocol import Journal, Posted, RunLog
+from .protocol import Journal, Posted, RunInfo, RunLog
 
-_DETAIL = "cancelled by a person while it waited for an answer"
+_DETAILS = {
+    "queued": "cancelled by a person before it started",
+    "suspended": "cancelled by a person while it waited for an answer",
+}
 
 
 async def take_up(store: Journal, log: RunLog) -> None:
@@ -54,33 +58,54 @@ def status_of(recorded: Sequence[Entry]) -> str:
     return "interrupted"
 
 
-async def cancel_suspended(journal: Journal, run_id: str) -> bool:
-    """End a suspended run as cancelled, with its present output.
+async def cancel_waiting(journal: Journal, run_id: str) -> bool:
+    """End a queued or suspended run as cancelled, with its present output.
 
     Returns:
-        Whether the run was suspended; False leaves it unchanged.
+        Whether the run was waiting; False leaves it unchanged.
 
     Raises:
         RunNotFound: if there is no such run.
     """
     info = await journal.find(run_id)
-    if info.status != "suspended":
+    if info.status not in _DETAILS:
         return False
     try:
         log = await journal.open(info, resume=True)
-    except RunLocked:  # a process has just resumed it, and can be asked to cancel
+    except RunLocked:  # a process has just opened it, and can be asked to cancel
         return False
-    row = replace(log.info, status="suspended")
+    row = replace(log.info, status=info.status)
+    ending = _ending(info, log.recorded)
     try:
-        suspended = next((e for e in reversed(log.recorded) if e.kind == "suspended"), None)
-        if suspended is not None:
-            stop = Stop(Reason.CANCELLED, _DETAIL)
-            value = {**suspended.value, "stop": stop.to_json(), "request": None}
+        if ending is not None:
+            stop = Stop(Reason.CANCELLED, _DETAILS[info.status])
+            value = {**ending, "stop": stop.to_json(), "request": None}
             log.append(Entry("ended", "", log.info.active, value))
             if (written := log.sync()) is not None:
                 await written
             status, reason = stop.reason.status.value, stop.reason.value
-            row = replace(row, status=status, reason=reason, detail=_DETAIL, updated=time.time())
+            row = replace(
+                row, status=status, reason=reason, detail=stop.detail, updated=time.time()
+            )
     finally:
         await log.close(row)
-    return suspended is not None
+    return ending is not None
+
+
+def _ending(info: RunInfo, recorded: Sequence[Entry]) -> dict[str, Json] | None:
+    """Return the state with which a waiting run ends; None if it does not wait any more."""
+    if info.status == "queued":
+        return _UNSTARTED | {"name": info.name} if not recorded else None
+    return next((e.value for e in reversed(recorded) if e.kind == "suspended"), None)
+
+
+# The fields of an end, for a run without a result.
+_UNSTARTED: dict[str, Json] = {
+    "output": None,
+    "iterations": 0,
+    "steps": {},
+    "warnings": [],
+    "usage": NOTHING.to_json(),
+    "seconds": 0.0,
+    "loops": [],
+}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 from urllib.parse import parse_qsl
 
@@ -11,7 +12,11 @@ from ..memory import Memory, MemoryEntry
 from .in_memory import MemoryJournal
 from .protocol import Journal
 
-_SCHEMES = ("memory", "sqlite")
+SCHEMES = "loopwright.journals"
+"""The entry points of other stores: the scheme of their URLs, and a function that opens a URL."""
+_FORMS = "sqlite:PATH, postgres://HOST/DATABASE or memory:"
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@|(?<=[?&]password=)[^&]*")
+_BUILT_IN = ("memory", "sqlite")
 
 
 class _Store(Journal, Protocol):
@@ -27,7 +32,8 @@ def open_journal(url: str) -> Journal:
     Args:
         url: `memory:` lasts as long as the process. `sqlite:PATH` is a file, which the first run
             creates. `sqlite:PATH?synchronous=normal` is faster; a loss of power may undo its last
-            commits.
+            commits. `postgres://HOST/DATABASE` is a PostgreSQL database, which several machines may
+            share (extra `postgres`). Packages add schemes by entry points of `loopwright.journals`.
 
     Returns:
         The journal; close it, or use `sqlite:` journals as async context managers.
@@ -91,6 +97,16 @@ class OpenMemory:
         await self._store.close()
 
 
+def shown_url(url: str) -> str:
+    """Return a journal's URL without its password.
+
+    Example:
+        >>> shown_url("postgres://me:secret@db/runs")
+        'postgres://me:***@db/runs'
+    """
+    return _PASSWORD.sub(lambda match: f"{match[1]}:***@" if match[1] is not None else "***", url)
+
+
 def _open(url: str) -> _Store:
     if not isinstance(url, str):
         raise ConfigurationError(
@@ -101,9 +117,8 @@ def _open(url: str) -> _Store:
         raise ConfigurationError(
             f"journal: {url!r} has no scheme. Use sqlite:{url} for a file, or memory:."
         )
-    if scheme not in _SCHEMES:
-        hint = nearest(scheme, _SCHEMES) or "; use sqlite:PATH or memory:"
-        raise ConfigurationError(f"journal: {url!r}: unknown scheme {scheme!r}{hint}")
+    if scheme not in _BUILT_IN:
+        return _registered(url, scheme)
     if scheme == "memory":
         if rest:
             raise ConfigurationError(
@@ -111,6 +126,18 @@ def _open(url: str) -> _Store:
             )
         return MemoryJournal()
     return _sqlite(url, rest)
+
+
+def _registered(url: str, scheme: str) -> _Store:
+    """Open a URL by the entry point of its scheme."""
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
+    points = {point.name: point for point in entry_points(group=SCHEMES)}
+    if scheme not in points:
+        hint = nearest(scheme, [*_BUILT_IN, *points]) or f"; use {_FORMS}"
+        raise ConfigurationError(f"journal: {shown_url(url)!r}: unknown scheme {scheme!r}{hint}")
+    opener: Callable[[str], _Store] = points[scheme].load()
+    return opener(url)
 
 
 def _sqlite(url: str, rest: str) -> _Store:

@@ -23,7 +23,8 @@ class RunInfo(Record):
         input: the input of the run.
         fingerprint: the identity of the step.
         source: how the command line loads the step again: document and settings.
-        status: `running`, `interrupted` (its process ended; resume it) or a Status.
+        status: `queued` (no process has opened it yet), `running`, `interrupted` (its process ended;
+            resume it) or a Status.
         reason: the Reason of its end; empty until then.
         detail: the sentence of its end.
         created, updated: seconds since the epoch.
@@ -32,6 +33,11 @@ class RunInfo(Record):
         iterations: the number of its iterations.
         score: the best score, from 0 to 1.
         usage: calls, tokens and dollars so far.
+        owner: the process that runs it, as `HOST:PID`; empty if none does.
+        queue: the queue that it was submitted to; empty for a run that a process started itself.
+        priority: runs with a higher number are started first.
+        wake_at: when it is to be started, in seconds since the epoch; 0 is at once.
+        deliveries: how many times it was handed to a worker without a new entry since.
     """
 
     run_id: str
@@ -49,6 +55,11 @@ class RunInfo(Record):
     iterations: int = 0
     score: float | None = None
     usage: Usage = NOTHING
+    owner: str = ""
+    queue: str = ""
+    priority: int = 0
+    wake_at: float = 0.0
+    deliveries: int = 0
 
     def view(self, *, typed: bool = False) -> RunInfo:
         """Return the row for one reader, who receives copies of its input and source."""
@@ -57,7 +68,7 @@ class RunInfo(Record):
 
     def to_json(self) -> dict[str, Json]:
         """Return the row as a JSON object, as the command line prints it."""
-        return {
+        data: dict[str, Json] = {
             "run_id": self.run_id,
             "name": self.name,
             "status": self.status,
@@ -73,6 +84,15 @@ class RunInfo(Record):
             "source": {k: v for k, v in self.source.items() if k != "documents"},
             "fingerprint": self.fingerprint,
         }
+        if self.queue:
+            data |= {
+                "queue": self.queue,
+                "priority": self.priority,
+                "wake_at": self.wake_at,
+                "deliveries": self.deliveries,
+                "owner": self.owner,
+            }
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +135,8 @@ class RunLog(Protocol):
     """The surviving entries from before this opening, in order."""
     on_cancel: Callable[[], None] | None
     """Called on the event loop within a second of a request to cancel the run."""
+    on_lost: Callable[[], None] | None
+    """Called on the event loop, at the latest with the next beat, when another owner took the run over."""
     silent: bool
     """Whether no reader exists, so that entries need not be created."""
     keeps_values: bool
@@ -166,6 +188,16 @@ class Journal(Protocol):
             JournalDamaged: if a record does not match its checksum.
         """
 
+    async def create(self, runs: Sequence[RunInfo]) -> list[str]:
+        """Create runs that no process has opened yet; their status is `queued`.
+
+        Args:
+            runs: the rows; a run whose `run_id` exists already stays as it is.
+
+        Returns:
+            The ids of the created runs, once they are durable.
+        """
+
     async def find(self, run_id: str) -> RunInfo:
         """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
 
@@ -189,10 +221,10 @@ class Journal(Protocol):
         """Return a page of (loop path, iteration) pairs of a run; `loop` selects one loop."""
 
     async def cancel(self, run_id: str) -> bool:
-        """Ask the owner of a run to cancel it, or end a suspended run.
+        """Ask the owner of a run to cancel it, or end a queued or suspended run.
 
         Returns:
-            False if the run is neither running nor suspended.
+            False if the run is neither queued, running nor suspended.
         """
 
     async def post(self, run_id: str, answer: Posted) -> Posted:

@@ -37,7 +37,9 @@ def models() -> _MakeModels:
     from ..models import Models, ScriptedModel
 
     def make(*rules: Mapping[str, Json], **options: Json) -> dict[str, object]:
-        return {"models": Models(ScriptedModel(list(rules)), **{"default": "openai:any", **options})}
+        return {
+            "models": Models(ScriptedModel(list(rules)), **{"default": "openai:any", **options})
+        }
 
     return make
 

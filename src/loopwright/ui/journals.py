@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shlex
 import shutil
 import sys
@@ -14,13 +13,12 @@ from typing import TypeVar
 
 from ..errors import JournalUnavailable, RunNotFound, nearest
 from ..journal import Journal, RunInfo
-from ..journal.open import open_journal
+from ..journal.open import open_journal, shown_url
 
 DEFAULT = "sqlite:.loopwright/runs.db"
 MOST_ROWS = 1_000_000  # of a list
 NAME = "loopwright"
 LATEST = "last"  # names the latest run on the command line
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 
 T = TypeVar("T")
 
@@ -101,11 +99,6 @@ async def find_run(store: Journal, name: str) -> RunInfo:
         if not hint or not error.hint:  # a prefix of several ids has no hint
             raise
         raise RunNotFound(f"there is no run {name!r} in this journal{hint}") from error
-
-
-def shown_url(url: str) -> str:
-    """Return a journal's URL without its password."""
-    return _PASSWORD.sub(r"\1:***@", url)
 
 
 def again(command: str, run_id: str, url: str, *options: str) -> str:

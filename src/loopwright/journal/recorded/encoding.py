@@ -386,7 +386,8 @@ def read_row(values: Sequence[Json]) -> RunRow:
 
 
 def _read_row(values: Sequence[Json]) -> RunRow:
-    key, *sealed, checksum, owner, _ = values
+    key, *sealed = values[: len(_COLUMNS) + 1]
+    checksum, owner, _, queue, priority, wake_at, deliveries = values[len(_COLUMNS) + 1 :]
     for i in _TEXTS:
         sealed[i] = sealed[i].decode("utf-8", "replace")
     if seal(sealed) != checksum:
@@ -397,6 +398,9 @@ def _read_row(values: Sequence[Json]) -> RunRow:
     fields = dict(zip(_COLUMNS, sealed, strict=True))
     own = {name: fields.pop(name) for name in ("input", "source", "opened", "last", "head")}
     fields["usage"] = Usage(*json.loads(fields["usage"]))
+    if queue or deliveries or wake_at:
+        fields |= {"queue": queue.decode("utf-8", "replace"), "priority": priority}
+        fields |= {"wake_at": wake_at, "deliveries": deliveries}
     return RunRow(key=key, info=RunInfo(**fields), owner=owner, **own)
 
 
@@ -416,3 +420,8 @@ def sealed_values(row: RunRow) -> list[Value]:
     for i in _TEXTS:
         sealed[i] = utf8(str(sealed[i]))[0]
     return [*sealed, seal(sealed), row.owner, 0]
+
+
+def queue_values(info: RunInfo) -> list[Value]:
+    """Return the values of the columns of a row that follow `sealed_values`: its place in a queue."""
+    return [utf8(info.queue)[0], info.priority, float(info.wake_at), info.deliveries]

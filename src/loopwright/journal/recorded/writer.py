@@ -123,8 +123,26 @@ class DurableLog:
     """The open run of a durable journal; see RunLog."""
 
     __slots__ = (
-        "_batch", "_cancelled", "_contents", "_first", "_give_back", "_loop", "_mark", "_on_cancel",
-        "_pending", "_queue", "_seq", "_sum", "failure", "info", "key", "recorded", "row", "verified",
+        "_batch",
+        "_cancelled",
+        "_contents",
+        "_first",
+        "_give_back",
+        "_loop",
+        "_mark",
+        "_on_cancel",
+        "_on_lost",
+        "_pending",
+        "_queue",
+        "_seq",
+        "_sum",
+        "_taken",
+        "failure",
+        "info",
+        "key",
+        "recorded",
+        "row",
+        "verified",
     )  # fmt: skip
     keeps_values = True
     silent = False
@@ -143,6 +161,8 @@ class DurableLog:
         self._give_back = give_back
         self._on_cancel: Callable[[], None] | None = None
         self._cancelled = False
+        self._on_lost: Callable[[], None] | None = None
+        self._taken = False
         self._batch: Batch | None = None
         self._pending: list[str] = []
         self._seq, self._first, self._sum = 0, 1, b""
@@ -191,6 +211,28 @@ class DurableLog:
         self._cancelled = True
         if self._on_cancel is not None:
             self._on_cancel()
+
+    @property
+    def on_lost(self) -> Callable[[], None] | None:
+        """Called on the event loop when another owner took the run over."""
+        return self._on_lost
+
+    @on_lost.setter
+    def on_lost(self, action: Callable[[], None] | None) -> None:
+        self._on_lost = action
+        if action is not None and self._taken:
+            action()
+
+    def take_away(self) -> None:
+        """Refuse all further writes because another owner has the run; for the writer's thread."""
+        self.lose()
+        with suppress(RuntimeError):  # the event loop is closed: the run is not active any more
+            self._queue.loop.call_soon_threadsafe(self._lost)
+
+    def _lost(self) -> None:
+        self._taken = True
+        if self._on_lost is not None:
+            self._on_lost()
 
     def append(self, entry: Entry, /) -> None:
         """Append an entry; entries of a run that lost its lease are dropped."""
@@ -369,8 +411,9 @@ Job = Batch | CommitOperation[Connection]
 class Writer(Generic[Connection]):
     """The one thread that writes a journal, started by its first job."""
 
-    def __init__(self, store: Store[Connection]) -> None:
+    def __init__(self, store: Store[Connection], beat: float = BEAT) -> None:
         self._store = store
+        self._beat = beat  # seconds between renewals of the leases
         self._jobs: SimpleQueue[Job[Connection]] = SimpleQueue()
         self._next_beat = 0.0
         self._started = False
@@ -422,7 +465,7 @@ class Writer(Generic[Connection]):
 
     def _work(self) -> None:
         # The first transaction registers the store with a whole lease.
-        self._next_beat = time.monotonic() + BEAT
+        self._next_beat = time.monotonic() + self._beat
         while self._step():
             pass
 
@@ -439,7 +482,7 @@ class Writer(Generic[Connection]):
             _notify([stop])
             return False
         if self._store.logs and time.monotonic() >= self._next_beat:
-            self._next_beat = time.monotonic() + BEAT
+            self._next_beat = time.monotonic() + self._beat
             self._store.beat()
         return True
 

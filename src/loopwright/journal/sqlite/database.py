@@ -41,12 +41,18 @@ class Database:
     """
 
     def __init__(
-        self, path: Path, synchronous: str, clocks: Clocks, on_point: OnPoint | None
+        self,
+        path: Path,
+        synchronous: str,
+        clocks: Clocks,
+        on_point: OnPoint | None,
+        lease: float = LEASE,
     ) -> None:
         self.logs: dict[int, DurableLog] = {}
         self.path = path
         self.files = path.with_name(f"{path.name}.files")
         self.clocks = clocks
+        self.lease = lease  # seconds that a lease lasts without a beat
         self._synchronous = synchronous
         self._on_point = on_point
         self._points = 0
@@ -84,7 +90,7 @@ class Database:
         """Register a run that was opened; an older log of the same run loses it."""
         older = self.logs.get(log.key)
         if older is not None:
-            older.lose()
+            older.take_away()
         log.verified = self._state
         self.logs[log.key] = log
 
@@ -133,8 +139,8 @@ class Database:
         try:
             with self._transaction() as db:
                 self._point("before")
-                self._owner = owner or register(db, self.clocks.wall())
-                self._fence(db, batches)
+                self._owner = owner or register(db, self.clocks.wall(), self.lease)
+                self._fence(db, [log for batch in batches for log in batch.logs])
                 self._insert(db, batches)
                 for operation in operations:
                     operation.run(db)
@@ -183,14 +189,14 @@ class Database:
         """Insert contents returned by `filed`, within a transaction."""
         insert_many(db, _CONTENT, 4, list(itertools.chain.from_iterable(contents)))
 
-    def _fence(self, db: sqlite3.Connection, batches: Iterable[Batch]) -> None:
+    def _fence(self, db: sqlite3.Connection, logs: Iterable[DurableLog]) -> None:
         """Let the runs fail that another owner took since their last write."""
         version = db.execute("PRAGMA data_version").fetchone()[0]
         if version != self._data_version:
             self._data_version = version
             self._state += 1
         state = self._state
-        stale = [log for batch in batches for log in batch.logs if log.verified != state]
+        stale = [log for log in logs if log.verified != state]
         if not stale:
             return
         keys = json.dumps([log.key for log in stale])
@@ -198,7 +204,7 @@ class Database:
         for log in stale:
             log.verified = state
             if epochs.get(log.key) != log.info.epoch:
-                log.lose()
+                log.take_away()
 
     def _insert(self, db: sqlite3.Connection, batches: Iterable[Batch]) -> None:
         values: list[Value] = []
@@ -218,9 +224,9 @@ class Database:
         a run.
         """
         with suppress(sqlite3.Error, OSError, JournalUnavailable), self._transaction() as db:
-            self._fence(db, ())
+            self._fence(db, self.logs.values())
             self._find_cancelled(db)
-            self._owner = renew(db, self.owner, self.clocks.wall() + LEASE, self.seconds)
+            self._owner = renew(db, self.owner, self.clocks.wall() + self.lease, self.seconds)
 
     def _find_cancelled(self, db: sqlite3.Connection) -> None:
         if self._cancel_state == self._state:

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -17,17 +17,18 @@ from ...errors import ConfigurationError, JournalError, JournalUnavailable, near
 from ...records import Iteration
 from ..entries import Entry, is_at, set_aside, surviving
 from ..file_store import FileStore
-from ..inbox import cancel_suspended
+from ..inbox import cancel_waiting
 from ..protocol import Posted, Rewind, RunInfo, missing_run
 from ..recorded.encoding import Contents, as_damage
-from ..recorded.writer import CommitQueue, DurableLog, Transaction, Writer
+from ..recorded.writer import BEAT, CommitQueue, DurableLog, Transaction, Writer
 from .database import Database, OnPoint
-from .leases import Clocks
+from .leases import LEASE, Clocks
 from .memory import AppendQueue, SqliteMemory
 from .reader import Reader
 from .run_ownership import (
     OpenedRun,
     RewindPlan,
+    create_queued,
     find_row,
     give_back,
     leave_run,
@@ -54,6 +55,9 @@ class SqliteJournal:
         path: the file.
         synchronous: `full` (default): a commit survives a loss of power. `normal`: a loss of power may
             undo the last commits, the end of the process does not.
+        lease: seconds after which another machine may take the runs of a process that is silent
+            (default: 10).
+        beat: seconds between two renewals of the lease (default: 0.5).
         clocks: the clocks of the leases (default: the system's).
         on_point: for tests: called as `on_point(position, n)` by the writer's thread in the n-th
             transaction, at `before`, `in_txn` and `after`.
@@ -67,6 +71,8 @@ class SqliteJournal:
         path: str | Path,
         *,
         synchronous: str = "full",
+        lease: float = LEASE,
+        beat: float = BEAT,
         clocks: Clocks | None = None,
         on_point: OnPoint | None = None,
     ) -> None:
@@ -77,6 +83,7 @@ class SqliteJournal:
             )
         self.path = Path(path)
         self._synchronous = synchronous
+        self._lease, self._beat = lease, beat
         self._clocks = clocks or Clocks()
         self._on_point = on_point
         self._queues: dict[asyncio.AbstractEventLoop, CommitQueue] = {}
@@ -85,9 +92,11 @@ class SqliteJournal:
         self._renew_writer()
 
     def _renew_writer(self) -> None:
-        database = Database(self.path, self._synchronous, self._clocks, self._on_point)
+        database = Database(
+            self.path, self._synchronous, self._clocks, self._on_point, lease=self._lease
+        )
         self._database = database
-        self._writer = Writer(database)
+        self._writer = Writer(database, self._beat)
         self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
 
     @property
@@ -161,6 +170,11 @@ class SqliteJournal:
             info = replace(info, active=max(info.active, entries[-1].at))
         log.restore(info, recorded.head, recorded.last, surviving(entries), recorded.contents)
 
+    async def create(self, runs: Sequence[RunInfo]) -> list[str]:
+        """Create runs that no process has opened yet; see Journal.create."""
+        database = self._database
+        return await self._perform(Transaction(lambda db: create_queued(database, db, runs)))
+
     async def find(self, run_id: str) -> RunInfo:
         """Return the row of a run; see Journal.find."""
         self._expect(run_id)
@@ -200,7 +214,7 @@ class SqliteJournal:
         requested = await self._perform(
             Transaction(lambda db: request_cancel(database, db, run_id))
         )
-        return requested or await cancel_suspended(self, run_id)
+        return requested or await cancel_waiting(self, run_id)
 
     async def post(self, run_id: str, answer: Posted) -> Posted:
         """Put an answer into the inbox of a run; see Journal.post."""

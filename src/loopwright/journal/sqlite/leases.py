@@ -49,6 +49,11 @@ class Owner:
     until: float
     seconds: float
 
+    @property
+    def name(self) -> str:
+        """Its host and process."""
+        return f"{self.host}:{self.pid}"
+
     def alive(self, now: float) -> bool:
         """Whether it still holds its runs: until it is closed, and while its process is alive.
 
@@ -105,7 +110,7 @@ def _sealed(owner: Owner) -> list[Value]:
     return [owner.place, owner.host, owner.pid, owner.started, owner.until, owner.seconds]
 
 
-def register(db: sqlite3.Connection, now: float) -> Owner:
+def register(db: sqlite3.Connection, now: float, lease: float = LEASE) -> Owner:
     """Insert a row for this store in a transaction, and delete dead owners without runs."""
     _delete_dead(db, now)
     pid, host = os.getpid(), socket.gethostname()
@@ -115,7 +120,7 @@ def register(db: sqlite3.Connection, now: float) -> Owner:
         host=host,
         pid=pid,
         started=started(pid),
-        until=now + LEASE,
+        until=now + lease,
         seconds=0.0,
     )
     values = _sealed(owner)
@@ -180,5 +185,7 @@ def locked(run_id: str, owner: Owner) -> RunLocked:
     """Return the error for a run with a live owner."""
     return RunLocked(
         f"{run_id}: process {owner.pid} on {owner.host} is running it; wait for it, "
-        f"or stop it with: loopwright cancel {run_id}"
+        f"or stop it with: loopwright cancel {run_id}",
+        owner=owner.name,
+        until=owner.until,
     )

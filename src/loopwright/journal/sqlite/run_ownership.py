@@ -22,6 +22,7 @@ from ..recorded.encoding import (
     chain_start,
     chained,
     entry_text,
+    queue_values,
     read_row,
     seal,
     sealed_values,
@@ -36,7 +37,7 @@ _BY_BEGINNING = "SELECT * FROM runs WHERE run_id>=? AND run_id<?"
 _LATEST = "SELECT sum FROM entries WHERE run=? ORDER BY first DESC LIMIT 1"
 _ASIDE = "UPDATE entries SET loop=NULL, mark=NULL WHERE run=? AND loop IS NOT NULL AND mark>=?"
 _INSERT = (
-    "INSERT INTO runs VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
+    "INSERT INTO runs VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
     "ON CONFLICT(run_id) DO NOTHING"
 )
 # The constant columns (id, run_id, name) are left out: their indexes are not touched. Writing the
@@ -79,15 +80,16 @@ def present(row: RunRow, owners: dict[int, Owner], now: float) -> RunInfo:
         active = info.active + max(0.0, owner.seconds - row.opened)
         info = replace(info, active=active, updated=max(info.updated, owner.until - LEASE))
     if owner is None or not owner.alive(now):
-        info = replace(info, status="interrupted")
-    return info
+        return replace(info, status="interrupted")
+    return replace(info, owner=owner.name)
 
 
 def take(
     database: Database, db: sqlite3.Connection, info: RunInfo, *, resume: bool, takeover: bool
 ) -> OpenedRun:
     """Take the lease of a run, which is created if it is new. Raises RunNotFound, RunLocked."""
-    new = None if resume else _create(database, db, info)
+    first = replace(info, epoch=1, status="running")
+    new = None if resume else _create(database, db, first, database.owner.key)
     if new is not None:
         return OpenedRun(new, "")
     values = db.execute(_BY_ID, (info.run_id,)).fetchone()
@@ -99,28 +101,36 @@ def take(
     if owner is not None and owner.alive(now) and not takeover:
         raise locked(info.run_id, owner)
     before = present(row, owners, now)
-    taken = replace(before, epoch=before.epoch + 1, status="running")
+    taken = replace(before, epoch=before.epoch + 1, status="running", owner="")
     epoch = row.info.epoch
     row = replace(row, info=taken, opened=database.seconds, owner=database.owner.key)
     _write_row(db, row, epoch)
     return OpenedRun(row, "interrupted" if before.status == "running" else before.status)
 
 
-def _create(database: Database, db: sqlite3.Connection, info: RunInfo) -> RunRow | None:
+def create_queued(database: Database, db: sqlite3.Connection, runs: Sequence[RunInfo]) -> list[str]:
+    """Create runs without an owner; return the ids of those that are new."""
+    queued = (replace(info, epoch=0, status="queued") for info in runs)
+    return [info.run_id for info in queued if _create(database, db, info, None) is not None]
+
+
+def _create(
+    database: Database, db: sqlite3.Connection, info: RunInfo, owner: int | None
+) -> RunRow | None:
     """Create a run and return its row; None if its id is taken."""
     contents = Contents(database.new_content)
     row = RunRow(
         key=0,
-        info=replace(info, epoch=1, status="running"),
+        info=info,
         input=_folded(info.input, contents),
         source=_folded(info.source, contents),
         opened=database.seconds,
         last=0,
         head=chain_start(info.run_id),
-        owner=database.owner.key,
+        owner=owner,
     )
     filed = database.filed(contents.take())  # first, as files can be refused
-    cursor = db.execute(_INSERT, sealed_values(row))
+    cursor = db.execute(_INSERT, [*sealed_values(row), *queue_values(info)])
     if not cursor.rowcount:
         return None
     database.keep_contents(db, filed)

@@ -127,7 +127,13 @@ _INBOX = (
     "PRIMARY KEY(run,asked,path))STRICT,WITHOUT ROWID"
 )
 _FOURTH = (_INBOX,)
-STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+_FIFTH = (
+    "ALTER TABLE runs ADD COLUMN queue TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE runs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE runs ADD COLUMN wake_at REAL NOT NULL DEFAULT 0",
+    "ALTER TABLE runs ADD COLUMN deliveries INTEGER NOT NULL DEFAULT 0",
+)
+STEPS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 VERSION = len(STEPS)
 
 

@@ -9,11 +9,12 @@ import typer
 
 from ...errors import ConfigurationError, RunNotFound, listed, nearest
 from ...journal import Journal
+from ...journal.open import shown_url
 from ...memory import Episode, Fact, View, ranked, view_of
 from ...memory.entries import Memory
 from ...records.codec import text_of
 from .. import formatting as texts
-from ..journals import DEFAULT, MOST_ROWS, again, reading, shown_url
+from ..journals import DEFAULT, MOST_ROWS, again, reading
 from .options import AsJson, JournalUrl
 from .output import Output, Part
 

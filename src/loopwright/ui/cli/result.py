@@ -8,12 +8,13 @@ from pathlib import Path
 
 from ...conditions import UNITS, unit_of
 from ...journal import Entry, RunInfo, surviving
+from ...journal.open import shown_url
 from ...journal.questions import Question
 from ...records import Failure, Reason, Result, Status
 from ...records.codec import Json, text_of
 from ...records.tracebacks import last_frame
 from .. import formatting as texts
-from ..journals import again, shown_url
+from ..journals import again
 from ..run_summary import result_json
 from .live import ending_text
 from .output import DEBUG, Output

@@ -20,12 +20,13 @@ from ...engine.run import run as run_step
 from ...engine.run_state import Listener
 from ...errors import ConfigurationError, RunNotFound
 from ...journal import Entry, Journal, RunInfo
+from ...journal.open import shown_url
 from ...journal.questions import Question, pending
 from ...records import Reason, Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
 from ..inputs import read_input
-from ..journals import opened, reading, shown_url
+from ..journals import opened, reading
 from ..opening import opening_report
 from ..run_summary import ended, on_record, recorded, result_json
 from ..sources import Given, RunSource, documents_module, load_again, load_source

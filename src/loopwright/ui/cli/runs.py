@@ -11,13 +11,14 @@ import typer
 
 from ...errors import ConfigurationError, RunNotFound, nearest
 from ...journal import Journal, RunInfo, surviving
+from ...journal.open import shown_url
 from ...journal.questions import pending
 from ...journal.replay import RecordedRun
 from ...journal.views import step_outcomes
 from ...records import Status, StepOutcome
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..journals import DEFAULT, MOST_ROWS, again, reading, shown_url
+from ..journals import DEFAULT, MOST_ROWS, again, reading
 from .live import steps_text
 from .options import AsJson, JournalUrl
 from .output import Output, Part

@@ -11,13 +11,14 @@ import typer
 
 from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, RunInfo, surviving
+from ...journal.open import shown_url
 from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
 from ...journal.views import step_outcomes
 from ...records import Iteration, Reason
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..journals import DEFAULT, again, reading, shown_url
+from ..journals import DEFAULT, again, reading
 from ..progress import Ending, IterationRow, Notice, Progress, depth_of, item_at
 from ..run_summary import (
     ended,

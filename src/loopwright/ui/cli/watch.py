@@ -9,9 +9,10 @@ from typing import Any
 from ...conditions import Budget
 from ...errors import JournalUnavailable
 from ...journal import Entry, Journal, RunInfo, surviving
+from ...journal.open import shown_url
 from ...journal.questions import open_questions
 from .. import formatting as texts
-from ..journals import DEFAULT, find_run, opened, shown_url
+from ..journals import DEFAULT, find_run, opened
 from ..run_summary import recorded, recorded_json
 from .live import LinesView, reports_conditions, view_of
 from .options import AsJson, JournalUrl, RunName, Verbose
