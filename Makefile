@@ -114,6 +114,7 @@ docs-serve: docs-reference
 
 docs-images: install chromium
 	$(RUN)/python docs/scripts/images.py
+	$(RUN)/python docs/scripts/recording.py
 
 clean:
 	rm -rf .venv build dist site site-mkdocs .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -155,3 +155,14 @@ def test_the_english_of_the_pages() -> None:
         text = re.sub(r"`[^`\n]*`", "", text)
         if page.name != "style.md":
             assert banned.findall(text) == [], name_of(page)
+
+
+def test_the_paths_of_the_architecture_exist() -> None:
+    """Each path on the page is a file or folder of the package, the tests or the documentation."""
+    text = (DOCS / "architecture.md").read_text("utf-8")
+    paths = set(re.findall(r"`([\w./]+(?:\.py|/))`", text))
+    roots = (ROOT / "src" / "loopwright", ROOT)
+    assert len(paths) > 40
+    assert [
+        path for path in sorted(paths) if not any((root / path).exists() for root in roots)
+    ] == []

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -42,6 +43,7 @@ def script(name: str) -> ModuleType:
 
 reference = script("reference")
 PAGES: dict[str, str] = reference.pages()
+SVG = "{http://www.w3.org/2000/svg}"
 # Generators of warnings, each with a code.
 WITH_CODES = {"documents/check/lints.py", "engine/loop.py"}
 
@@ -275,3 +277,15 @@ def test_the_site_builds_strictly(builder: str, tmp_path: Path) -> None:
         page: file.with_name("index.html") for page, file in html.items() if page.stem == "README"
     }
     assert [page for page, file in html.items() if not file.exists()] == []
+
+
+def test_the_recording_shows_commands_that_exist_and_loads_nothing() -> None:
+    """The animated drawing of the terminal is small, has no script and no address, and its commands are on the command line."""
+    file = ROOT / "docs" / "images" / "terminal.svg"
+    assert file.stat().st_size <= 40_000
+    lines = ["".join(line.itertext()) for line in ElementTree.parse(file).iter(f"{SVG}text")]
+    commands = [line.split()[2] for line in lines if line.startswith("$ loopwright ")]
+    assert commands == ["run", "resume"]
+    assert set(commands) <= set(COMMANDS)
+    drawing = file.read_text("utf-8").replace(SVG.strip("{}"), "")
+    assert not re.search(r"<script|href|://", drawing)
