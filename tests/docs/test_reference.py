@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
@@ -283,9 +283,9 @@ def test_the_recording_shows_commands_that_exist_and_loads_nothing() -> None:
     """The animated drawing of the terminal is small, has no script and no address, and its commands are on the command line."""
     file = ROOT / "docs" / "images" / "terminal.svg"
     assert file.stat().st_size <= 40_000
-    lines = ["".join(line.itertext()) for line in ElementTree.parse(file).iter(f"{SVG}text")]
+    lines = ["".join(line.itertext()) for line in ET.parse(file).iter(f"{SVG}text")]
     commands = [line.split()[2] for line in lines if line.startswith("$ loopwright ")]
     assert commands == ["run", "resume"]
-    assert set(commands) <= set(COMMANDS)
+    assert set(commands) <= {command.name for command in COMMANDS}
     drawing = file.read_text("utf-8").replace(SVG.strip("{}"), "")
     assert not re.search(r"<script|href|://", drawing)

@@ -109,7 +109,9 @@ def typed_agent(declared: Any) -> Agent[None, Any]:
 
 
 @pytest.mark.parametrize(
-    "declared", [Note, ToolOutput(Note), NativeOutput([Note]), [Note, str], noted], ids=str
+    "declared",
+    [Note, ToolOutput(Note), NativeOutput([Note]), [Note, str], noted],
+    ids=["model", "tool", "native", "union", "function"],
 )
 def test_an_output_arrives_in_its_declared_type(declared: Any, tmp_path: Path) -> None:
     """Later steps, hooks and the result receive the `output_type` of the agent, live and replayed."""

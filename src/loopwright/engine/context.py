@@ -47,6 +47,7 @@ class Context:
     """
 
     __slots__ = ("account", "gate", "names", "path", "run", "scope", "spent")
+    # Readers get copies: what a function does to a value must not change the record.
     _typed: ClassVar[bool] = False  # whether its reader receives values in their declared types
     _own = staticmethod(own_json)
 
@@ -59,7 +60,8 @@ class Context:
         self.account = account
         self.scope = scope
         self.spent = NOTHING
-        self.names: set[str] | None = None  # of the calls made so far, in a user's function only
+        # Names of the calls so far. Only user functions get a set: the engine names its own calls.
+        self.names: set[str] | None = None
 
     def child(self, path: str) -> Context:
         """Return the context of a step inside this one."""
@@ -153,6 +155,7 @@ class Context:
     @property
     def idempotency_key(self) -> str:
         """A key of 32 hex digits that stays the same when this effect is repeated after a crash."""
+        # Of run and path only: the key of a repeated attempt must be the same.
         text = f"{self.run.run_id}\n{self.path}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -214,10 +217,11 @@ class Context:
             Stopped: by the loop whose deadline comes first.
         """
         await self.run.settle()  # a crash during a long wait must not repeat what was paid for
+        # Sleeping past a deadline would only delay the stop.
         left = self.remaining()
         await self.run.clock.sleep(max(0.0, min(seconds, left)))
         if self.gate is not None:
-            self.gate.ask(self.run)
+            self.gate.check(self.run)
 
     def call(
         self,
@@ -244,6 +248,8 @@ class Context:
             return self._called(name, step, value, token)
         if isinstance(step, Leaf):
             plain = step.reserve is None and not step.wants_context
+            # The one place that chooses the fast path; `LoopRun` makes the same choice once per
+            # loop.
             if plain and self.run.silent and self.gate is None and not self.account.limited:
                 return unrecorded(self, name, step, value)
             return perform(self, f"{self.path}/{name}" if self.path else name, step, value, token)
@@ -279,6 +285,8 @@ class Context:
         """Run a step for a user's function, which may change what it passes and what it receives."""
         made = self._made(name, step)
         self._take(name)
+        # A context without names: the name was checked here, and the engine's own calls are not
+        # counted.
         within = Context(self.run, self.path, self.gate, self.account, self.scope)
         return self._own(await within.call(name, made, self._passed(made, value), token))
 
@@ -305,6 +313,7 @@ class Context:
         raise StepError(problem, path=self.below(name), kind="bad_step", retryable=False)
 
     def _take(self, name: str) -> None:
+        # Paths are the keys of a replay: two calls of one name would share one recorded output.
         assert self.names is not None
         if name in self.names:
             raise StepError(
@@ -318,6 +327,7 @@ class Context:
     async def _through(self, path: str, step: CompositeStep, value: Json) -> Json:
         if not step.keeps_types:
             value = json_of(value)
+        # A composite step has no entry: on a resume it runs again over the recorded effects.
         result: Result = await step.run(value, self.child(path))
         if result.status is Status.FAILED and not result.gone_on:
             raise StepError.of(result, path)

@@ -1,7 +1,7 @@
 """Objects of other libraries as steps: registered types and adapters from entry points.
 
-`as_step` in `engine/step.py` asks here before it treats an object as a function: metrics and scorers of other
-libraries are callable too.
+`as_step` in `engine/step.py` calls `adapted` before it treats an object as a function: metrics and scorers of
+other libraries are callable too.
 """
 
 from __future__ import annotations
@@ -148,8 +148,9 @@ def adapted(target: object, purpose: Purpose) -> object:
     """
     if type(target) is FunctionType and not target.__dict__:
         return None
-    if (made := _registered(target, purpose)) is not None:
-        return made
+    if (step := _registered(target, purpose)) is not None:
+        return step
+    # The roots are compared first, so that no adapter imports its library for a foreign object.
     roots = _roots_of(target)
     for adapter in _adapters():
         if not roots.isdisjoint(adapter.roots) and adapter.matches(target):
@@ -176,6 +177,7 @@ def _adapters() -> tuple[_Adapter, ...]:
     # Reading metadata takes milliseconds, and most programs have no such objects.
     from importlib.metadata import entry_points
 
+    # Others first: a package may replace a built-in adapter for its own objects.
     points = sorted(entry_points(group=ADAPTERS), key=lambda point: (_is_ours(point), point.name))
     return tuple(adapter for point in points if (adapter := _loaded(point)) is not None)
 

@@ -413,7 +413,7 @@ class _CountingContext(Context):
         if isinstance(step, ModelAttempt):
             path, replay = self.below(name), self.run.replay
             # A recorded call that began and did not finish was interrupted, and it may have been billed.
-            cut = replay.repeated.get(path, 0) + (path in replay.doubts) if replay else 0
+            cut = replay.repeated.get(path, 0) + (path in replay.unsettled) if replay else 0
             self.counter.calls += 1 + cut
             self.counter.at = self.run.clock.wall()
         return super().call(name, step, value, token=token)

@@ -283,7 +283,7 @@ def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 def _effects(entries: list[Entry], output: Output) -> None:
     """Write a line per effect: start, duration, cost, path, result."""
-    doubts = RecordedRun(entries).doubts
+    doubts = RecordedRun(entries).unsettled
     for entry in entries:
         doubt = entry.kind == "started" and doubts.get(entry.path) is entry
         if entry.kind not in ("finished", "cut") and not doubt:
