@@ -107,10 +107,10 @@ def test_files_stay_inside_the_root(tmp_path: Path) -> None:
 
 
 def test_a_list_runs_on_the_loop() -> None:
-    """Rule: one machine for iterations. A list has no other way to iterate, record or admit than a loop."""
+    """Rule: one machine for iterations. A list has no other way to iterate, begin or admit than a loop."""
     assert issubclass(ListRun, LoopRun)
     assert ListRun.iterate is LoopRun.iterate
-    assert ListRun.record is LoopRun.record
+    assert ListRun.begin is LoopRun.begin
     assert ListRun.admit is LoopRun.admit
 
 

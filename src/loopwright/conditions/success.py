@@ -47,8 +47,10 @@ class ScoreAtLeast(Condition):
         if last is None or last.evaluation is None:
             return None
         score = last.evaluation.score
+        # Within the rounding error: 0.3 * 3 must reach 0.9.
         if score is None or not reaches(score, self.threshold):
             return None
+        # An interrupted or truncated output may have a score, but it is incomplete.
         if not last.eligible or len(history) < self.min_iterations:
             return None
         return Stop(Reason.CONDITION_MET, f"score {score:g} is at least {self.threshold:g}")
@@ -159,7 +161,7 @@ class OutputMatches(Condition):
             return None
         try:
             match = self._compiled().search(text_of(last.output))
-        except PatternTimeout:
+        except PatternTimeout:  # the loop continues: its limits end it
             return None
         if match is None:
             return None

@@ -1,4 +1,4 @@
-"""The loop as it is declared, and what it decides after each iteration; `loop_run` runs it.
+"""The declaration of a loop and its decisions after each iteration; `loop_run` runs it.
 
 Rules:
 
@@ -16,7 +16,7 @@ import math
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from ..conditions import (
     CEILING,
@@ -33,6 +33,7 @@ from ..conditions import (
     named,
     prefer,
     tag_of,
+    tightest,
 )
 from ..errors import (
     BROKEN_EVALUATOR,
@@ -314,11 +315,11 @@ class Loop(CompositeStep[In, Out]):
 
     @property
     def input_type(self) -> ValueType | None:
-        return as_step(self.execute).input_type
+        return self._parts[0].input_type
 
     @property
     def output_type(self) -> ValueType | None:
-        return as_step(self.execute).output_type
+        return self._parts[0].output_type
 
     @property
     def limit(self) -> int:
@@ -380,15 +381,7 @@ class Loop(CompositeStep[In, Out]):
     @functools.cached_property
     def budget(self) -> Budget | None:
         """The tightest of its budgets, unit by unit."""
-        caps = [c for c in self.members if isinstance(c, Budget)]
-        if not caps:
-            return None
-
-        def tightest(unit: str) -> Any:
-            limits = [limit for cap in caps if (limit := getattr(cap, unit)) is not None]
-            return min(limits, default=None)
-
-        return Budget(*(tightest(unit) for unit in ("calls", "tokens", "usd", "effects")))
+        return tightest(*(c for c in self.members if isinstance(c, Budget)))
 
     @functools.cached_property
     def unbound(self) -> str:
@@ -475,10 +468,10 @@ class Loop(CompositeStep[In, Out]):
             self.has_goal or stop.reason.status is not Status.EXHAUSTED
         ):
             return
-        judged = [item for item in history if item.eligible]
+        judged = (item for item in history if item.eligible)
         if any(goal.applies_to(item) for item in judged for goal in self.goals):
             return
-        for goal in self.goals if judged else ():
+        for goal in self.goals if history.best is not None else ():
             # A score without a verdict: the loop lacks the score that is enough.
             if not self.has_goal or (
                 isinstance(goal, Passed) and any(item.score is not None for item in history)

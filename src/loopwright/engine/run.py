@@ -186,7 +186,7 @@ async def run(
 def _progress(progress: bool | Listener) -> list[Listener]:
     """Return the listeners that show the progress of a run."""
     if progress is True:
-        # By name: progress stands above the engine, and loads rich or IPython.
+        # By name: progress is a layer above the engine, and loads rich or IPython.
         return [importlib.import_module("loopwright.progress").automatic()]
     if progress is False:
         return []

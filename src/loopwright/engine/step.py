@@ -230,7 +230,7 @@ else:
     EvaluatorLike = StepLike | MetricLike
 
 
-_UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
+UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
 
 
 class FunctionStep(Leaf[In_contra, Out_co]):
@@ -276,7 +276,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         typed: bool = False,
     ) -> None:
         # Annotations are read at the first use: they may name classes that are defined later.
-        self.types = _UNREAD if typed and not hasattr(function, KNOWN_AS) else None
+        self.types = UNREAD if typed and not hasattr(function, KNOWN_AS) else None
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
@@ -292,7 +292,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
 
     def declared(self) -> FunctionTypes | None:
         """Return its declared types, by the annotations; None if it has JSON."""
-        if self.types is _UNREAD:
+        if self.types is UNREAD:
             self.types = types_of(self.function, self.name)
         return self.types
 
@@ -314,7 +314,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         # A copy: the same function may be a step elsewhere, with another reader.
         adapter = copy.copy(self)
         adapter.types = copy.copy(types)
-        adapter.types.like, adapter.types.simple = reader, False
+        adapter.types.like, adapter.types.json_output = reader, False
         return adapter
 
     @property
@@ -366,7 +366,7 @@ def _parameters(function: Function) -> int:
 def _caller(function: Function, count: int, inline: bool) -> _Act:
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
-    # `inspect.unwrap` does not look into a partial.
+    # `inspect.unwrap` does not unwrap a partial.
     if isinstance(function, functools.partial):
         is_async = inspect.iscoroutinefunction(function.func)
 

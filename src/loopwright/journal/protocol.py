@@ -81,6 +81,7 @@ class RunInfo(Record):
             "iterations": self.iterations,
             "score": self.score,
             "usage": self.usage.to_json(),
+            # The texts of documents would fill the output.
             "source": {k: v for k, v in self.source.items() if k != "documents"},
             "fingerprint": self.fingerprint,
         }
@@ -154,7 +155,7 @@ class RunLog(Protocol):
         """
 
     async def close(self, info: RunInfo) -> None:
-        """Write the row of the run, and give the lease back."""
+        """Write the row of the run, and release the lease."""
 
 
 class Journal(Protocol):

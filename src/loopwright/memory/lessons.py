@@ -31,6 +31,7 @@ class Lessons:
     lessons: tuple[Mapping[str, Json], ...] = ()
     facts: tuple[str, ...] = ()
     success_rate: float | None = None
+    # Not compared: a damaged entry does not change the lessons.
     unreadable: int = field(default=0, compare=False)
 
     @property

@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass
 from ..records.codec import Json
 
 OUTCOMES = ("success", "partial", "failure")
-DOUBTED = 0.1  # a fact with less confidence is not recalled
+DOUBTED = (
+    0.1  # a fact with less confidence is not recalled; four contradictions of a new one reach it
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ def fact_id(text: str, category: str = "") -> str:
         text: the statement.
         category: its category (default: "").
     """
+    # Case and spaces do not make another fact, and a short id is easier for a model to repeat.
     words = " ".join(text.split()).casefold()
     data = f"{category}\n{words}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(data).hexdigest()[:8]

@@ -228,7 +228,7 @@ class _Call:
                     sentence = f"a listener to the text failed: {error_line(error, run.redact)}"
                     self.ctx.warn(sentence, code="listener_failed")
 
-        return SpokenText(receive if run.redactor is None else run.redactor.heard(receive))
+        return SpokenText(receive if run.redactor is None else run.redactor.filtered(receive))
 
     def _began(self, number: int) -> bool:
         """Whether an attempt is recorded, at least its start: the wait before it is over."""

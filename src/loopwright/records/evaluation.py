@@ -13,7 +13,7 @@ from .isolation import EMPTY, Held, Record, own, read_by_copy, slot_of
 
 Item = TypeVar("Item")
 TOLERANCE = 1e-9  # of scores: the rounding error of a sum of floats is smaller
-_new = object.__new__
+_new = object.__new__  # past `__init__`, whose checks a copy does not need
 _put = object.__setattr__
 
 
@@ -87,8 +87,10 @@ class Evaluation(Record):
         undecided: bool = False,
         details: Mapping[str, Json] | None = None,
     ) -> None:
+        # 1 and 0 are not verdicts: they are more likely scores in the wrong field.
         if passed is not None and passed is not True and passed is not False:
             raise _unreadable(f"passed: {passed!r} is not true or false")
+        # Through the slots: lookups by name made an iteration 10 % slower (decision 73).
         _score(self, None if score is None else _checked(score))
         _passed(self, passed)
         _feedback(self, feedback and _text("feedback", feedback))
@@ -123,6 +125,7 @@ class Evaluation(Record):
         return copy
 
     def __hash__(self) -> int:
+        # Without the votes, which may contain lists.
         return hash((self.score, self.passed, self.feedback, self.undecided))
 
     @property
@@ -198,6 +201,7 @@ def as_evaluation(value: Json) -> Evaluation:
         return value
     if value is None:
         return Evaluation()
+    # Before the numbers: True is an int in Python.
     if isinstance(value, bool):
         return Evaluation(passed=value)
     if isinstance(value, (int, float)):

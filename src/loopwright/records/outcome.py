@@ -122,6 +122,7 @@ class Stop:
     failure: Failure | None = None
 
     def __post_init__(self) -> None:
+        # A condition of a user may return the word of a reason.
         if type(self.reason) is not Reason:
             object.__setattr__(self, "reason", _reason(self.reason))
         if type(self.detail) is not str:

@@ -147,6 +147,7 @@ class ValueType:
         self.is_json = bool(self.flat) or _is_json(declared)
         self.bare = _bare(declared) if self.is_json else None
         self._codec: TypeCodec | None = None
+        # At the declaration: a type without a JSON form fails before anything runs.
         if not self.is_json:
             self._load()
 
@@ -226,6 +227,7 @@ class ValueType:
         if type(value) in CARRIERS:
             return value
         if not self.is_json:
+            # A caller may pass the object, or the JSON that it read from a file.
             try:
                 return self.write(value, what=what)
             except StepError:
@@ -239,20 +241,19 @@ class ValueType:
 
     def _carrying(self, plain: Json, data: bytes | None) -> Json:
         kind = type(plain)
-        if (
-            kind in CARRIERS and kind is not _Mixed
-        ):  # the same JSON in another type has the same text
+        # The same JSON has the same text in each type, so the text is reused.
+        if kind in CARRIERS and kind is not _Mixed:
             if plain.type is self:
                 return plain
-            made, data = kind, plain.data
+            carrier_type, data = kind, plain.data
         else:
             if kind is _Mixed:
                 plain = json_of(plain)
                 kind = dict
             if kind not in _CARRIER_OF:  # None, True and False are the same in every type
                 return plain
-            made = _CARRIER_OF[kind]
-        carrier = made(plain)
+            carrier_type = _CARRIER_OF[kind]
+        carrier = carrier_type(plain)
         carrier.type = self
         carrier.data = _text(plain) if data is None else data
         return carrier
@@ -400,6 +401,7 @@ def says_something(declared: Any) -> bool:
     plain = origin or declared
     if plain in _OPAQUE:
         return False
+    # Records of this package, such as Iteration, have readers of their own.
     module = str(getattr(plain, "__module__", ""))
     if module.partition(".")[0] != __name__.partition(".")[0]:
         return True
@@ -437,11 +439,3 @@ def _is_json(declared: Any) -> bool:
     if kind is dict:
         return not arguments or (arguments[0] in (str, Any) and _is_json(arguments[1]))
     return False
-
-
-def _hashable(declared: object) -> bool:
-    try:
-        hash(declared)
-    except TypeError:
-        return False
-    return True

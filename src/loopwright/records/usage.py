@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from . import codec
 from .codec import Json
 
-_LARGE = 1 << 62  # figures below are valid without further checks
+_LARGE = 1 << 62  # figures below are valid without further checks, which makes most usages cheap
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Usage:
         if valid and type(usd) is float and 0.0 <= usd < _LARGE:
             object.__setattr__(self, "usd", round(usd, 12))
             return
-        for name in ("calls", "input_tokens", "output_tokens", "unpriced", "estimated"):
-            codec.integer(f"usage.{name}", getattr(self, name), minimum=0)
+        counts_of = ("calls", "input_tokens", "output_tokens", "unpriced", "estimated")
+        codec.check_integers("usage.", self, counts_of)
         object.__setattr__(self, "usd", round(codec.number("usage.usd", self.usd, minimum=0), 12))
 
     @property
@@ -58,6 +58,7 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        # Most sums have an empty side: steps without a model report nothing.
         if other is NOTHING or not other:
             return self
         if self is NOTHING or not self:

@@ -371,7 +371,7 @@ class ListRun(LoopRun):
         """Return the attempt of the item that has begun."""
         assert self.ctx.scope is not None
         number = self.ctx.scope.number
-        item = _ItemAttempt(self.ctx, self.loop.execute, self.items[number - 1], self.began)
+        item = _ItemAttempt(self.ctx, self.items[number - 1], self.began)
         self.attempts[number] = item
         return item
 
@@ -415,8 +415,8 @@ class _ItemAttempt(Attempt):
 
     __slots__ = ()
 
-    def __init__(self, ctx: Context, execute: Step, item: Json, began: float) -> None:
-        super().__init__(ctx, execute, item, began=began, adapts=False, call=self._execute)
+    def __init__(self, ctx: Context, item: Json, began: float) -> None:
+        super().__init__(ctx, item, began, adapts=False, call=self._execute)
 
     async def _execute(self, name: str, step: Step, value: Json) -> Json:
         result = await attempt(self.ctx, name, step, value)

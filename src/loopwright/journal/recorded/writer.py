@@ -91,6 +91,7 @@ class CommitQueue:
             self.flush()
         if not self.scheduled:
             self.scheduled = True
+            # At the end of the pass, so that all runs that resume in it share one transaction.
             self.loop.call_soon(self._end_pass)
         self.batch.logs.append(log)
         return self.batch
@@ -278,6 +279,7 @@ class DurableLog:
 
     def fail(self, error: JournalError) -> None:
         """Refuse all further writes; the entries appended last may be lost."""
+        # A new error for each caller: one that is raised twice would collect tracebacks.
         kind, message = type(error), str(error)
         self.failure = lambda: kind(message)
 
@@ -292,11 +294,13 @@ class DurableLog:
         Raises:
             JournalUnavailable: if the store failed to write; the run is left as interrupted.
         """
+        # The new owner writes the row; this one may not change it.
         if isinstance(self._error(), OwnershipLost):
             return
         self._queue.flush()
         await self._give_back(self, info)
         error = self._error()
+        # A later append is an error of the engine, which must not pass silently.
         self.lose("this log is closed")
         if error is not None and not isinstance(error, OwnershipLost):
             raise error
@@ -341,7 +345,7 @@ class Store(Protocol[Connection_co]):
         """Return the error of the journal for an error of the database."""
 
     def beat(self) -> None:
-        """Renew the leases and look for requests to cancel."""
+        """Renew the leases and find requests to cancel."""
 
     def finish(self) -> None:
         """Give back the leases and close the database."""
@@ -424,8 +428,10 @@ class Writer(Generic[Connection]):
         if not self._started:
             self._started = True
             name = f"journal {self._store.path.name}"
+            # A daemon: a program that never closes its journal must still end.
             threading.Thread(target=self._work, name=name, daemon=True).start()
         self._jobs.put(job)
+        # Checked after the job is put: a writer that ends meanwhile may have seen its queue empty.
         if self._ended:
             self._refuse_late()
 
@@ -443,6 +449,7 @@ class Writer(Generic[Connection]):
         self.put(transaction)
         if unwanted is None:
             return await waiter
+        # Shielded: the transaction cannot be taken back, so its result must reach `unwanted`.
         try:
             return await asyncio.shield(waiter)
         except asyncio.CancelledError:
@@ -451,7 +458,7 @@ class Writer(Generic[Connection]):
             raise
 
     async def stop(self) -> None:
-        """Finish the jobs handed over, give back the leases and close the database."""
+        """Finish the accepted jobs, release the leases and close the database."""
         if self._started:
             stop: _Stop[Connection] = _Stop()
             waiter = stop.wait()
@@ -477,6 +484,7 @@ class Writer(Generic[Connection]):
             self._transact(jobs)
         if stop is not None:
             self._store.finish()
+            # Set before the queue is emptied; see `put`.
             self._ended = True
             self._refuse_late()
             _notify([stop])
@@ -490,12 +498,14 @@ class Writer(Generic[Connection]):
         """Wait for a job or the next beat; return the waiting jobs of one transaction."""
         jobs: list[Job[Connection]] = []
         rows = 0
+        # Without open runs there is no lease to renew, so an idle journal does not wake up.
         wait = max(0.0, self._next_beat - time.monotonic()) if self._store.logs else None
         with suppress(Empty):
             job = self._jobs.get(timeout=wait)
             while True:
                 jobs.append(job)
                 rows += len(job.owners) if isinstance(job, Batch) else 1
+                # Nothing follows a stop: its callers have been refused.
                 if rows >= TRANSACTION_ROWS or isinstance(job, _Stop):
                     break
                 job = self._jobs.get_nowait()
@@ -505,6 +515,7 @@ class Writer(Generic[Connection]):
         batches = [job for job in jobs if isinstance(job, Batch)]
         operations = [job for job in jobs if not isinstance(job, Batch)]
         try:
+            # Batches first: a run that closes must have its last entries in the same transaction.
             self._store.commit(batches, operations)
         except Exception as error:  # of any kind: the callers must receive it
             failure = self._store.journal_error(error)
@@ -529,6 +540,7 @@ class Writer(Generic[Connection]):
 
 
 def _notify(jobs: Sequence[Job[Connection]]) -> None:
+    # One call for each event loop: waking one up costs a system call.
     loops: dict[asyncio.AbstractEventLoop, list[Job[Connection]]] = {}
     for job in jobs:
         if job.loop is not None:

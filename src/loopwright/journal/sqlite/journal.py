@@ -88,6 +88,7 @@ class SqliteJournal:
         self._on_point = on_point
         self._queues: dict[asyncio.AbstractEventLoop, CommitQueue] = {}
         self._readers: list[Pages] = []  # one, after the first read
+        # One connection for all readers: SQLite's is for one thread at a time.
         self._reading = threading.Lock()
         self._renew_writer()
 
@@ -97,6 +98,7 @@ class SqliteJournal:
         )
         self._database = database
         self._writer = Writer(database, self._beat)
+        # A journal that is dropped without `close` still releases its leases.
         self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
 
     @property
@@ -123,6 +125,7 @@ class SqliteJournal:
         loop = asyncio.get_running_loop()
         queue = self._queues.get(loop)
         if queue is None:
+            # Each `run_sync` has another event loop; those that ended are dropped here.
             self._queues = {k: queue for k, queue in self._queues.items() if not k.is_closed()}
             queue = self._queues[loop] = CommitQueue(loop, self._writer.put)
         return queue
@@ -151,6 +154,7 @@ class SqliteJournal:
             Transaction(work, lambda done: database.hold(done[1])),
             unwanted=lambda done: writer.put(leave(*done)),
         )
+        # A run whose entries cannot be read is released, or it would stay locked by a live process.
         try:
             await self._restore(log, opened)
         except BaseException:
@@ -167,6 +171,7 @@ class SqliteJournal:
         info, recorded = await self._read(lambda r: (r.complete(row, row.info), r.recorded(row)))
         entries = recorded.entries
         if entries:
+            # A process that was killed did not write its row, but its entries have the time.
             info = replace(info, active=max(info.active, entries[-1].at))
         log.restore(info, recorded.head, recorded.last, surviving(entries), recorded.contents)
 
@@ -238,11 +243,13 @@ class SqliteJournal:
             if reader.find(run_id, now).status == "running":
                 raise running(row.info.run_id)
             recorded = reader.recorded(row, values=False)
-            kept = surviving(recorded.entries)
-            count = set_aside(kept, path)
-            first = next(entry.seq for entry in kept if is_at(entry, path))
+            remaining = surviving(recorded.entries)
+            count = set_aside(remaining, path)
+            first = next(entry.seq for entry in remaining if is_at(entry, path))
             return RewindPlan(row, path, recorded.last, recorded.head, first), count
 
+        # Read outside the transaction, which is short; `rewind_row` refuses a run that changed
+        # meanwhile.
         plan, count = await self._read(read)
         await self._perform(Transaction(lambda db: rewind_row(database, db, plan)))
         return Rewind(path, count)
@@ -270,7 +277,7 @@ class SqliteJournal:
         return Watch(self.path)
 
     async def close(self) -> None:
-        """Write all waiting entries, give back all runs and close the file.
+        """Write all waiting entries, release all runs and close the file.
 
         An open run is left as interrupted. The next use of the journal opens it again.
         """
@@ -279,6 +286,7 @@ class SqliteJournal:
             queue.flush()
         await asyncio.to_thread(self._close_reader)
         self._finalizer.detach()
+        # Renewed before the old one ends, so that a use meanwhile opens the journal again.
         writer, self._queues = self._writer, {}
         self._renew_writer()
         await writer.stop()
@@ -297,6 +305,7 @@ class SqliteJournal:
 
     async def _read(self, work: Callable[[Pages], T]) -> T:
         """Call `work` with the reader, in a thread, once all entries appended here are written."""
+        # A caller reads what it has appended.
         await self._queue().settled()
         try:
             return await asyncio.to_thread(self._with_reader, work)
@@ -335,4 +344,4 @@ def _release(writer: Writer[sqlite3.Connection], readers: list[Pages]) -> None:
 
 
 class _Outdated(Exception):
-    pass
+    """The tables are of an older version."""

@@ -1,4 +1,4 @@
-"""Memory in the file of an SqliteJournal: tables of its own, written by the journal's writer.
+"""Memory in the file of an SqliteJournal: separate tables, written by the journal's writer.
 
 ::
 
@@ -137,6 +137,7 @@ def _row(item: MemoryEntry) -> Row:
 
 
 def _sum(row: Row) -> bytes:
+    # NUL cannot be in a text, so no two rows have the same data.
     data = "\0".join(map(str, row)).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=_SUM).digest()
 
@@ -161,6 +162,7 @@ def _append(db: sqlite3.Connection, rows: Sequence[Row]) -> list[int]:
             number = last = last + 1
             fresh += (number, *row)
             if name[1]:
+                # The key may occur twice among these rows.
                 by_key[name] = number
         numbers.append(number)
     insert_many(db, _INSERT, _WIDTH, fresh)
@@ -182,9 +184,10 @@ class AppendQueue:
         waiter: asyncio.Future[list[int]] = loop.create_future()
         if loop not in self._waiting:
             self._waiting = {
-                known: waiting for known, waiting in self._waiting.items() if not known.is_closed()
+                other: waiting for other, waiting in self._waiting.items() if not other.is_closed()
             }
             self._waiting[loop] = []
+            # At the end of the pass, so that the appends of all runs share one transaction.
             loop.call_soon(self._flush, loop, perform)
         self._waiting[loop].append((rows, waiter))
         return waiter
@@ -192,6 +195,7 @@ class AppendQueue:
     def _flush(self, loop: asyncio.AbstractEventLoop, perform: Perform) -> None:
         waiting = self._waiting.pop(loop)
         task = loop.create_task(self._commit(waiting, perform))
+        # The event loop holds tasks by weak references only.
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -205,6 +209,7 @@ class AppendQueue:
         rows = [row for mine, _ in waiting for row in mine]
 
         def work(db: sqlite3.Connection) -> Written:
+            # Created at the first append: most journals have no memory.
             if self._ready is not db and not _has_tables(db, self._path):
                 for statement in _TABLES:
                     db.execute(statement)
@@ -231,6 +236,7 @@ class AppendQueue:
 def _entry(row: tuple[Json, ...]) -> MemoryEntry:
     """Return a row as an entry; a row that does not match its checksum is unreadable."""
     seq, *stored, checksum = row
+    # A damaged entry does not prevent the others from being read.
     try:
         values: list[Json] = [item.decode() if isinstance(item, bytes) else item for item in stored]
         if _sum(tuple(values)) == checksum:
