@@ -166,3 +166,20 @@ def test_the_paths_of_the_architecture_exist() -> None:
     assert [
         path for path in sorted(paths) if not any((root / path).exists() for root in roots)
     ] == []
+
+
+# The terms of the project, each with one meaning in Python, YAML, the command line and the page.
+TERMS = (
+    "adapt, attempt, best, budget, call, candidate, checklist, condition, context, criterion, deadline, default, dialect, "
+    "document, effect, error, evaluation, evaluator, execute, feedback, fingerprint, guard, input, iteration, journal, judge, "
+    "ledger, limit, loop, memory, model, option, output, path, prompt, provider, reason, result, resume, retry, rewind, run, "
+    "score, setting, status, step, template, tool, undecided, usage, verdict, warning, workflow"
+)
+
+
+def test_the_glossary_defines_the_terms_in_alphabetical_order() -> None:
+    """Each term has one definition; a term that no page uses would be missing here."""
+    text = (DOCS / "more" / "glossary.md").read_text("utf-8")
+    defined = re.findall(r"^(\S[^\n]*)\n:   \S", text, re.MULTILINE)
+    assert set(TERMS.split(", ")) <= set(defined)
+    assert defined == sorted(set(defined), key=str.lower)
