@@ -1,7 +1,7 @@
 """Check built sites: `python docs/scripts/site.py FOLDER...`.
 
 A page may load nothing from another host, each link inside the site leads to a page and a heading that exist, and no
-fence is left in the text. A link to another host may lead anywhere.
+Markdown is left in the text. A link to another host may lead anywhere.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ NOT_LOADED = {"canonical", "alternate", "next", "prev", "edit"}
 FOREIGN = re.compile(r"^(?:https?:)?//", re.IGNORECASE)
 IN_STYLES = re.compile(r"""(?:url\(\s*|@import\s+)['"]?((?:https?:)?//[^'")\s]+)""", re.IGNORECASE)
 # A fence that the site generator does not understand becomes a paragraph, or code inside one.
+# In code, `\|` keeps its backslash.
 FENCE = re.compile(r"^\s*```|^(?:console|json|python|text|toml|yaml)\b[^\n]*\n")
 
 
@@ -58,7 +59,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Read the text outside of code blocks."""
-        if "pre" not in self._within and FENCE.search(data):
+        if "pre" not in self._within and (FENCE.search(data) or "\\|" in data):
             self.fences.append(data.strip().partition("\n")[0])
 
 
@@ -69,7 +70,7 @@ def problems(folder: Path) -> Iterator[str]:
     pages = {file: Page(file.read_text("utf-8")) for file in sorted(folder.rglob("*.html"))}
     for file, page in pages.items():
         yield from (f"{file}: loads {address}" for address in page.foreign)
-        yield from (f"{file}: a fence is not rendered: {line}" for line in page.fences)
+        yield from (f"{file}: Markdown is not rendered: {line}" for line in page.fences)
         if file.name != "404.html":  # its links begin at the root of a server
             yield from (f"{file}: {problem}" for problem in _broken(file, pages))
     for style in sorted(folder.rglob("*.css")):

@@ -231,8 +231,8 @@ def test_the_check_of_a_site_reports_foreign_addresses_broken_links_and_unread_f
     problems = [line.partition(": ")[2] for line in script("site").problems(tmp_path)]
     assert problems == [
         "loads //cdn.example.org/x.js",
-        'a fence is not rendered: console skip="a"',
-        'a fence is not rendered: ```python skip="b"',
+        'Markdown is not rendered: console skip="a"',
+        'Markdown is not rendered: ```python skip="b"',
         "broken anchor other.html#gone",
         "broken link gone.html",
         "loads https://fonts.example.org/a.css",
