@@ -68,7 +68,7 @@ from .step import (
     source_digest,
 )
 
-__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of"]
+__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "one_of"]
 
 DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
 MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
@@ -220,11 +220,11 @@ class Loop(CompositeStep[In, Out]):
             warnings.warn(LoopwrightWarning(self.unbound, code=CANNOT_BIND), stacklevel=4)
         put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
         for moment in self.approve:
-            _one_of("approve", moment, MOMENTS)
+            one_of("loop: approve", moment, MOMENTS)
 
     def _check(self) -> None:
-        _one_of("on_failure", self.on_failure, ("halt", "continue", "retry"))
-        _one_of("keep", self.keep, ("best", "last"))
+        one_of("loop: on_failure", self.on_failure, ("halt", "continue", "retry"))
+        one_of("loop: keep", self.keep, ("best", "last"))
         codec.integer("loop: max_retries", self.max_retries, minimum=0)
         codec.integer("loop: max_failures", self.max_failures, minimum=1)
         if codec.integer("loop: min_iterations", self.min_iterations, minimum=1) > CEILING:
@@ -320,6 +320,11 @@ class Loop(CompositeStep[In, Out]):
     @property
     def output_type(self) -> ValueType | None:
         return self._parts[0].output_type
+
+    @property
+    def iteration_types(self) -> tuple[ValueType | None, ValueType | None]:
+        """The declared types of the input and the output of an iteration."""
+        return self.input_type, self.output_type
 
     @property
     def limit(self) -> int:
@@ -494,10 +499,11 @@ def _written(condition: Condition) -> str:
     return f"{tag_of(type(condition))} {codec.encode(condition.field_values())} {code}"
 
 
-def _one_of(name: str, value: object, words: tuple[str, ...]) -> None:
+def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
+    """Raise ConfigurationError if an option is none of the words."""
     if value not in words:
         raise ConfigurationError(
-            f"loop: {name}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}"
+            f"{name}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}"
         )
 
 

@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable
 from ..errors import StepError, Stopped
 from ..records import Evaluation, Failure, Iteration, Status, as_evaluation
 from ..records.codec import ATOMS, Json
+from ..records.evaluation import misspelling
 from ..records.typed import ValueType, json_of
 from .context import Context
 from .step import CompositeStep, Step
 
 __all__ = ["Attempt", "Call"]
 
+UNKNOWN_FIELDS = "unknown_fields"  # the code of a warning
 Call = Callable[..., Awaitable[Json]]  # runs one step: `Context.call`, or `unrecorded`
 
 
@@ -77,6 +79,8 @@ class Attempt:
             StepError: for any other value.
         """
         self.evaluation = as_evaluation(value)
+        if type(value) is dict and (sentence := misspelling(value)):
+            self.ctx.warn(sentence, code=UNKNOWN_FIELDS)
 
     def failed(self, error: StepError | Stopped | asyncio.CancelledError) -> None:
         """Set the failure, or the cut, by the error that ended a stage.

@@ -134,7 +134,8 @@ class LoopRun:
         self.ended: Result | None = None
         self.terminated = False
         self.scope = Scope(loop.name, value, ctx.scope, path)
-        self.scope.types = (_carried(loop.input_type), _carried(loop.output_type))
+        declared, output_type = self.types
+        self.scope.types = (_carried(declared), _carried(output_type))
         self.members = loop.members
         spent, budget = NOTHING, loop.budget
         if run.replay is not None:
@@ -227,12 +228,7 @@ class LoopRun:
         Raises:
             ReplayMismatch: if the output no longer fits.
         """
-        declared, adapt = self.loop.input_type, self.loop.adapt
-        # Without a declaration, the input has the type of the loop's input, or of the output of adapt.
-        if declared is None:
-            initial_type = getattr(self.scope.initial, "type", None)
-            declared = initial_type if adapt is None or record.number == 1 else adapt.output_type
-        output_type = self.loop.output_type
+        declared, output_type = self._type_of_input(record), self.types[1]
         if (declared is None or declared.is_json) and (output_type is None or output_type.is_json):
             return record
         value, output = json_of(record.input), json_of(record.output)
@@ -241,6 +237,23 @@ class LoopRun:
         if output_type is not None and output is not None:
             output = retyped(output_type, output, f"{self.path}/{record.number}")
         return replace(record, input=value, output=output)
+
+    @property
+    def types(self) -> tuple[ValueType | None, ValueType | None]:
+        """The declared types of the input and the output of an iteration."""
+        return self.loop.iteration_types
+
+    def _type_of_input(self, record: Iteration) -> ValueType | None:
+        """Return the type of a recorded input.
+
+        Without a declaration, the input has the type of the loop's input, or of the output of adapt.
+        """
+        declared, adapt = self.loop.input_type, self.loop.adapt
+        if declared is not None:
+            return declared
+        if adapt is None or record.number == 1:
+            return getattr(self.scope.initial, "type", None)
+        return adapt.output_type
 
     # The lines of `run` and `iterate`.
 

@@ -234,11 +234,12 @@ UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not
 
 
 class FunctionStep(Leaf[In_contra, Out_co]):
-    """A Python function as a leaf step.
+    """A Python function as a leaf step. See `step`.
 
-    `reserve` is the highest cost of a call, or a function of the input that returns it. `idempotent`:
-    it may run twice if the process dies during a call (see Context.idempotency_key). `reports`: whether
-    it reports its cost, if that differs from whether it takes a context.
+    Args:
+        function, name, reserve, idempotent, inline, fingerprint: as for `step`.
+        reports: whether it reports its cost. Default: whether it takes a context.
+        typed: whether its annotations declare the types of its input and output.
     """
 
     act: _Act

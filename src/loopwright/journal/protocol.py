@@ -251,6 +251,7 @@ class Journal(Protocol):
 
 def missing_run(run_id: str, matches: int = 0) -> RunNotFound:
     """Return the error for an id that matches no run, or several."""
+    # A prefix of several runs is an error: acting on the wrong run cannot be undone.
     if matches:
         return RunNotFound(f"{run_id!r} matches {matches} runs; use more characters of the id")
     return RunNotFound(

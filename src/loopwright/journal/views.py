@@ -81,6 +81,7 @@ def outermost(path: str) -> str:
 def enclosing(loop: str) -> tuple[str, int] | None:
     """Return the loop and the iteration that contain a loop; None for an outermost loop."""
     parts = loop.split("/")
+    # From the end: the nearest number is that of the enclosing iteration.
     for i in range(len(parts) - 1, 0, -1):
         if parts[i].isdigit():
             return "/".join(parts[:i]), int(parts[i])
@@ -193,6 +194,7 @@ def step_outcomes(info: RunInfo, entries: Sequence[Entry]) -> list[StepOutcome]:
     if not replay.steps and any("/" not in path for path in replay.records):
         return []
     for path in [] if end is not None else [*replay.finished, *replay.unsettled]:
+        # A time limit adds this part to the path of its step.
         parts = [part for part in path.split("/") if part != "within"]
         if len(parts) < 2 or parts[1] in outcomes:
             continue

@@ -32,7 +32,9 @@ __all__ = [
     "CARRIERS",
     "ValueType",
     "either_type",
+    "item_type_of",
     "json_of",
+    "list_type",
     "members_type",
     "mixed",
     "same_type",
@@ -363,10 +365,26 @@ def same_type(one: ValueType | None, other: ValueType | None) -> bool:
 
 def either_type(types: Sequence[ValueType | None], owner: str) -> ValueType | None:
     """Return the type of the output of one of several steps; None if one of them declares none."""
+    # One alternative without a type can return anything.
     declared = [each.declared for each in types if each is not None]
     if len(declared) < len(types) or not declared:
         return None
     return ValueType(typing.Union[tuple(declared)], owner)  # noqa: UP007
+
+
+def list_type(item: ValueType | None, owner: str, *, or_none: bool = False) -> ValueType | None:
+    """Return the type of a list of items of a type, each perhaps None; None if the items have no type."""
+    if item is None:
+        return None
+    declared = typing.Optional[item.declared] if or_none else item.declared  # noqa: UP045
+    return ValueType(list[declared], owner)  # type: ignore[valid-type]
+
+
+def item_type_of(declared: ValueType | None) -> ValueType | None:
+    """Return the type of the items of a list type; None if they have none."""
+    if declared is None or _JSON_CONTAINERS.get(typing.get_origin(declared.declared)) is not list:
+        return None
+    return value_type(typing.get_args(declared.declared)[0], declared.owner)
 
 
 def members_type(types: Mapping[str, ValueType | None], owner: str) -> ValueType | None:
@@ -377,6 +395,7 @@ def members_type(types: Mapping[str, ValueType | None], owner: str) -> ValueType
     return ValueType(typing_extensions.TypedDict(owner, fields), owner)  # type: ignore[operator]
 
 
+# An int is accepted for float, as in Python's own typing rules, and a bool for int.
 _FLAT: dict[object, tuple[type, ...]] = {
     str: (str,),
     int: (int, bool),

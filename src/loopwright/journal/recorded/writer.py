@@ -33,10 +33,9 @@ Connection_contra = TypeVar("Connection_contra", contravariant=True)
 Outcome = TypeVar("Outcome")
 GiveBack = Callable[["DurableLog", RunInfo], Awaitable[None]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
-BATCH_RUNS = (
-    512  # a batch with this many runs is handed over early, so that the writer need not wait
-)
-_ROW_ENTRIES = 64
+# A batch with this many runs is passed on early, so that the writer need not wait.
+BATCH_RUNS = 512
+_ROW_ENTRIES = 64  # a bound on the size of a row, which a reader decodes as a unit
 BEAT = 0.5  # seconds between renewals of the leases
 TRANSACTION_ROWS = 4096  # a slow disk makes for large transactions, a fast one for small ones
 
@@ -189,7 +188,7 @@ class DurableLog:
 
     @property
     def position(self) -> tuple[int, bytes]:
-        """The number of the last entry handed over and the checksum of its row."""
+        """The number of the last entry in a batch and the checksum of its row."""
         return self._seq, self._sum
 
     @property

@@ -133,6 +133,7 @@ class Reader(RowReader):
             return [(None, True)]
         pairs: list[tuple[End | None, bool]] = [(end, True) for end in self._ends(status, reason)]
         if status == "interrupted":
+            # The row of a killed process still says running.
             pairs += [(end, False) for end in self._ends("running", reason)]
         return pairs
 
@@ -141,6 +142,7 @@ class Reader(RowReader):
             return [(status, reason)]
         ends: list[End] = []
         [(raw,)] = self.select("first reason", status)
+        # One step per reason over the index, which takes as long for a million runs as for ten.
         while raw is not None:
             ends.append((status, raw.decode("utf-8", "replace")))
             [(raw,)] = self.select("next reason", *ends[-1])

@@ -13,7 +13,7 @@ from ...journal.views import EntriesView, RunView
 from ...records import NOTHING, Iteration
 
 T = TypeVar("T")
-SPARK = 24  # iterations in the sparkline of a run
+SPARK = 24  # iterations in the sparkline of a run, as many as its width shows
 _OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 
 
@@ -47,7 +47,7 @@ class Records:
         self.journal = journal
         self._sparks: dict[tuple[str, float], tuple[float, ...]] = {}
 
-    async def look(self, run_id: str, work: Callable[[RunView], T]) -> T:
+    async def with_view(self, run_id: str, work: Callable[[RunView], T]) -> T:
         """Return the result of `work` on the view of a run. Raises RunNotFound."""
         if isinstance(self.journal, SqliteJournal):
             return await self.journal.look(lambda pages, now: work(pages.view(run_id, now)))
@@ -57,6 +57,7 @@ class Records:
     async def listing(self, wanted: Wanted) -> Listing:
         """Return a page of the run list."""
         if isinstance(self.journal, SqliteJournal):
+            # The page may be open before the first run creates the database.
             if not self.journal.path.exists():
                 return Listing([], [], 0)
             return await self.journal.look(lambda pages, now: self._listed(pages, wanted, now))
@@ -71,12 +72,12 @@ class Records:
         """Return a page from a journal without an index; a key is the position from the end."""
         place = wanted.before and -wanted.before
         offset = max(0, -wanted.after - 1 - wanted.limit) if wanted.after else place
-        found = await self.journal.runs(
+        runs = await self.journal.runs(
             limit=wanted.limit, offset=offset, name=wanted.name, status=wanted.status,
             text=wanted.text,
         )  # fmt: skip
         rows = []
-        for number, info in enumerate(found, start=offset + 1):
+        for number, info in enumerate(runs, start=offset + 1):
             if not wanted.reason or info.reason == wanted.reason:
                 view = EntriesView(info, await self.journal.entries(info.run_id))
                 rows.append(self._row(-number, view))
@@ -84,15 +85,17 @@ class Records:
 
     def _row(self, key: int, view: RunView) -> Listed:
         info = view.info
-        known = self._sparks.get((info.run_id, info.updated))
-        if known is not None and info.status in _OVER:
-            return Listed(key, info, known)
+        # The scores of an ended run change only by a rewind, which changes `updated`.
+        cached = self._sparks.get((info.run_id, info.updated))
+        if cached is not None and info.status in _OVER:
+            return Listed(key, info, cached)
         loop = main_loop(view)
         over = info.status in _OVER
         marks = view.outline(loop, offset=-SPARK if over else 0) if loop else []
         scores = tuple(item.score for _, item in marks[-SPARK:] if item.score is not None)
         if over:
             self._sparks[info.run_id, info.updated] = scores
+            # Simply emptied: the scores of one page of the list are read in a millisecond.
             if len(self._sparks) > 2000:
                 self._sparks.clear()
         elif marks:
@@ -130,4 +133,5 @@ def main_loop(view: RunView) -> str:
         marks = view.outline(loop, offset=-1)
         return marks[0][0] if marks else 0
 
+    # Each loop costs a query, and a workflow rarely has more outermost loops.
     return max(loops[:8], key=latest)
