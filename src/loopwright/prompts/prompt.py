@@ -221,7 +221,8 @@ def _bounded(text: TemplatedValue, ctx: Context) -> TemplatedValue:
         for name in variables:
             if short[name] is not variables[name] and name in text.names | FIXED:
                 ctx.warn(
-                    f"{name} has a text of more than {limit:,} characters; it was cut in the prompt"
+                    f"{name} has a text of more than {limit:,} characters; it was cut in the prompt",
+                    code="text_shortened",
                 )
         return short
 

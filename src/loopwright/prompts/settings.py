@@ -250,7 +250,9 @@ def warn_of(reply: Reply, ctx: Context) -> None:
             continue
         ctx.warn(f"a reply was corrected before it was read: {repair}", code="repaired_reply")
     if reply.finish == "length":
-        ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")
+        ctx.warn(
+            "the reply was cut off at max_tokens, and on_cutoff: accept keeps it", code="cut_off"
+        )
 
 
 def with_schema(settings: PromptSettings, schema: Mapping[str, Json] | None) -> PromptSettings:
