@@ -165,7 +165,7 @@ def test_the_plan_counts_the_calls_of_agents(tmp_path: Path) -> None:
         (RESEARCH.replace("qa_spe", "qa_sp") % "on_failure: halt", "did you mean 'qa_specialist'"),
         (RESEARCH % "max_plan_iterations: 1", "did you mean 'max_planning_iterations'"),
         (RESEARCH % "min_confidence_threshold: 85", "less than or equal to 1"),
-        (RESEARCH % "token_split: [1, 1, 1]", "add up to more than 1"),
+        (RESEARCH % "token_split: [1, 1, 1]", "is above 1"),
         (RESEARCH % "capabilities: [caps:Lout]", "caps"),
         (RESEARCH.replace("{{ plan }}", "{{ plam }}") % "on_failure: halt", "'plam' is not defined"),
         ("  - name: a\n    phased: {role: base}\n", "no phase has an iteration"),

@@ -246,6 +246,7 @@ class ForEach(CompositeStep):
             return Stop(Reason.COMPLETED, "there were no items")
         by_items = self.unmet != "failed"
         errors = [item for item in history if item.error is not None]
+        # A list without any success fails, also if no success is required.
         if len(errors) == total:
             detail = f"all {total} items failed, the last with: {errors[-1].feedback}"
             strict = by_items and self.min_success_rate > 0

@@ -109,6 +109,7 @@ class Prompt(CompositeStep[In, Out]):
             *(codec.canonical(s) for s in sources),
             codec.canonical(self.model_settings.to_json()),
         ]
+        # Only with limits, so that conversations without limits keep their recorded fingerprints.
         if self.conversation is not None and self.conversation.bounded:
             parts.append(codec.canonical(self.conversation.to_json()))
         if self.files:

@@ -172,6 +172,7 @@ class PhasedAgent(CompositeStep):
     kit: Tools = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        # The dataclass is frozen, because a running agent must not change.
         put = functools.partial(object.__setattr__, self)
         if not isinstance(self.name, str) or not self.name or "/" in self.name:
             raise _wrong(
@@ -209,6 +210,7 @@ class PhasedAgent(CompositeStep):
             limit = _integer(name, int(defaults[name]) if explicit is None else explicit, minimum=0)
             if limit > CEILING:
                 raise _wrong(name, limit, f"the maximum is {CEILING}")
+            # A limit for a phase without a step is probably a mistake in the name of the step.
             if explicit and getattr(self, phase) is None:
                 raise _wrong(
                     name, explicit, f"there is no {phase} step; add one, or remove the limit"
@@ -221,6 +223,7 @@ class PhasedAgent(CompositeStep):
         if evaluate is None:
             return {}
         if not isinstance(evaluate, Mapping):
+            # Not planning: a plan is not an answer to the task.
             evaluate = dict.fromkeys(PHASES[1:], evaluate)
         for phase in evaluate:
             if phase not in PHASES:
@@ -285,6 +288,7 @@ class PhasedAgent(CompositeStep):
         budget = self.token_budget
         if budget is None:
             return {}
+        # 0.29 * 100 is below 29 in binary.
         return {p: int(budget * s + 1e-9) for p, s in zip(PHASES, self.token_split, strict=True)}
 
     @property
@@ -334,6 +338,7 @@ class PhasedAgent(CompositeStep):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        # Phases that cannot run are not part of the identity.
         parts = {p: getattr(self, p).fingerprint for p in PHASES if self.limits[p]}
         judges = {phase: judge.fingerprint for phase, judge in self.evaluators.items()}
         settings = [

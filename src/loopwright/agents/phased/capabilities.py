@@ -176,6 +176,7 @@ class Hooks:
         self._named: list[tuple[str, object]] = []
         for number, capability in enumerate(capabilities, start=1):
             name = str(getattr(capability, "name", "") or type(capability).__name__)
+            # The name is part of journal paths, where a slash separates segments.
             name = name.replace("/", "-")
             taken = any(name == other for other, _ in self._named)
             self._named.append((f"{name}-{number}" if taken else name, capability))
@@ -205,6 +206,7 @@ class Hooks:
         kind, kind_name = _KINDS.get(hook, (object, ""))
         for name, leaf in self.of(hook):
             answer = await self._call(ctx, leaf, state, [*of, value], default=value)
+            # A wrong type would fail later, in code that is not the capability's.
             if isinstance(answer, kind):
                 value = answer
             else:
@@ -232,6 +234,7 @@ class Hooks:
     async def notify(self, ctx: Context, hook: str, state: AgentState) -> dict[str, Json]:
         """Call a hook of every capability, and return the answers by name."""
         answers = {name: await self._call(ctx, leaf, state) for name, leaf in self.of(hook)}
+        # Most hooks return nothing, which would only fill the report.
         return {name: answer for name, answer in answers.items() if answer}
 
     async def _call(
@@ -285,6 +288,7 @@ def _leaf(name: str, capability: object, hook: str) -> FunctionStep:
         turn = before.get(_TURN, 0)
         context = {key: item for key, item in codec.copied(before).items() if key != _TURN}
         args = (state, context, *value["args"])
+        # A plain function could block the event loop, so it runs in a thread.
         if inspect.iscoroutinefunction(inspect.unwrap(method)):
             answer = await method(*args)
         else:
@@ -296,6 +300,7 @@ def _leaf(name: str, capability: object, hook: str) -> FunctionStep:
         return reply
 
     code = getattr(inspect.unwrap(method), "__code__", None)
+    # The bytecode, so that a changed hook is not replayed with old answers.
     text = code.co_code.hex() if code is not None else ""
     fingerprint = digest_of("capability 2", type(capability).__qualname__, hook, text)
     return _HookStep(call, name=f"{name}.{hook}", fingerprint=fingerprint)
@@ -323,6 +328,7 @@ def checked(capabilities: Capability | Iterable[object]) -> tuple[object, ...]:
         return (capabilities,)
     checked = tuple(capabilities)
     for one in checked:
+        # A class instead of an object is a frequent mistake.
         if isinstance(one, type) or not any(callable(getattr(one, hook, None)) for hook in HOOKS):
             raise ConfigurationError(
                 f"phased agent: capabilities: {one!r} is not a capability. "

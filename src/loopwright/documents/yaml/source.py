@@ -93,6 +93,7 @@ class Source:
     def problem_at_word(self, path: Location, message: str, word: str) -> Problem:
         """Return a problem at the first occurrence of a word in the templates of a value, else at the value."""
         for leaf, text in self._texts(path):
+            # A name can occur in several texts of a value; the first one is reported.
             offset = _offset_of(word, text)
             if offset is not None:
                 return self.problem_inside(leaf, message, offset)

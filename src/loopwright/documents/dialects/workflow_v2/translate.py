@@ -47,6 +47,7 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     project.notes += source.notes
     lenient = project.settings.lenient
     value = source.value
+    # A fragment has no head, so the required keys are added.
     if lenient:
         value = {"$schema": SCHEMA, "name": "fragment", **value}
     if value.get("$schema") != SCHEMA:
@@ -173,6 +174,7 @@ class _Translation:
                 self.report(at, "needs 'name'")
                 self.gaps = replace(self.gaps, names=True)
                 continue
+            # The second step of a name is left out, so that later references stay unambiguous.
             if not self._unique(item.name, (*at, "name"), visited):
                 self.taken.add(at)
             loop = item.loop if isinstance(item, StepV2) else item
@@ -219,6 +221,7 @@ class _Translation:
         left_out = TranslatedStep(item.name, at, loops=loops)
         if at in self.gaps.steps:
             return left_out
+        # A step with a problem is replaced by its stand-in, so that problems in later steps are reported too.
         before = len(self.problems)
         if isinstance(item, LoopV2):
             result = translator.loop(item, at)
