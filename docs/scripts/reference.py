@@ -78,7 +78,7 @@ INTERNAL = {
     "Leaf": ("declared", "types"),
     "PhasedAgent": ("depth", "parts", "run", "tokens", "warnings"),
     "ReasoningAgent": ("parts", "run", "settings", "single"),
-    "Redactor": ("heard", "streamed"),
+    "Redactor": ("filtered", "streamed"),
     "Result": ("loop_json", "view"),
     "Stop": ("from_json",),
     "Tool": ("stub_output",),

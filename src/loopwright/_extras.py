@@ -42,6 +42,7 @@ EXTRAS: dict[str, Extra] = {
     ),
     "ui": Extra(("starlette", "uvicorn"), "a web server", "'loopwright[ui]'"),
     "mcp": Extra(("mcp",), "the MCP client", "'loopwright[mcp]'"),
+    "postgres": Extra(("psycopg",), "the PostgreSQL client", "'loopwright[postgres]'"),
     "otel": Extra(
         ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
         "the OpenTelemetry SDK",
