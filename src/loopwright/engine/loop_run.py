@@ -196,6 +196,7 @@ class LoopRun:
             usage += record.usage
             self.history = self.history.with_iteration(record, entry.seconds, usage, wall)
             self.current = self.scope.current = record.input
+            self.scope.number = record.number
             # The `seconds` of an iteration are those of its loop, so this is the loop's beginning.
             self.start = entry.at - entry.seconds
             self.cut = _cut_of(entry) or self.cut
@@ -286,7 +287,7 @@ class LoopRun:
 
     def next_number(self) -> int:
         """Return the number of the next iteration."""
-        return len(self.history) + 1
+        return self.scope.number + 1
 
     def admit(self, number: int) -> None:
         """Begin iteration `number`, or continue one that began before a crash.
