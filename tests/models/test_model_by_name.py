@@ -11,8 +11,10 @@ import pytest
 from faulty_server import FaultyServer, says
 from mock_server import serving
 
+from engine.support import entries_of
 from loopwright import Models, ModelSettings, prompt, run, run_sync
 from loopwright.errors import ConfigurationError
+from loopwright.journal import MemoryJournal
 from loopwright.models import ProviderModel, Reply, Request
 from loopwright.testing import ScriptedModel
 
@@ -188,8 +190,13 @@ def test_a_server_that_is_not_started_is_named(provider: str) -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         ask = prompt("x", model=f"{provider}:m", base_url=url)
-        detail = run_sync(ask, "x", models=Models(ProviderModel())).detail
+        journal = MemoryJournal()
+        detail = run_sync(
+            ask, "x", models=Models(ProviderModel()), journal=journal, run_id="r"
+        ).detail
+        ended = [entry.path for entry in entries_of(journal, "r") if entry.kind == "finished"]
     assert f"no server answers at {url}; start it, or give base_url" in detail
+    assert len([path for path in ended if "attempt" in path]) == 2
 
 
 def test_a_scripted_model_is_passed_as_an_option() -> None:
