@@ -86,6 +86,16 @@ class PromptSettings:
     strict: bool = False
     max_tool_calls_per_reply: int = MAX_TOOL_CALLS
 
+    def unsupplied(self, owner: str) -> dict[str, str]:
+        """Return a sentence for each name that only the models of a run can explain, by its key."""
+        return {
+            MODEL_NAME
+            + short: f"{owner}: model: {short!r} is not a model; write provider:model, like "
+            f"openai:gpt-4o, or define it with Models(names={{{short!r}: …}})"
+            for short in self.models
+            if ":" not in short
+        }
+
     def __post_init__(self) -> None:
         for model in self.models:
             if not isinstance(model, str) or not model.strip(":") or ":" in model:
@@ -294,6 +304,8 @@ class Prompt(CompositeStep[In, Out]):
     'prompt'
     """
 
+    asks_model = True
+
     def __init__(
         self,
         text: Text,
@@ -312,6 +324,7 @@ class Prompt(CompositeStep[In, Out]):
         self.text = fill(text) if isinstance(text, str) else text
         self.system = fill(system) if isinstance(system, str) else system
         self.asking = asking
+        self.unsupplied: dict[str, str] = asking.unsupplied(f"prompt {name!r}")
         self.conversation = conversation or (Conversation() if carried else None)
         self.read = read or _output
         self.input_type: ValueType | None = None
@@ -591,15 +604,10 @@ def prompt(
         files=files,
         files_root=None if files_root is None else Path(files_root),
     )
-    step.unsupplied = _unsupplied(name, text) | _unsupplied(name, system)
+    step.unsupplied |= _unsupplied(name, text) | _unsupplied(name, system)
     for item in step.files.items if not callable(files) else ():
         if isinstance(item, TemplatedValue):
             step.unsupplied |= _unsupplied(name, str(item.source))
-    for short in (m for m in asking.models if ":" not in m):
-        step.unsupplied[MODEL_NAME + short] = (
-            f"prompt {name!r}: model: {short!r} is not a model; write provider:model, like "
-            f"openai:gpt-4o, or define it with Models(names={{{short!r}: …}})"
-        )
     step.output_type = declared
     step.input_type = None if input is None else value_type(input, name)
     return step

@@ -127,6 +127,7 @@ class ReasoningAgent(CompositeStep):
         self.asking = asking or asking_of(model, settings)
         if max_tool_calls_per_reply is not None:
             self.asking = replace(self.asking, max_tool_calls_per_reply=max_tool_calls_per_reply)
+        self.unsupplied = self.asking.unsupplied(f"agent {self.name!r}")
         self.kit = Tools(tuple(tools), _integer("tool_rounds", tool_rounds))
         self.loop = Loop(
             _Thought(self),
@@ -135,6 +136,8 @@ class ReasoningAgent(CompositeStep):
             name="reasoning",
             keep="last",
         )
+
+    asks_model = True
 
     @property
     def single(self) -> bool:

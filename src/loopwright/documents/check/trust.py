@@ -77,7 +77,9 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
     Functions of the caller (`Settings.agents`) need no approval and are left out.
     """
     own = set(loaded.agents.values())
-    commands, references, sent = [], [], []
+    commands: list[str] = []
+    references: list[str] = []
+    sent: list[str] = []
     files = _Files(loaded)
     for name, document in loaded.documents.items():
         folder = Path(name).parent

@@ -66,6 +66,7 @@ class Judge(CompositeStep[object, Evaluation]):
     """
 
     name = "judge"
+    asks_model = True
     fingerprint: str
 
     def __init__(
@@ -88,6 +89,7 @@ class Judge(CompositeStep[object, Evaluation]):
         self.votes = votes or Votes()
         self.question: JudgeQuestion = question or Sentence()
         self.asking = with_schema(asking, self.question.schema)
+        self.unsupplied = asking.unsupplied("judge")
         self.self_test = self_test
         self.tools = tools or JudgeTools()
         self.fingerprint = digest_of(
