@@ -42,6 +42,7 @@ EXTRAS: dict[str, Extra] = {
     ),
     "ui": Extra(("starlette", "uvicorn"), "a web server", "'loopwright[ui]'"),
     "mcp": Extra(("mcp",), "the MCP client", "'loopwright[mcp]'"),
+    "postgres": Extra(("psycopg",), "the PostgreSQL client", "'loopwright[postgres]'"),
     "otel": Extra(
         ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
         "the OpenTelemetry SDK",
@@ -71,6 +72,7 @@ def missing(extra: str) -> bool:
         >>> missing("models")
         False
     """
+    # An extra may be installed in part, for example without its provider's SDK.
     return not all(_installed(package) for package in EXTRAS[extra].packages)
 
 

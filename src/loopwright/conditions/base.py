@@ -175,6 +175,7 @@ def named(stop: Stop, loop: str) -> Stop:
 @functools.cache
 def tag_of(kind: type) -> str:
     """Return the YAML tag of a class: its name in snake case."""
+    # Derived from the class, so that Python and YAML cannot differ.
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower()
 
 

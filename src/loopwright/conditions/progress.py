@@ -259,6 +259,7 @@ class Degrading(Condition):
             fall = (best.score or 0.0) - scores[-1] if best is not None else 0.0
             limit = self.tolerance
         else:
+            # Of two-score means, because a single low score is often noise.
             fall = history.fall
             limit = drawdown_limit(self.horizon) * self.sigma
         if fall <= limit:

@@ -116,6 +116,7 @@ class AllCriteriaMet(Condition):
         if last is None or not last.eligible or last.evaluation is None:
             return None
         criteria = last.evaluation.criteria
+        # Without criteria nothing was checked, although `all` would hold.
         if not criteria or not all(item.passed for item in criteria):
             return None
         return Stop(Reason.CONDITION_MET, f"all {len(criteria)} criteria are met")

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..conditions import Budget, RunLimits
 from ..engine.step import Step
 from ..errors import DocumentError, Problem
-from ..prompts.prompt import PromptSettings
+from ..prompts.settings import PromptSettings
 from ..records.codec import Json
 from .schema.document import Document
 from .schema.traverse import functions_in
@@ -207,7 +207,7 @@ class Project:
         gone = recorded.has(path)
         if gone:
             message = "no longer exists; the run continues with the recorded document"
-            self.notes.append(Problem(shown_path(path), 0, 0, "", message))
+            self.notes.append(Problem(shown_path(path), 0, 0, "", message, code="document_gone"))
         # Approved contents are never read again: the file may have changed since the approval.
         if agreed is not None:
             if path not in agreed:

@@ -148,7 +148,7 @@ class LoopRun:
         if run.replay is not None and self.account.limited:
             self.account.effects = self.history.effects = run.replay.effects(path)
         if budget is not None and loop.unbound:
-            run.warn(f"{CANNOT_BIND}: {loop.unbound}")
+            run.warn(loop.unbound, code=CANNOT_BIND)
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
         # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
@@ -407,7 +407,8 @@ class LoopRun:
         except (StepError, Stopped, asyncio.CancelledError) as error:
             failed = isinstance(error, StepError)
             why = error if failed else self.run_state.stopped_by(error).stop.detail
-            self.run_state.warn(f"{self.path}: its output could not be judged again: {why}")
+            sentence = f"its output could not be judged again: {why}"
+            self.run_state.warn(sentence, self.path, code="rejudge_failed")
         return sum(scores) / len(scores) if scores else None
 
     async def abandon(self) -> None:

@@ -273,6 +273,7 @@ async def resume(
     if store is None:
         raise ConfigurationError("resume: journal: use the journal in which the run is recorded")
     try:
+        # Also for a prefix of an ID, which `run` would take as a new ID.
         info = await store.find(run_id)
         limits = (max_iterations, max_usd, max_calls, max_total_tokens, max_effects)
         if any(limit is not None for limit in limits):

@@ -90,6 +90,7 @@ class Entry:
     def to_json(self) -> dict[str, Json]:
         """Return the entry as a JSON object without empty fields."""
         value = self.value
+        # The engine appends records themselves; JSON is made only for readers outside it.
         if isinstance(value, Iteration | Evaluation):
             value = value.to_json()
         data: dict[str, Json] = {"seq": self.seq, "kind": self.kind, "path": self.path}
@@ -170,7 +171,7 @@ def _before(entries: list[Entry], path: str) -> list[Entry]:
     first = next((i for i, e in enumerate(entries) if is_at(e, path)), None)
     if first is None:
         first = len(entries)  # the path has no entries yet: only the run's end is set aside
-    # The end of the run goes with every rewind, so that the run continues.
+    # Every rewind also removes the end of the run, so that the run continues.
     remaining = [e for e in entries[:first] if e.kind != "ended" or e.path]
     # A "started" without its outcome would be an effect in doubt.
     finished = {e.path for e in remaining if e.kind == "finished"}

@@ -54,6 +54,7 @@ def status_of(recorded: Sequence[Entry]) -> str:
     for entry in reversed(recorded):
         if entry.kind == "ended" and not entry.path:
             return Stop.from_json(entry.value["stop"]).reason.status.value
+        # Entries that a person added while no process ran do not change the status.
         if entry.kind not in ("answered", "accepted"):
             return "suspended" if entry.kind == "suspended" else "interrupted"
     return "interrupted"

@@ -205,7 +205,7 @@ async def _take_up_now(journal: Journal, info: RunInfo) -> None:
     """Move answers to the entries of a run without a process; otherwise its process does."""
     try:
         log = await journal.open(info, resume=True)
-    except RunLocked:
+    except RunLocked:  # its process reads the inbox itself
         return
     row = replace(log.info, status=status_of(log.recorded), updated=time.time())
     try:
@@ -241,6 +241,7 @@ def _find(run_id: str, recorded: Sequence[Entry], path: str, inbox: Sequence[Pos
         raise ConfigurationError(
             f"{run_id}: the question at {path!r} is answered already; continue with: resume"
         )
+    # The message depends on the state, because each has another remedy.
     if not questions:
         raise ConfigurationError(f"{run_id}: no question of this run is open")
     paths = [question.path for question in questions]
@@ -274,6 +275,8 @@ def checked(question: Question, value: Json) -> Json:
         raise _wrong_form(question, reply)
     _check_fields(question, reply)
     if question.kind == "limit" and reply["approve"]:
+        # Completed before it is recorded, so that a replay does not depend on the default of its
+        # version.
         reply["more"] = reply.get("more", question.request.get("more", 1))
         _check_more(question, reply["more"])
     return reply
@@ -298,6 +301,7 @@ def _check_fields(question: Question, reply: Mapping[str, Json]) -> None:
 
 
 def _check_more(question: Question, more: int) -> None:
+    # Checked here, because the person can correct the answer now; the loop could only fail later.
     maximum = CEILING - int(question.request.get("iteration", 0))
     if not 1 <= more <= maximum:
         raise ConfigurationError(

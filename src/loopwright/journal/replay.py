@@ -157,6 +157,7 @@ class RecordedRun:
 
     def items(self, path: str) -> list[Json]:
         """Return the items of the list at a path; none for other steps, or before they were read."""
+        # The items are recorded as an effect, so that a resume has the same list.
         entry = self.finished.get(f"{path}/items")
         if entry is None or entry.error is not None or not isinstance(entry.value, list):
             return []

@@ -71,6 +71,7 @@ def entry(
     """
     if kind not in KINDS:
         raise ConfigurationError(f"memory: unknown kind of entry {kind!r}{nearest(kind, KINDS)}")
+    # NUL separates the fields of a checksum in the SQLite store.
     if not space or len(space) > LONGEST_NAME or "\0" in space:
         raise ConfigurationError(
             f"memory: the name of a space has 1 to {LONGEST_NAME} characters, and "

@@ -15,10 +15,11 @@ from .lessons import Lessons, lessons_of
 from .records import OUTCOMES, Episode, Fact, SuccessRate, fact_id
 from .view import CONTRADICTION, REINFORCEMENT, View, consolidation, view_of
 
+# All other kinds: episodes are read for consolidation, and facts are computed from them.
 _FACTS = tuple(kind for kind in KINDS if kind not in ("set", "deleted", "cleared", "note"))
 _STATUSES = ("active", "doubted", "superseded", "retired")
 _WORKING = ("set", "deleted", "cleared")
-_WORDS = re.compile(r"[^\W_]{2,}")
+_WORDS = re.compile(r"[^\W_]{2,}")  # single letters match by chance
 T = TypeVar("T")
 
 
@@ -48,8 +49,11 @@ def ranked(
     """
     wanted = frozenset(_WORDS.findall(query.casefold()))
     if not wanted:
+        # Without words there is nothing to rank by, and the latest items are the likeliest to
+        # matter.
         return list(items[::-1][:limit])
     words = [frozenset(_WORDS.findall(text(item).casefold())) for item in items]
+    # Among the candidates only: a word that all of them share does not distinguish them.
     common = Counter(word for each in words for word in each)
     scores = [
         weight(item) * sum(1 / common[word] for word in each & wanted)
@@ -110,6 +114,7 @@ class Space:
 
     async def all(self) -> dict[str, Json]:
         """Return the working memory of the run by name."""
+        # The working memory of other runs in the same space is not visible.
         return (await self.view(_WORKING)).working.get(self.run, {})
 
     async def delete(self, name: str, *, at: float, key: str = "") -> None:

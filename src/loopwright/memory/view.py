@@ -23,9 +23,8 @@ from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
 Key = TypeVar("Key")
 Remembered = TypeVar("Remembered", Fact, Episode)
 REINFORCEMENT = 0.2
-CONTRADICTION = (
-    0.4  # one contradiction outweighs two or three confirmations: a wrong fact costs more
-)
+# One contradiction outweighs two or three confirmations, because a wrong fact costs more.
+CONTRADICTION = 0.4
 
 
 @dataclass
@@ -59,6 +58,7 @@ class View:
 
     def success_rate(self, action: str = "") -> SuccessRate:
         """Return the outcomes of the episodes of an action ("" for all), retired ones included."""
+        # Retired ones too, because a cleanup must not change the statistics.
         outcomes = [e.outcome for e in self.episodes.values() if not action or e.action == action]
         return SuccessRate(*(outcomes.count(word) for word in ("success", "partial", "failure")))
 
@@ -132,6 +132,7 @@ def _fact(view: View, item: MemoryEntry, value: Json) -> None:
         id=fact_id(text, category),
         text=text,
         category=category,
+        # 0.5 is neither trusted nor doubted.
         confidence=float(value.get("confidence", 0.5)),
         at=item.at,
         touched=item.at,
@@ -237,6 +238,7 @@ def consolidation(view: View, minimum: int) -> list[dict[str, Json]]:
         fact = {
             "text": _summary(action, episodes, view.success_rate(action)),
             "category": EXPERIENCE,
+            # Few episodes give little confidence.
             "confidence": count / (count + 2),
         }
         former = next((f.id for f in view.live_facts if _about(f.category, f.text, action)), "")

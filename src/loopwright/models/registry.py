@@ -1,6 +1,6 @@
 """The state that the model calls of a process share: model, names, prices, pauses and transcript.
 
-Pass it to a run with `run(…, models=Models(…))`. Runs without one share a default registry, which is made at
+Pass it to a run with `run(…, models=Models(…))`. Runs without one share a default registry, which is created at
 the first model call with the keys that the environment has then.
 """
 
@@ -220,7 +220,7 @@ class Models:
         try:
             self.transcript(self.redactor.clean(record))
         except Exception as error:  # a transcript must not change the run
-            ctx.warn(f"the transcript could not be written: {error}")
+            ctx.warn(f"the transcript could not be written: {error}", code="transcript_failed")
 
     async def aclose(self) -> None:
         """Close the connections of the model."""
@@ -287,7 +287,7 @@ def models_of(ctx: Context) -> Models:
 class _Default:
     """The registry of runs without one.
 
-    It is made again when the keys in the environment have changed, as after the message that one is missing.
+    It is created again when the keys in the environment have changed, for example after a missing key was set.
     """
 
     def __init__(self) -> None:

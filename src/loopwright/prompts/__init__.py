@@ -2,7 +2,8 @@
 
 from .conversation import Conversation
 from .files import Files
-from .prompt import Prompt, PromptSettings, Text, prompt
+from .prompt import Prompt, Text, prompt
+from .settings import PromptSettings
 from .tool_prompt import Selected, ToolPrompt, ToolStep, tool_prompt, tool_step
 
 __all__ = [

@@ -243,7 +243,8 @@ def digest(value: Json) -> str:
         return repr(value)
     if kind is str and len(value) <= _SHORT:
         return repr(value)
-    if hasattr(value, "decoded") and isinstance(value, str | int | float):  # with a declared type
+    # The digest of a typed value is that of its JSON, so that adding an annotation changes no fingerprint.
+    if hasattr(value, "decoded") and isinstance(value, str | int | float):
         return digest(_plain(value))
     text = canonical(value)
     if len(text) <= _SHORT:

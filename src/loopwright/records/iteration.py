@@ -225,6 +225,7 @@ class Iteration(Record, Generic[In, Out]):
     @property
     def eligible(self) -> bool:
         """Whether its output may be the best or the last: not failed, interrupted, truncated or undecided."""
+        # An undecided output is neither good nor bad, so it must not be chosen for its score.
         if self.error is not None or self.interrupted or self.truncated:
             return False
         return self.evaluation is None or not self.evaluation.undecided

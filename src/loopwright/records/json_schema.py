@@ -54,6 +54,7 @@ def checker(schema: Schema) -> Callable[[Json], str]:
         errors = sorted(problems, key=lambda error: (len(error.path), str(error.path)))
         if not errors:
             return ""
+        # One sentence: a model that corrects its answer needs the first problem, not a list.
         first = errors[0]
         place = first.json_path if first.path else "the answer"
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""

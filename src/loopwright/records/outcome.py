@@ -10,6 +10,7 @@ from ..errors import ConfigurationError, nearest
 from .codec import Json
 from .iteration import Failure
 
+# 2 is for invalid usage, as in other command line tools, and 130 for an interrupt.
 _EXIT_CODES = {
     "satisfied": 0,
     "exhausted": 3,
@@ -62,6 +63,7 @@ class Reason(StrEnum):
         reason = str.__new__(cls, word)
         reason._value_ = word
         reason.status = status
+        # Members are created in order, so this is the position.
         reason.rank = len(cls.__members__)
         return reason
 

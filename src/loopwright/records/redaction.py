@@ -304,10 +304,10 @@ def _forms(secret: str) -> set[str]:
 def _base64(secret: bytes, offset: int) -> tuple[str, str]:
     """Return the base64 of bytes after `offset` others: the characters that do not depend on these."""
     text = base64.b64encode(b"\0" * offset + secret).decode()
-    first = (offset * 8 + 5) // 6  # the characters before contain bits of the preceding bytes
-    last = (
-        (offset + len(secret)) * 8 // 6
-    )  # those after contain bits of the following ones, or padding
+    # Characters before `first` contain bits of the preceding bytes, those from `last` on bits of the
+    # following ones, or padding.
+    first = (offset * 8 + 5) // 6
+    last = (offset + len(secret)) * 8 // 6
     stable = text[first:last]
     return stable, stable.replace("+", "-").replace("/", "_")
 

@@ -144,6 +144,7 @@ def failure_of(stop: Stop, history: History) -> Failure | None:
         return stop.failure
     if stop.reason not in _BY_ERRORS:
         return None
+    # An interrupted iteration has an error too, but it was not the reason of the end.
     failed = (item.error for item in reversed(history) if not item.interrupted)
     return next((error for error in failed if error is not None), None)
 
@@ -279,6 +280,7 @@ class Result(Record, Generic[Out]):
             ('A', 1)
         """
         name = key_of(step, self.members)
+        # Steps before loops: the output of a step is that of its loop, or what the step made of it.
         if name in self.steps:
             return cast("T", self.steps[name])
         if name in self.loops:
@@ -321,11 +323,13 @@ class Result(Record, Generic[Out]):
         return {} if self.error is None else {"error": self.error.to_json()}
 
     def _outcomes(self) -> dict[str, Json]:
+        # Left out if empty, as all keys that not every run has.
         outcomes = {name: outcome.to_json() for name, outcome in self.outcomes.items()}
         return {"outcomes": outcomes} if outcomes else {}
 
     def to_json(self) -> Json:
         """Return the result as the JSON object that the command line prints."""
+        # A workflow has no iterations, so lists show the score of its first loop.
         best = self.best or next((r.best for r in self.loops.values() if r.best), None)
         return {
             "run_id": self.run_id,
@@ -385,6 +389,7 @@ class LoopResults(dict[str, Result]):
             return path, False
         parts, remaining, in_list = path.split("/"), [], False
         for i, part in enumerate(parts):
+            # Numbers differ from iteration to iteration; the number of an item identifies its loop.
             if part.removeprefix("attempt-").isdigit() and i:
                 if "/".join(parts[:i]) not in self.lists:
                     continue

@@ -116,4 +116,5 @@ def _key(match: re.Match[str]) -> str:
 def _mixed(match: re.Match[str]) -> str:
     word = match[0]
     letters = sum(character.isalpha() for character in word)
+    # Keys mix letters and digits; a word or a number of this length does not.
     return "[TOKEN]" if 2 <= letters <= len(word) - 2 else word

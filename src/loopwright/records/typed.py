@@ -365,6 +365,7 @@ def same_type(one: ValueType | None, other: ValueType | None) -> bool:
 
 def either_type(types: Sequence[ValueType | None], owner: str) -> ValueType | None:
     """Return the type of the output of one of several steps; None if one of them declares none."""
+    # One alternative without a type can return anything.
     declared = [each.declared for each in types if each is not None]
     if len(declared) < len(types) or not declared:
         return None
@@ -394,6 +395,7 @@ def members_type(types: Mapping[str, ValueType | None], owner: str) -> ValueType
     return ValueType(typing_extensions.TypedDict(owner, fields), owner)  # type: ignore[operator]
 
 
+# An int is accepted for float, as in Python's own typing rules, and a bool for int.
 _FLAT: dict[object, tuple[type, ...]] = {
     str: (str,),
     int: (int, bool),

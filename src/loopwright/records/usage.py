@@ -119,10 +119,12 @@ class Usage:
     @classmethod
     def from_json(cls, data: Mapping[str, Json] | None) -> Usage:
         """Return the usage that `to_json` wrote."""
+        # The shared object, because sums and journals test for it by identity.
         return cls(**data) if data else NOTHING
 
     def less(self, other: Usage) -> Usage:
         """Return the difference of each figure, at least 0."""
+        # The rounding of dollars can make a difference of equal sums slightly negative.
         pairs = zip(self._values(), other._values(), strict=True)
         return Usage(*(max(0, a - b) for a, b in pairs))
 

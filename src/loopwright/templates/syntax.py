@@ -19,8 +19,9 @@ from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
 from ..errors import nearest
-from .filters import FILTERS, METHODS, PREDICATES
+from .filters import FILTERS, METHODS
 from .limits import DEPTH, LOOP_DEPTH, NUMBER_BITS, TemplateError
+from .predicates import PREDICATES
 from .values import LOOP_FIELDS
 
 __all__ = ["checked", "rename_loops", "rewrite"]
@@ -43,10 +44,12 @@ def rename_loops(parts: Collection[nodes.Node]) -> list[str]:
         if not targets:
             continue
         taken = {part.name for part in parts if isinstance(part, nodes.Name)}
+        # A new name that the template does not use itself.
         new = "loop_item"
         while new in taken:
             new += "_"
         uses = [*_uses(loop.test), *(use for part in loop.body for use in _uses(part))]
+        # One use that only makes sense for the item decides for all of them.
         as_item = any(not use.counter for use in uses) or bool(loop.test and _uses(loop.test))
         for use in uses:
             if as_item and not (use.counter and use.nested):
@@ -131,6 +134,7 @@ def checked(tree: nodes.Template, helpers: Collection[str] = ()) -> tuple[list[n
             parts.append(node)
             if type(node) is nodes.For:
                 loops += 1
+                # Four nested loops over 100 items are already above the limit of iterations.
                 if loops > LOOP_DEPTH:
                     problem = f"loops nested more than {LOOP_DEPTH} deep"
                     raise TemplateError(problem, line=node.lineno)
@@ -142,14 +146,14 @@ def checked(tree: nodes.Template, helpers: Collection[str] = ()) -> tuple[list[n
 
 
 def _children(node: nodes.Node) -> list[nodes.Node]:
-    found: list[nodes.Node] = []
+    children: list[nodes.Node] = []
     for name in node.fields:
         value = getattr(node, name, None)
         if type(value) is list:
-            found += [item for item in value if isinstance(item, nodes.Node)]
+            children += [item for item in value if isinstance(item, nodes.Node)]
         elif isinstance(value, nodes.Node):
-            found.append(value)
-    return found
+            children.append(value)
+    return children
 
 
 def rewrite(tree: nodes.Template, helpers: Collection[str] = ()) -> nodes.Template:
@@ -162,23 +166,28 @@ def _check_node(node: nodes.Node) -> None:
     line = node.lineno
     if type(node) is nodes.TemplateData:
         return
+    # An allow-list: new kinds of nodes in a later Jinja stay refused.
     if type(node) not in ALLOWED and not isinstance(node, nodes.BinExpr | nodes.UnaryExpr):
         tag = next((tag for type_, tag in TAGS.items() if isinstance(node, type_)), None)
         what = f"{{% {tag} %}}" if tag else type(node).__name__
         raise TemplateError(f"{what} is not available in templates", line=line)
     if isinstance(node, nodes.Name | nodes.Keyword):
         name = node.name if isinstance(node, nodes.Name) else node.key
+        # Python normalises identifiers, so another spelling could reach a reserved name.
         same = name.isascii() or unicodedata.normalize("NFKC", name) == name
         if name in RESERVED or not same:
             raise TemplateError(f"the name {name!r} cannot be used in templates", line=line)
     if isinstance(node, nodes.Const):
         _check_constant(node.value, line)
+    # A recursive loop has no bound that could be checked before it runs.
     if isinstance(node, nodes.For) and node.recursive:
         raise TemplateError("recursive loops are not available in templates", line=line)
     if isinstance(node, nodes.Call | nodes.Filter | nodes.Test):
+        # The number of such arguments is unknown before the render.
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise TemplateError("write the arguments out: * and ** are not available", line=line)
         keys = [keyword.key for keyword in node.kwargs]
+        # Python's compiler would report this with a SyntaxError without a line.
         if len(set(keys)) < len(keys):
             raise TemplateError("an argument is repeated", line=line)
 
@@ -188,6 +197,7 @@ def _check_constant(value: object, line: int) -> None:
         raise TemplateError("a number is too large", line=line)
     if isinstance(value, int) and value.bit_length() > NUMBER_BITS:
         raise TemplateError("a number is too large", line=line)
+    # The generated code is UTF-8, which has no lone surrogates.
     if isinstance(value, str):
         try:
             value.encode()
@@ -238,10 +248,10 @@ def _check_arguments(
     try:
         signature.bind(None, None, *node.args, **keywords)
     except TypeError:
-        taken = list(signature.parameters.values())[2:]
-        plain = (parameter.replace(annotation=inspect.Parameter.empty) for parameter in taken)
-        shown = ", ".join(map(str, plain))
-        problem = f"the {what} takes ({shown}), not these arguments"
+        accepted = list(signature.parameters.values())[2:]
+        plain = (parameter.replace(annotation=inspect.Parameter.empty) for parameter in accepted)
+        parameters = ", ".join(map(str, plain))
+        problem = f"the {what} takes ({parameters}), not these arguments"
         raise TemplateError(problem, line=node.lineno) from None
 
 
@@ -272,7 +282,7 @@ class _Rewriter(NodeTransformer):
         return self._operation("[:]", node, node.node, bounds)
 
     def on_tuple(self, node: nodes.Tuple) -> nodes.Node:
-        """Replace the tuple by a list, because hashing nested tuples as keys has no limit."""
+        """Replace a tuple by a list, because the time to hash nested tuples as keys has no limit."""
         self.generic_visit(node)
         if node.ctx != "load":
             return node
@@ -288,6 +298,7 @@ class _Rewriter(NodeTransformer):
         return self._operation(f".{called.attr}", node, called.node, node.args, node.kwargs)
 
     def on_filter(self, node: nodes.Filter) -> nodes.Node:
+        # `x | helper` is a call of the function, so it needs the same checks.
         if node.name in self.helpers and node.node is not None:
             called = nodes.Name(node.name, "load", lineno=node.lineno)
             return self._operation("()", node, called, [node.node, *node.args], node.kwargs)
@@ -336,14 +347,7 @@ class _Rewriter(NodeTransformer):
         self, name: str, line: int, value: nodes.Node, args: Sequence[nodes.Expr] | None = None,
         kwargs: Sequence[nodes.Helper] | None = None,
     ) -> nodes.Filter:  # fmt: skip
-        fields = (
-            value,
-            name,
-            args or [],
-            kwargs or [],
-            None,
-            None,
-        )  # the library takes no keywords
+        fields = (value, name, args or [], kwargs or [], None, None)  # Jinja takes no keywords here
         return nodes.Filter(*fields, lineno=line)
 
 

@@ -1,4 +1,4 @@
-"""The run of a phased agent: its phases in turn, each of them a `Loop`, and the report at the end."""
+"""The run of a phased agent: its phases in order, each of them a `Loop`, and the report at the end."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class PhaseRun:
 
     @property
     def iterations(self) -> int:
-        """The number of iterations that began; a capability can prevent one."""
+        """The number of iterations that began. A capability can prevent an iteration."""
         return sum(not _prevented(item) for item in self.result.history)
 
     @property
     def output(self) -> Json:
-        """The output of its loop, or the best one where an outer guard interrupted the loop."""
+        """The output of its loop, or the best output if an outer guard interrupted the loop."""
         output, best = self.result.output, self.result.best
         return best.output if output is None and best is not None else output
 
@@ -70,7 +70,7 @@ class PhaseRun:
         result = self.result
         return {
             "phase": self.phase,
-            "visit": self.number,
+            "visit": self.number,  # the keys of reports are a recorded format
             "iterations": self.iterations,
             "reason": result.reason.value,
             "detail": result.detail,
@@ -83,7 +83,7 @@ def _prevented(item: Iteration) -> bool:
 
 
 class PhasedDeclaration(Protocol):
-    """What a run of an agent needs of it; see `PhasedAgent`, which explains each."""
+    """The members of `PhasedAgent` that a run uses. A protocol, because that module imports this one."""
 
     @property
     def name(self) -> str: ...
@@ -128,10 +128,7 @@ class PhasedDeclaration(Protocol):
     def tokens(self) -> Mapping[str, int]: ...
 
     @property
-    def warning(self) -> str: ...
-
-    @property
-    def too_small(self) -> Sequence[str]: ...
+    def warnings(self) -> Sequence[tuple[str, str]]: ...
 
     @property
     def on_failure(self) -> str: ...
@@ -144,7 +141,7 @@ class PhasedDeclaration(Protocol):
 
 
 class PhasedRun:
-    """The run of one agent; `done` are its phase runs, `plan` the latest plan, `phase` the present phase."""
+    """The run of one agent. `done` are its phase runs, `plan` the latest plan, `phase` the current phase."""
 
     def __init__(self, agent: PhasedDeclaration, value: Json, ctx: Context) -> None:
         self.agent = agent
@@ -152,6 +149,7 @@ class PhasedRun:
         self.outer = ctx
         self.scope = Scope(agent.name, value, ctx.scope, ctx.path)
         gate, seconds = ctx.gate, agent.max_duration_seconds
+        # Active time since the first start: a resumed run continues with the time that is left.
         if seconds is not None:
             began = ctx.run.replay.began(ctx.path) if ctx.run.replay else None
             start = ctx.run.now() if began is None else began
@@ -168,17 +166,19 @@ class PhasedRun:
     async def run(self) -> Result:
         """Run the phases in turn until something ends the agent."""
         agent, ctx = self.agent, self.outer
-        for warning in (agent.warning, *agent.too_small):
-            if warning:
-                ctx.warn(warning)
+        # Again at run time: an agent from a document is created before there is a run.
+        for code, sentence in agent.warnings:
+            ctx.warn(sentence, code=code)
         try:
             try:
                 await self.hooks.begin(self.ctx, self.state())
                 stop = await self._run_phases()
+            # The agent's own time limit is a result. A stop of an outer loop or of the run is not.
             except Stopped as stopped:
                 if stopped.owner != ctx.path:
                     raise
                 stop = stopped.stop
+            # With the outer context: the agent's own time may be over, and cleaning up must still be possible.
             answers = await self.hooks.notify(ctx, "terminate", self.state())
         except Stopped as stopped:
             self._finish(stopped.stop, {})
@@ -198,18 +198,21 @@ class PhasedRun:
                 following_phase = requested_phase(output) or following_phase
             phase = following_phase
             left = self._phases_from(phase) if phase else []
+            # Only if a later phase could still run; otherwise the agent is complete.
             if left and self.used >= self.agent.max_iterations_effective:
                 return self._cap_reached(left)
         return self._ended()
 
     async def _run_phase(self, phase: str, allowed: int) -> Stop | None:
         """Run the loop of a phase; return why the agent ends with it, or None."""
+        # A phase can run several times, because `next_phase` may return to it.
         number = 1 + sum(run.phase == phase for run in self.done)
         loop = self._loop(phase, number, allowed)
         self.scope.outputs = {"task": self.task, "plan": self.plan, "results": self.results()}
         try:
             result = await self.ctx.outcome(loop.name, loop, self._input(phase))
         except Stopped:
+            # The best output of an interrupted phase is the best answer of the agent so far.
             if (interrupted := self.scope.loops.get(loop.name)) is not None:
                 self.done.append(PhaseRun(phase, number, interrupted))
             raise
@@ -218,10 +221,12 @@ class PhasedRun:
             self.hooks.restore((result.history.last.steps or {}).get("context"))
         output = result.output
         if phase == "planning" and output is not None:
+            # Without a member `plan` the complete output is the plan.
             self.plan = output["plan"] if isinstance(output, dict) and "plan" in output else output
         for item in result.history:
+            # A wrong name must not end the agent: models invent names.
             if problem := unknown_phase(item.output):
-                self.outer.warn(f"{phase}: {problem}")
+                self.outer.warn(f"{phase}: {problem}", code="unknown_phase")
         return self._stop_after(phase, result)
 
     def _first(self) -> str:
@@ -234,14 +239,14 @@ class PhasedRun:
         return [p for p in PHASES[PHASES.index(phase) :] if self.agent.limits[p]]
 
     def _allowed(self, phase: str) -> int:
-        """Return how many iterations this run of a phase may have."""
+        """Return the maximum of iterations of this run of a phase."""
         agent = self.agent
         left = agent.max_iterations_effective - self.used
         if phase != "refinement":
-            held = min(agent.reserve_refinement, agent.limits["refinement"])
-            left -= held
-            if held and phase == "planning" and agent.limits["execution"]:
-                # Without an execution there is nothing to refine, so planning leaves one iteration.
+            reserved = min(agent.reserve_refinement, agent.limits["refinement"])
+            left -= reserved
+            if reserved and phase == "planning" and agent.limits["execution"]:
+                # Refinement needs a result of execution, so planning also leaves one iteration for it.
                 left = max(left - 1, min(left, 1))
         return max(0, min(agent.limits[phase], left))
 
@@ -249,15 +254,18 @@ class PhasedRun:
 
     def _loop(self, phase: str, number: int, allowed: int) -> Loop:
         agent = self.agent
-        judge, sure = self._judge(phase)
+        judge, confident = self._judge(phase)
+        # At its own limit a phase is finished. At the limit of the agent, the agent is.
         limit = MaxIterations if allowed < agent.limits[phase] else PhaseLimit
         tokens = self._tokens(phase)
         return Loop(
             execute=self._step(phase),
             evaluate=judge,
             adapt=next_input,
-            until=any_of(sure, PhaseDone(), limit(allowed)),
+            until=any_of(confident, PhaseDone(), limit(allowed)),
+            # A guard, so that a call that does not fit is refused before it is made.
             guards=None if tokens is None else Budget(tokens=tokens),
+            # Unique in the paths of the journal.
             name=phase if number == 1 else f"{phase}-{number}",
             on_failure=agent.on_failure,
             max_retries=agent.max_retries,
@@ -268,6 +276,7 @@ class PhasedRun:
         """Return the step of a phase, with the tools and capabilities around it."""
         agent = self.agent
         step: Step = getattr(agent, phase)
+        # Tools are for execution only, as `tools` documents.
         tools = agent.kit if phase == "execution" else type(agent.kit)()
         if self.hooks or tools.tools:
             step = PhaseIteration(
@@ -281,7 +290,7 @@ class PhasedRun:
         return WithResults(step.name, step) if isinstance(step, CompositeStep) else step
 
     def _judge(self, phase: str) -> tuple[Step | None, Condition | None]:
-        """Return the evaluator of a phase, and the condition under which its answer is sure."""
+        """Return the evaluator of a phase, and the condition of a confident answer."""
         agent = self.agent
         judge = agent.evaluators.get(phase)
         if isinstance(judge, CompositeStep):
@@ -289,11 +298,12 @@ class PhasedRun:
         if not agent.enable_dynamic_termination:
             return judge, None
         judge = judge or (None if phase == "planning" else confidence)
+        # Either sign is sufficient: evaluators give a score, a verdict, or both.
         threshold = agent.min_confidence_threshold
         return judge, ScoreAtLeast(threshold) | Passed() if judge else None
 
     def _hook(self) -> Callable[[Iteration], object] | None:
-        """Return the agent's `on_iteration` for a phase: it gets the number within the agent."""
+        """Return the agent's `on_iteration` for a phase, with iterations numbered over all phases."""
         hook, before = self.agent.on_iteration, len(self.history())
         if hook is None:
             return None
@@ -304,15 +314,17 @@ class PhasedRun:
         return numbered
 
     def _tokens(self, phase: str) -> int | None:
-        """Return the tokens left for a phase: its share, and with `token_rollover` those left by earlier ones."""
+        """Return the remaining tokens of a phase: its share, and with `token_rollover` the rest of earlier phases."""
         shares = self.agent.tokens
         if not shares:
             return None
+        # A phase that runs again shares its tokens with its earlier runs.
         spent = {p: sum(v.result.usage.tokens for v in self.done if v.phase == p) for p in PHASES}
         left = shares[phase] - spent[phase]
         if self.agent.token_rollover:
             before = PHASES[: PHASES.index(phase)]
             left += sum(max(0, shares[p] - spent[p]) for p in before)
+        # A budget must be at least 1. It then ends the phase before its first call.
         return max(1, left)
 
     def _input(self, phase: str) -> Json:
@@ -355,6 +367,7 @@ class PhasedRun:
 
     def output(self) -> Json:
         """Return the answer of the latest phase that has one."""
+        # By phase and not by time: a refined answer is better than a later result of execution.
         for phase in reversed(PHASES):
             for run in reversed(self.done):
                 output = run.output
@@ -386,13 +399,16 @@ class PhasedRun:
         if result.status is Status.FAILED:
             return Stop(result.reason, f"{phase}: {result.detail}", result.also)
         last = result.history.last
+        # An exhausted phase is followed by the next one, which may still improve the answer.
         if result.status is not Status.SATISFIED or last is None:
             return None
         if name := (last.steps or {}).get("terminate"):
             return Stop(result.reason, f"the capability {name} asked to terminate in {phase}")
         threshold = self.agent.min_confidence_threshold
-        sure = last.passed is True or (last.score is not None and reaches(last.score, threshold))
-        if self.agent.enable_dynamic_termination and sure:
+        confident = last.passed is True or (
+            last.score is not None and reaches(last.score, threshold)
+        )
+        if self.agent.enable_dynamic_termination and confident:
             return Stop(result.reason, f"{phase}: {result.detail}")
         return None
 
@@ -403,6 +419,7 @@ class PhasedRun:
         if not self.done:
             return Stop(Reason.MAX_ITERATIONS, "no phase had an iteration left")
         last, result = self.done[-1], self.done[-1].result
+        # The limit of the last phase is the reason of the agent.
         if result.reason in (Reason.MAX_ITERATIONS, Reason.BUDGET):
             return Stop(result.reason, f"{last.phase}: {result.detail}", result.also)
         if self.agent.enable_dynamic_termination and result.status is not Status.SATISFIED:
@@ -449,5 +466,6 @@ class PhasedRun:
             also=stop.also,
         )
         if ctx.scope is not None:
+            # Later steps read it as `loops.NAME`, like a loop.
             ctx.scope.keep_loop(agent.name, result)
         return result

@@ -21,7 +21,8 @@ from ...models.protocol import MAX_TOOL_CALLS
 from ...models.registry import MODEL_VARIABLE
 from ...prompts.conversation import Conversation
 from ...prompts.files import file_of
-from ...prompts.prompt import Prompt, PromptSettings, Text
+from ...prompts.prompt import Prompt, Text
+from ...prompts.settings import PromptSettings
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...prompts.tool_prompt import Selected, ToolPrompt
 from ...records.codec import Json
@@ -74,7 +75,7 @@ def compile_prompt(
             max_rounds=max_rounds,
             name=name,
             system=system,
-            asking=settings,
+            model_settings=settings,
             read=read,
             files=files,
             files_root=compilation.folder,
@@ -85,7 +86,7 @@ def compile_prompt(
             text,
             name=name,
             system=system,
-            asking=settings,
+            model_settings=settings,
             conversation=_conversation(compilation, spec, at),
             read=read,
             files=files,
@@ -106,12 +107,14 @@ def _files(compilation: Compilation, spec: Action, at: Location) -> list[File | 
     files: list[File | TemplatedValue] = []
     for i, name in enumerate(spec.files or []):
         place = (*at, "files", i)
+        # The path is unknown before the run, so the file is checked then.
         if "{{" in name or "{%" in name:
             files.append(compilation.template(place, name))
             continue
         file = compilation.attempt(place, functools.partial(file_of, name))
         if file is None:
             continue
+        # A missing file is reported before any model is called.
         if file.path and not Path(compilation.inside(name, place)).is_file():
             compilation.problem(place, f"{name!r} is not a file in the document's folder")
         files.append(file)
@@ -214,7 +217,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
         (*at, "weights"),
         lambda: Judge(
             criteria,
-            asking=prompt_settings,
+            model_settings=prompt_settings,
             goal=spec.goal or "",
             votes=votes,
             question=question,
@@ -349,6 +352,7 @@ def _models(
         models = [SCRIPTED]
     if not models and (own := settings.environ.get(MODEL_VARIABLE, "").strip()):
         models = [own]
+    # To find further problems in the rest of the document.
     if not models and compilation.gaps.head:
         return [SCRIPTED]  # a head with problems can have set one
     if not models:
@@ -394,7 +398,7 @@ def compile_consensus(
         prompt_settings = compile_settings(compilation, voter, (*path, "voters", i))
         if prompt_settings is not None:
             voters.append(
-                Prompt(text, name=f"voter-{i + 1}", system=system, asking=prompt_settings)
+                Prompt(text, name=f"voter-{i + 1}", system=system, model_settings=prompt_settings)
             )
     if len(voters) < len(spec.voters):
         return None

@@ -33,10 +33,9 @@ Connection_contra = TypeVar("Connection_contra", contravariant=True)
 Outcome = TypeVar("Outcome")
 GiveBack = Callable[["DurableLog", RunInfo], Awaitable[None]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
-BATCH_RUNS = (
-    512  # a batch with this many runs is handed over early, so that the writer need not wait
-)
-_ROW_ENTRIES = 64
+# A batch with this many runs is passed on early, so that the writer need not wait.
+BATCH_RUNS = 512
+_ROW_ENTRIES = 64  # a bound on the size of a row, which a reader decodes as a unit
 BEAT = 0.5  # seconds between renewals of the leases
 TRANSACTION_ROWS = 4096  # a slow disk makes for large transactions, a fast one for small ones
 
@@ -189,7 +188,7 @@ class DurableLog:
 
     @property
     def position(self) -> tuple[int, bytes]:
-        """The number of the last entry handed over and the checksum of its row."""
+        """The number of the last entry in a batch and the checksum of its row."""
         return self._seq, self._sum
 
     @property
@@ -204,7 +203,9 @@ class DurableLog:
             action()
 
     def request_cancel(self) -> None:
-        """Pass a request to cancel from the writer's thread to the event loop."""
+        """Pass a request to cancel from another thread to the event loop."""
+        if self._cancelled:
+            return
         with suppress(RuntimeError):  # the event loop is closed: the run is not active any more
             self._queue.loop.call_soon_threadsafe(self._cancel)
 
@@ -330,7 +331,9 @@ class CommitOperation(Protocol[Connection_contra]):
 class Store(Protocol[Connection_co]):
     """A database as the writer uses it; all calls come from the writer's thread."""
 
-    path: Path
+    @property
+    def name(self) -> str:
+        """The path or URL that messages name."""
 
     @property
     def logs(self) -> Mapping[int, DurableLog]:
@@ -377,6 +380,7 @@ class Transaction(Generic[Connection, Outcome]):
 
     def run(self, db: Connection) -> None:
         """Do the work; see CommitOperation."""
+        self.error = None  # a store may repeat a transaction
         try:
             self._result = [self.work(db)]
         except JournalError as error:
@@ -427,7 +431,7 @@ class Writer(Generic[Connection]):
         """Hand over a batch or an operation."""
         if not self._started:
             self._started = True
-            name = f"journal {self._store.path.name}"
+            name = f"journal {Path(self._store.name).name}"
             # A daemon: a program that never closes its journal must still end.
             threading.Thread(target=self._work, name=name, daemon=True).start()
         self._jobs.put(job)
@@ -534,7 +538,7 @@ class Writer(Generic[Connection]):
                 late.append(self._jobs.get_nowait())
         for job in late:
             job.refuse(
-                JournalUnavailable(f"{self._store.path}: the journal is closed; open it again")
+                JournalUnavailable(f"{self._store.name}: the journal is closed; open it again")
             )
         _notify(late)
 

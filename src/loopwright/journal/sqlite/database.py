@@ -8,7 +8,7 @@ Rules:
 3. Rows are inserted by few, long statements: each step of a statement releases the interpreter's
    lock, and a busy event loop can keep it for milliseconds.
 4. A process holds the lock on `<db>-lock` while it writes, checkpoints or closes the database. The
-   lock has a file of its own because closing any descriptor of a database drops SQLite's locks on
+   lock has a separate file because closing any descriptor of a database drops SQLite's locks on
    it. It also keeps two connections from resetting the WAL at once, which SQLite before 3.51.3 can
    get wrong.
 """
@@ -90,6 +90,7 @@ class Database:
     ) -> None:
         self.logs: dict[int, DurableLog] = {}
         self.path = path
+        self.name = str(path)
         self.files = path.with_name(f"{path.name}.files")
         self.clocks = clocks
         self.lease = lease  # seconds that a lease lasts without a beat

@@ -61,6 +61,7 @@ class Owner:
         """
         if self.until == CLOSED:
             return False
+        # On this machine the process table is certain, and a clock that was set is not.
         if self.place == place():
             same = started(self.pid) == self.started
             return same and (self.started != UNSEEN or self.until > now)

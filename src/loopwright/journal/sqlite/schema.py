@@ -174,9 +174,8 @@ def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
 
 def _create(path: Path) -> None:
     """Create a complete new journal, or no file at this path."""
-    draft = path.with_name(
-        f"{path.name}-new"
-    )  # the side lock is held: no other process creates one
+    # The side lock is held, so that no other process creates a file of this name.
+    draft = path.with_name(f"{path.name}-new")
     for left in (draft, draft.with_name(f"{draft.name}-journal")):
         left.unlink(missing_ok=True)  # of a process that was killed here
     try:
