@@ -99,6 +99,8 @@ def actions_text(actions: LocalActions) -> str:
         if names
     ]
     phrases = [f"runs {' and '.join(counted)} on this machine"] if counted else []
+    if actions.files:
+        phrases.append(f"sends {texts.plural(len(actions.files), 'file')} of its folder to a model")
     if actions.keys:
         shown = ", ".join(actions.keys[:MAX_KEYS])
         left = len(actions.keys) - MAX_KEYS
@@ -151,6 +153,8 @@ def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
     for key in ("commands", "python", "keys", "hosts", "environment"):
         for value in plan[key]:
             person.write((f"  {key}: ", "dim"), texts.one_line(str(value)))
+    for file in actions.files:
+        person.write(("  file: ", "dim"), texts.one_line(file))
     person.write("Run it? You are asked again only if its files change. [y/N]")
     person.flush()
     try:
