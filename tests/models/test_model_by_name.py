@@ -123,9 +123,7 @@ def test_the_default_model_comes_from_the_nearest_place(monkeypatch: pytest.Monk
 
 def test_without_any_model_the_error_names_the_three_places() -> None:
     """A prompt that nothing names a model for is an error that says where to name one."""
-    with pytest.raises(
-        ConfigurationError, match="for the prompt or the run, or LOOPWRIGHT_MODEL"
-    ):
+    with pytest.raises(ConfigurationError, match="for the prompt or the run, or LOOPWRIGHT_MODEL"):
         run_sync(prompt("x"), "x", models=Models(Echo()))
 
 
