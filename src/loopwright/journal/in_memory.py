@@ -14,7 +14,7 @@ from .entries import Entry, set_aside, surviving
 from .file_store import FileStore
 from .inbox import cancel_waiting
 from .protocol import Posted, Rewind, RunInfo, missing_run
-from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, entries_page
+from .views import EntriesView, EntriesWatch, RunPage, RunView, Wanted, Watch, entries_page
 
 T = TypeVar("T")
 
@@ -234,7 +234,7 @@ class MemoryJournal:
         """Return the result of `work` on a page of the run list; see Journal.listing."""
         return work(await entries_page(self, wanted))
 
-    def watch(self) -> EntriesWatch:
+    def watch(self) -> Watch:
         """Return a detector of changes; each look reads all entries."""
         return EntriesWatch(self)
 
