@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import Condition, MaxIterations, NoImprovement, Passed, ScoreAtLeast
-from .engine.composites import attempt, combined, retry
+from .engine.composites import retry
 from .engine.concurrency import run_all
 from .engine.context import Context
 from .engine.loop import Loop, any_of
+from .engine.outcomes import attempt, combined
 from .engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from .errors import ConfigurationError, nearest
 from .evaluators.checklist import Check, as_check

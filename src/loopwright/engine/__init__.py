@@ -1,5 +1,8 @@
 """The engine: one step, one loop, one workflow, one run, and what they may spend.
 
-`loop` declares a loop and decides, `loop_run` runs it, `run` starts and resumes a run, `context` is what a step
-sees, `effects` is the protocol of one effect.
+- `step` defines steps, `fingerprints` their identity, `composites` and `workflow` combine them.
+- `loop` declares a loop and decides, `loop_run` runs it, `loop_attempt` is one iteration while it runs.
+- `run` starts and resumes runs, `run_execution` drives one, `run_state` is its state in this process.
+- `context` is the place of a step in a run, `effects` performs, records and replays its calls.
+- `budget` and `deadlines` limit all of them.
 """

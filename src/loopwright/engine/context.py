@@ -1,64 +1,31 @@
-"""A step's place in the run, and the one way in which it acts.
+"""The context of a step: its place in the run, and the one way in which it acts.
 
-Rules of the context:
-
-1. A step acts only through `ctx.call`. The journal is read before anything acts.
+1. A step acts only through `ctx.call`. `effects` performs the calls of leaf steps.
 2. Deadlines, budgets and guards chain from the outermost loop inwards: an outer one binds everything
    inside it.
-3. Only leaves are effects. A composite step is replayed by running it again.
-
-Rules of an effect, in `_perform`:
-
-4. Nothing acts before its "started" entry is durable.
-5. The recorded output is the output: it is normalised before anyone reads it.
-6. A cancelled effect is not recorded as finished. What it may have cost is settled all the same.
-7. Secrets are removed here, before the output is returned, so that the live run, the journal and a
-   replay have the same value.
+3. Only leaf steps have effects. A composite step is replayed by running it again.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import hashlib
 import math
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, ClassVar, cast
 
-from ..errors import (
-    JournalError,
-    OwnershipLost,
-    ReplayMismatch,
-    StepError,
-    Stopped,
-    Suspended,
-)
-from ..journal import Entry, is_note
-from ..records import (
-    NOTHING,
-    Failure,
-    History,
-    Iteration,
-    Reason,
-    Result,
-    Status,
-    Usage,
-    codec,
-    own,
-    own_json,
-)
-from ..records.codec import ATOMS, Json
+from ..errors import StepError
+from ..records import NOTHING, History, Iteration, Reason, Result, Status, Usage, own, own_json
+from ..records.codec import Json
 from ..records.result import key_of
-from ..records.typed import ValueType, json_of
-from .budget import OVERSHOOT, Account
+from ..records.typed import json_of
+from .budget import Account
 from .deadlines import DeadlineScope
+from .effects import perform, unrecorded
 from .run_state import Run
 from .scope import Scope
-from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT
 from .step import CompositeStep, In, Leaf, Out, Step
-from .stubs import acting
 
-__all__ = ["Context", "being_cancelled", "retyped", "unrecorded"]
+__all__ = ["Context"]
 
 
 class Context:
@@ -280,7 +247,7 @@ class Context:
             plain = step.reserve is None and not step.wants_context
             if plain and self.run.silent and self.gate is None and not self.account.limited:
                 return unrecorded(self, name, step, value)
-            return _perform(self, f"{self.path}/{name}" if self.path else name, step, value, token)
+            return perform(self, f"{self.path}/{name}" if self.path else name, step, value, token)
         if isinstance(step, CompositeStep):
             return self._through(self.below(name), step, value)
         raise self._bad_step(name, step)
@@ -356,7 +323,7 @@ class Context:
             return await step.run(value if step.keeps_types else json_of(value), self.child(path))
         if not isinstance(step, Leaf):
             raise self._bad_step(name, step)
-        output = await _perform(self, path, step, value, "")
+        output = await perform(self, path, step, value, "")
         return Result(Status.SATISFIED, Reason.COMPLETED, f"{path} completed", output, name=name)
 
     def __dir__(self) -> list[str]:
@@ -376,308 +343,3 @@ _PUBLIC = (
     "ask", "call", "history", "idempotency_key", "initial", "input", "iteration", "last", "last_of",
     "outcome", "output_of", "outputs", "path", "remaining", "run_id", "sleep", "spend", "spent", "warn",
 )  # fmt: skip
-
-
-_PLAIN = ATOMS | {dict, list, tuple}  # types of values that are JSON, or are made so
-
-
-async def _perform(ctx: Context, path: str, step: Leaf, value: Json, token: str) -> Json:
-    """Perform an effect by the rules above, or return its recorded output."""
-    run, replay = ctx.run, ctx.run.replay
-    fingerprint, request = "", None
-    if run.keeps:
-        fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
-        if replay is not None and (recorded := replay.finished.get(path)) is not None:
-            return _replayed(run, recorded, fingerprint, step)
-        request = step.asks()
-        if request is not None:
-            request = run.clean(request)
-    _check_allowed(ctx)
-    started = Entry("started", path, run.now(), request, fingerprint)
-    if replay is not None and path in replay.doubts:  # it was counted when it was restored
-        if (answer := _doubt(run, path, step)) is not None:
-            return _settled_by(run, answer, started, step)
-    elif ctx.account.limited and not is_note(step.fingerprint):
-        ctx.account.begin()
-    if step.reserve is not None:
-        await _reserve(ctx, step, value, started)
-    run.append(started)
-    pending = run.settle() if run.listeners else run.sync()
-    if pending is not None:
-        await _durable(ctx, started, pending)
-    return await _act(ctx, step, value, started)
-
-
-async def _act(ctx: Context, step: Leaf, value: Json, started: Entry) -> Json:
-    """Act, settle and record how it ended."""
-    run, gate, path, cause = ctx.run, ctx.gate, started.path, None
-    types = step.types
-    if types is not None and not types.simple:
-        types = step.declared()
-    inner = ctx.within(path, typed=types is not None) if step.wants_context else None
-    began = started.at + started.seconds
-    finished = Entry("finished", path, began, None, started.fingerprint)
-    try:
-        # The step gets a copy: what it does to its input changes nothing that is recorded.
-        given = own_json(value) if types is None else types.read(value)
-        act = step.act if run.stubs is None else acting(run.stubs, step, path)
-        if gate is None:
-            output = await act(given, inner)
-        else:
-            output = await gate.limit(run, functools.partial(act, given, inner), path)
-        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
-            output = codec.normalise(output, what="output")
-        else:
-            output = _written(ctx, step, output, path)
-        finished.value = output
-    except BaseException as error:
-        _broken(error, ctx, inner, started, finished)
-        cause = _cause(error)
-    if inner is not None or started.reserved is not NOTHING:
-        _settle(ctx, inner, started, finished)
-    finished.seconds = run.now() - began
-    run.append(finished)
-    if ctx.account.capped and finished.usage and (spent := ctx.account.overshot(finished.usage)):
-        run.warn(f"{OVERSHOOT}: {path}: {spent}")
-    if finished.error is not None:
-        try:
-            raise finished.error.to_error() from cause
-        finally:
-            cause = None  # or this frame and its traceback would hold each other
-    return output
-
-
-async def unrecorded(ctx: Context, name: str, step: Leaf, value: Json, token: str = "") -> Json:
-    """Perform an effect of a run that nobody can ever read: only its output matters.
-
-    Without it the row "the same without a journal, to bare" of `benchmarks.engine` is 50 % slower.
-    """
-    run, path = ctx.run, ctx.path
-    if run.cancelled is not None:
-        raise Stopped("", run.cancelled)
-    try:
-        types = step.types
-        if types is not None and types.simple:
-            given = own(value)
-        else:
-            types = step.declared()
-            given = own_json(value) if types is None else types.read(value)
-        output = await step.act(given, None)
-        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
-            return codec.normalise(output, what="output")
-        return _written(ctx, step, output, name)
-    except asyncio.CancelledError as error:
-        if run.cancelled is not None:
-            raise Stopped("", run.cancelled) from None
-        if not _unasked(error, ctx):
-            raise
-        raise run.failure(error, f"{path}/{name}" if path else name).to_error() from error
-    except (Exception, SystemExit) as error:
-        failure = run.failure(error, f"{path}/{name}" if path else name)
-        raise failure.to_error() from _cause(error)
-
-
-def _written(ctx: Context, step: Leaf, output: object, path: str) -> Json:
-    """Return an output as it is recorded: normalised, or in its declared type, and without secrets."""
-    types, redactor = step.types, ctx.run.redactor
-    if types is None or (types.simple and type(output) in _PLAIN):
-        plain = codec.normalise(output, what="output")
-        return plain if redactor is None else redactor.clean(plain)
-    if types.problem:
-        ctx.run.warn(types.problem, code=ANNOTATION_UNREADABLE)
-    if (
-        type(output) not in _PLAIN
-        and not path.endswith("evaluate")
-        and (sentence := types.untyped(output))
-    ):
-        ctx.run.warn(sentence, code=UNTYPED_OUTPUT)
-    if ctx.run.stubs is not None and types.output is not None:  # a rule writes JSON
-        return types.output.write_input(output, what="output")
-    return types.write(output, None if redactor is None else redactor.clean)
-
-
-def _check_allowed(ctx: Context) -> None:
-    """Raise Stopped if a deadline, a guard or a cancel forbids that anything begins."""
-    if ctx.gate is not None:
-        ctx.gate.ask(ctx.run)
-    if ctx.run.cancelled is not None:
-        raise Stopped("", ctx.run.cancelled)
-
-
-async def _reserve(ctx: Context, step: Leaf, value: Json, started: Entry) -> None:
-    """Reserve the most that a call may cost in every account, waiting for its turn.
-
-    `started.seconds` records how long that took: a loop began when it asked, not when it was served.
-    """
-    run, path = ctx.run, started.path
-    assert step.reserve is not None
-    try:
-        amount = step.reserve(value)
-    except Exception as error:  # a user's function
-        raise run.failure(error, path).to_error() from error
-    if not amount:
-        return
-    reserve = functools.partial(ctx.account.reserve, path, amount)
-    try:
-        await (reserve() if ctx.gate is None else ctx.gate.limit(run, reserve))
-        _check_allowed(ctx)  # again: waiting took time
-    except BaseException:
-        ctx.account.settle(path, NOTHING)
-        raise
-    started.reserved = amount
-    started.seconds = run.now() - started.at
-
-
-async def _durable(ctx: Context, started: Entry, pending: Awaitable[None]) -> None:
-    """Wait until the intent is durable; a call that may not begin after that has cost nothing."""
-    try:
-        await pending
-        _check_allowed(ctx)
-    except BaseException as error:
-        _cut(ctx, started, NOTHING, error)
-        raise
-
-
-def _broken(
-    error: BaseException, ctx: Context, inner: Context | None, started: Entry, finished: Entry
-) -> None:
-    """Record an error of the step; raise any other again."""
-    own = isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError)
-    if own or _unasked(error, ctx):
-        finished.error = ctx.run.failure(error, started.path)
-        return
-    # At the larger of what was reported and what was reserved: the cost of a cut call is unknown.
-    # A call that suspended to ask a person was not cut: it spent what it reported.
-    reported = inner.spent if inner is not None else NOTHING
-    suspended = isinstance(error, Suspended)
-    usage = reported if suspended else reported.settled_at(started.reserved)
-    _cut(ctx, started, usage, error)
-    if isinstance(error, asyncio.CancelledError) and ctx.run.cancelled is not None:
-        raise Stopped("", ctx.run.cancelled) from None
-    raise error
-
-
-def _unasked(error: BaseException, ctx: Context) -> bool:
-    """Return whether a step was cancelled by itself or a library, not by anyone who cancelled the run."""
-    if not isinstance(error, asyncio.CancelledError) or ctx.run.cancelled is not None:
-        return False
-    return not being_cancelled()
-
-
-def being_cancelled() -> bool:
-    """Return whether someone asked for the current task to be cancelled."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
-def _settle(ctx: Context, inner: Context | None, started: Entry, finished: Entry) -> None:
-    # A step without a context cannot report what it spent: then it is what was reserved.
-    usage = inner.spent if inner is not None else started.reserved
-    if usage is not NOTHING or started.reserved is not NOTHING:
-        finished.usage = usage
-        ctx.account.settle(started.path, usage)
-
-
-def _cut(ctx: Context, started: Entry, usage: Usage, error: BaseException) -> None:
-    """Settle an effect that was begun and has no outcome."""
-    ctx.account.settle(started.path, usage)
-    if isinstance(error, JournalError | OwnershipLost):
-        return  # there is nothing to write to
-    entry = Entry("cut", started.path, started.at, fingerprint=started.fingerprint, usage=usage)
-    if isinstance(error, Suspended):
-        entry.value = {"asks": error.path}
-    entry.seconds = ctx.run.now() - started.at
-    ctx.run.append(entry)
-
-
-def _cause(error: BaseException) -> BaseException | None:
-    """Return the exception that was raised first, if it is wrapped in the error of an inner step."""
-    inner = isinstance(error, StepError) and error.traceback and error.__cause__ is not None
-    return error.__cause__ if inner else error
-
-
-def _replayed(run: Run, recorded: Entry, fingerprint: str, step: Leaf) -> Json:
-    """Return the recorded output, or raise the recorded error.
-
-    Raises:
-        ReplayMismatch: if the step or its input changed, unless that was accepted.
-    """
-    if recorded.fingerprint and recorded.fingerprint != fingerprint:
-        assert run.replay is not None
-        if run.replay.accepted.get(recorded.path) != fingerprint:
-            _refuse_change(run, recorded, fingerprint)
-    if recorded.error is not None:
-        raise recorded.error.to_error()
-    declared = step.output_type
-    return recorded.value if declared is None else retyped(declared, recorded.value, recorded.path)
-
-
-def retyped(declared: ValueType, value: Json, path: str) -> Json:
-    """Return a recorded value with its declared type.
-
-    Raises:
-        ReplayMismatch: if it no longer fits.
-    """
-    if problem := declared.check(value):
-        raise ReplayMismatch(
-            f"{path}: the recorded value is no longer a {declared.name}: {problem}; give new fields "
-            "a default, resume with the old version, or rewind to before it",
-            path=path,
-            recorded="",
-            now=declared.name,
-        )
-    return declared.attach(value)
-
-
-def _refuse_change(run: Run, recorded: Entry, fingerprint: str) -> None:
-    if run.accept_changes:
-        run.append(Entry("accepted", recorded.path, run.now(), fingerprint=fingerprint))
-        return
-    code_before, input_before = recorded.fingerprint.split(":", 1)
-    code_now, input_now = fingerprint.split(":", 1)
-    changed, before, now = "its input", input_before, input_now
-    if code_before != code_now:
-        changed, before, now = "the step's code", code_before, code_now
-    raise ReplayMismatch(
-        f"{recorded.path}: {changed} changed since it was recorded ({before} then, {now} now); "
-        "resume with the old version, rewind to before it, or give accept_changes",
-        path=recorded.path,
-        recorded=recorded.fingerprint,
-        now=fingerprint,
-    )
-
-
-def _doubt(run: Run, path: str, step: Leaf) -> Json:
-    """Return None if an effect in doubt may run again, else a person's answer.
-
-    Raises:
-        Suspended: until there is an answer.
-    """
-    if step.idempotent or run.in_doubt == "rerun":
-        return None
-    detail = (
-        f"{path} was in flight when the process died and may have acted; "
-        "say whether to run it again, or mark the step idempotent"
-    )
-    request = {"kind": "doubt", "step": step.name}
-    answer = run.ask(path, request, detail, Reason.NEEDS_ATTENTION)
-    return None if answer == "rerun" else answer
-
-
-def _settled_by(run: Run, answer: Json, started: Entry, step: Leaf) -> Json:
-    """Record a person's answer as the outcome of an effect in doubt, at the cost that was reserved."""
-    assert run.replay is not None
-    path, doubt = started.path, run.replay.doubts[started.path]
-    finished = Entry("finished", path, run.now(), fingerprint=started.fingerprint)
-    finished.usage = doubt.reserved.at_most()
-    if isinstance(answer, dict):
-        finished.value = answer["output"]
-        if (declared := step.output_type) is not None:
-            finished.value = declared.attach(finished.value)
-    else:
-        message = "it was in flight when the process died, and a person said that it failed"
-        finished.error = Failure("", "in_doubt", message, path, retryable=False)
-    run.append(finished)
-    if finished.error is not None:
-        raise finished.error.to_error()
-    return finished.value

@@ -46,12 +46,13 @@ from ..records.display import table_html
 from ..records.excerpts import shortened
 from ..records.typed import ValueType
 from .budget import CANNOT_BIND, cannot_bind
-from .composites import acceptable, retry
+from .composites import retry
 from .context import Context
 from .loop_approval import MOMENTS
 from .loop_declaration import LoopDeclaration
 from .loop_limits import LoopLimits, with_limits
 from .loop_run import LoopRun
+from .outcomes import acceptable
 from .step import (
     CompositeStep,
     EvaluationLike,

@@ -14,9 +14,8 @@ import asyncio
 import functools
 import inspect
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 
 from ..conditions import Deadline, Timeout, raised, raised_budget
 from ..errors import StepError, Stopped, Suspended
@@ -24,34 +23,30 @@ from ..journal import Entry
 from ..journal.replay import RecordedRun
 from ..records import (
     NOTHING,
-    Evaluation,
     Failure,
     History,
     Iteration,
     Reason,
     Record,
     Result,
-    Status,
     Stop,
     Usage,
     as_evaluation,
     failure_of,
 )
-from ..records.codec import ATOMS, Json, error_line
-from ..records.typed import ValueType, json_of
+from ..records.codec import Json, error_line
+from ..records.typed import json_of
 from .budget import CANNOT_BIND, Account
-from .context import Context, being_cancelled, retyped, unrecorded
+from .context import Context
 from .deadlines import DeadlineScope
+from .effects import being_cancelled, retyped, unrecorded
 from .loop_approval import approved
+from .loop_attempt import Attempt, Call
 from .loop_declaration import LoopDeclaration
 from .scope import Scope
-from .step import CompositeStep, Step
 
-__all__ = ["Attempt", "LoopRun"]
+__all__ = ["LoopRun"]
 
-Call = Callable[
-    ..., Awaitable[Json]
-]  # runs one step: `Context.call`, or its path without a journal
 _USED_UP = (Reason.CANCELLED, Reason.TIMEOUT, Reason.DEADLINE, Reason.BUDGET)
 
 
@@ -478,139 +473,6 @@ class LoopRun:
         except asyncio.CancelledError:
             if run.cancelled is None:
                 raise
-
-
-class Attempt:
-    """One iteration while it runs: the results of its stages, and the failure or cut that ended it.
-
-    Inside `with`, the error of a step becomes its `failure`, and a guard or a cancellation of the run
-    its `cut`. The cancellation of the task alone is not recorded: it propagates. `call` runs its steps.
-    """
-
-    __slots__ = (
-        "began",
-        "call",
-        "cause",
-        "ctx",
-        "cut",
-        "ended",
-        "evaluation",
-        "execute",
-        "failure",
-        "input",
-        "loops",
-        "output",
-        "scope",
-        "stage",
-    )
-
-    def __init__(
-        self, ctx: Context, execute: Step, value: Json, *, began: float, adapts: bool, call: Call
-    ) -> None:
-        assert ctx.scope is not None
-        self.ctx, self.scope = ctx, ctx.scope
-        self.execute = execute
-        self.call = call
-        self.began = self.ended = began
-        self.output: Json = None
-        self.evaluation: Evaluation | None = None
-        self.failure: Failure | None = None
-        self.cut: Stopped | None = None
-        self.cause: BaseException | None = None
-        self.input = self.scope.current = value
-        self.loops = self.scope.loops  # those that ended in earlier iterations
-        self.stage = "adapt" if adapts else "execute"
-
-    def __enter__(self) -> Attempt:
-        return self
-
-    def adapted(self, value: Json | Evaluation) -> None:
-        """Set the input that adapt returned."""
-        self.input = self.scope.current = _recorded(value, self.scope.types[0])
-        self.stage = "execute"
-
-    def executed(self, value: Json | Evaluation) -> None:
-        """Set the output.
-
-        Raises:
-            StepError: if there is none because an inner loop ended without one.
-        """
-        self.output = _recorded(value, self.scope.types[1])
-        if value is None and isinstance(self.execute, CompositeStep):
-            self._refuse_no_output()
-        self.stage = "evaluate"
-
-    def evaluated(self, value: Json | Evaluation) -> None:
-        """Set the evaluation: a score, a verdict or an Evaluation.
-
-        Raises:
-            StepError: for any other value.
-        """
-        self.evaluation = as_evaluation(value)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        run = self.ctx.run
-        if error is not None:
-            if isinstance(error, StepError):
-                self.failure = run.clean(Failure.of(self.stage, error, redact=run.redact))
-                self.cause = error.__cause__
-            elif isinstance(error, Stopped | asyncio.CancelledError):
-                self.cut = cut = run.stopped_by(error)
-                if self.stage == "execute":
-                    self.output = self._rescued(cut)
-                self.failure = Failure(self.stage, "interrupted", cut.stop.detail, self.ctx.path)
-            else:
-                return False
-        self.ended = run.now()
-        return True
-
-    def iteration(self) -> Iteration:
-        """Return its record."""
-        return Iteration(
-            number=self.scope.number,
-            input=self.input,
-            output=self.output,
-            evaluation=self.evaluation,
-            error=self.failure,
-            usage=self.ctx.account.round,
-            seconds=self.ended - self.began,
-            interrupted=self.cut is not None,
-            steps=self.scope.parts,
-        )
-
-    def _refuse_no_output(self) -> None:
-        """Raise the stop of an inner loop that ended without an output: there is nothing to evaluate."""
-        for name, inner in self.scope.loops.items():
-            if self.loops.get(name) is inner or inner.status is not Status.EXHAUSTED:
-                continue
-            if inner.output is None and inner.best is None:
-                raise StepError(
-                    f"{inner.name} ended without an output: {inner.detail}",
-                    path=f"{self.ctx.path}/execute",
-                    kind=inner.reason.value,
-                )
-
-    def _rescued(self, cut: Stopped) -> Json:
-        """Return the output of the inner loop that the same guard interrupted."""
-        inner = next(reversed(list(self.scope.loops.values())), None)
-        return inner.output if inner is not None and inner.reason is cut.stop.reason else None
-
-
-def _recorded(value: Json | Evaluation, declared: ValueType | None) -> Json:
-    """Return a value as the record of an iteration has it, live and replayed.
-
-    An Evaluation stays one only as the result of `evaluate`.
-    """
-    if declared is None and type(value) in ATOMS:
-        return value
-    if type(value) is Evaluation:
-        return value.to_json()
-    return json_of(value) if declared is None else declared.attach(value)
 
 
 def _cut_of(entry: Entry) -> Stopped | None:

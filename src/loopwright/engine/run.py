@@ -5,47 +5,23 @@ The same run ID resumes a run. A finished run is returned from its journal.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import importlib
 import os
 import random as _random
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
-from ..conditions import Budget, raised_budget
-from ..errors import (
-    ConfigurationError,
-    JournalError,
-    OwnershipLost,
-    ReplayMismatch,
-    StepError,
-    Stopped,
-    Suspended,
-    nearest,
-)
-from ..journal import Entry, Journal, NoLog, RunInfo, RunLog
-from ..journal.inbox import status_of, take_up
+from ..conditions import Budget
+from ..errors import ConfigurationError, nearest
+from ..journal import Journal
 from ..journal.open import open_journal
-from ..records import Failure, Reason, Result, Status, Stop, codec
+from ..records import Result
 from ..records.codec import Json
-from .budget import CANNOT_BIND, Account, cannot_bind
-from .context import Context
-from .leftovers import end_leftovers
 from .logs import log_listener
 from .resume import raise_limit
-from .run_record import (
-    bounded,
-    described,
-    ended_entry,
-    ended_loops,
-    finished,
-    fresh_row,
-    new_run_id,
-    row_of,
-)
+from .run_execution import RunRequest
+from .run_record import new_run_id
 from .run_state import (
     Clock,
     Listener,
@@ -55,10 +31,9 @@ from .run_state import (
     opened_listeners,
     redactor_of,
 )
-from .step import MODEL_NAME, CompositeStep, In, Out, Step, StepLike, as_step
+from .step import MODEL_NAME, In, Out, Step, StepLike, as_step
 from .synchronous import wait_for
 from .text_listeners import OnText, model_call, text_listener
-from .workflow import Workflow
 
 if TYPE_CHECKING:
     from ..models import Models
@@ -170,7 +145,7 @@ async def run(
     store, opened = _journal_of(journal)
     held = RunResources(resources, store)
     try:
-        request = _Request(
+        request = RunRequest(
             root, value, store, held, budget, source=source or {}, accept_changes=accept_changes
         )
         shown = [*listeners, *_progress(progress)]
@@ -411,265 +386,3 @@ def _check_options(
     for listener in listeners:
         if not callable(listener) and not hasattr(listener, "opened"):
             raise ConfigurationError(f"run: listeners: {listener!r} is not a function")
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A run as its caller asked for it."""
-
-    step: Step
-    value: Json
-    store: Journal | None
-    resources: RunResources
-    budget: Budget | None
-    source: Mapping[str, Json]
-    accept_changes: bool
-
-    async def open(
-        self, run_id: str, *, takeover: bool, observed: bool = False
-    ) -> tuple[RunInfo, RunLog]:
-        """Open the journal of the run; return the row of a run that begins now, and the log.
-
-        Raises:
-            JournalError: if it cannot be opened, or holds another run under this ID.
-        """
-        fresh = fresh_row(self.step, self.value, run_id)
-        redactor = redactor_of(self.resources)
-        if redactor is not None:
-            redactor.refuse("input", fresh.input)
-            redactor.refuse("the source of the run", self.source)
-        if self.store is not None or observed:  # listeners may read the limits
-            fresh = described(fresh, self.step, self.source, self.budget)
-        if self.store is None:
-            return fresh, NoLog(fresh)
-        log = await self.store.open(fresh, takeover=takeover)
-        try:
-            self._check_same(fresh, log)
-        except ReplayMismatch:
-            await log.close(replace(log.info, status=status_of(log.recorded)))
-            raise
-        if log.recorded:
-            await take_up(self.store, log)
-        return fresh, log
-
-    def _check_same(self, fresh: RunInfo, log: RunLog) -> None:
-        """Raise ReplayMismatch if the log holds a run of another step or input."""
-        info, step = log.info, self.step
-        if not log.recorded or self.accept_changes:
-            return
-        if self.value is not None and codec.digest(fresh.input) != codec.digest(info.input):
-            before, now = codec.digest(info.input), codec.digest(fresh.input)
-            raise ReplayMismatch(
-                f"{info.run_id}: its input was {before} when it was recorded, now it is {now}; "
-                "resume without an input, or use another run id",
-                path="",
-                recorded=before,
-                now=now,
-            )
-        if info.name != step.name:
-            raise ReplayMismatch(
-                f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
-                "resume with the step of that name, or use another run id",
-                path="",
-                recorded=info.name,
-                now=step.name,
-            )
-        recorded = _accepted_in(log) or info.fingerprint
-        if recorded and step.fingerprint != recorded:
-            raise ReplayMismatch(
-                f"{info.run_id}: {step.name} changed since the run was recorded ({recorded} then, "
-                f"{step.fingerprint} now); resume with the old version, or give accept_changes",
-                path="",
-                recorded=recorded,
-                now=step.fingerprint,
-            )
-
-    async def drive(self, state: Run, fresh: RunInfo) -> Result:
-        """Run the step to its end, as the caller sees it, and release what was opened for it."""
-        info, budget = state.log.info, self.budget
-        if self.accept_changes:
-            _accept(state, info.fingerprint, fresh.fingerprint)
-        if budget is not None:
-            _cap(state, budget)
-            if unbound := cannot_bind(self.step, budget, "run"):
-                state.warn(f"{CANNOT_BIND}: {unbound}")
-        try:
-            if state.silent:  # nobody can ever read it, so only its result matters
-                result = await _outcome(state, self.step, fresh.input)
-            else:
-                result = await _drive(state, self.step, bounded(info, fresh))
-            return result.view()
-        finally:
-            if state.owned:
-                await state.release()
-
-
-def _accepted_in(log: RunLog) -> str:
-    """Return the fingerprint of the code that was accepted instead of the recorded one, or ""."""
-    accepted = (e for e in reversed(log.recorded) if e.kind == "accepted" and not e.path)
-    return next((e.fingerprint for e in accepted if e.value is None), "")
-
-
-def _accept(state: Run, recorded: str, now: str) -> None:
-    """Record that a run goes on with changed code: it need not be accepted at every resume."""
-    replay = state.replay
-    if replay is not None and "" not in replay.ended:
-        known = replay.accepted.get("", recorded)
-        if known and known != now:
-            state.append(Entry("accepted", "", state.now(), fingerprint=now))
-
-
-def _cap(state: Run, budget: Budget) -> None:
-    """Put a cap on the whole run, as a person may have raised it."""
-    if state.replay is not None and (told := state.replay.raised.get("")):
-        budget = raised_budget(budget, told)
-    uncapped = state.account
-    state.account = Account("", None, budget, uncapped.settled)
-    if state.replay is not None and state.account.limited:
-        state.account.effects = state.replay.effects("")
-    state.account.judging = uncapped.judging
-
-
-async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
-    """Run the root step, record how the run ended, and give the run back."""
-    replay = state.replay
-    if replay is not None and "" in replay.ended:
-        result = finished(state, replay.ended[""], step)
-        await state.log.close(row_of(info, result, replay.active))
-        return result
-    if replay is not None and replay.doubts and state.log.keeps_values:
-        left = await end_leftovers(state.token)
-        if left:
-            numbers = ", ".join(map(str, left))
-            state.warn(f"processes of an earlier attempt of this run cannot be ended: {numbers}")
-    if replay is not None:  # loops inside an ended one are not run again, and still are its loops
-        state.loops = ended_loops(state, replay, step)
-    if not state.log.silent:
-        state.log.on_cancel = state.cancel
-        state.log.on_lost = state.lose
-    try:
-        result = await _outcome(state, step, _typed_input(step, info.input))
-        kind = "suspended" if result.status is Status.SUSPENDED else "ended"
-        state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
-        await state.settle()
-    except BaseException as error:
-        await _interrupted(state, info, error)
-        if state.lost and isinstance(error, asyncio.CancelledError):
-            await _forgive(asyncio.current_task())
-            raise OwnershipLost(f"{state.run_id}: another owner took this run over") from None
-        raise
-    if not state.log.silent:
-        await state.log.close(row_of(info, result, state.now()))
-    return result
-
-
-def _typed_input(step: Step, value: Json) -> Json:
-    """Return the recorded input of a run with the type that its step declares."""
-    declared = step.input_type
-    return value if declared is None or value is None else declared.attach(value)
-
-
-async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
-    """Give back a run that was interrupted, with the time that it was alive."""
-    if state.log.silent:
-        return
-    if not isinstance(error, JournalError | OwnershipLost):
-        state.append(Entry("interrupted", "", state.now()))
-    row = replace(
-        info,
-        status="interrupted",
-        active=state.now(),
-        updated=state.clock.wall(),
-        iterations=state.rounds,
-        score=state.score,
-        usage=state.account.settled,
-    )
-    await asyncio.shield(state.log.close(row))
-
-
-async def _forgive(task: asyncio.Task[object] | None) -> None:
-    """Take back the cancellation by which a run was asked to end, delivered or still pending."""
-    assert task is not None
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.sleep(0)
-    if task.uncancel():  # someone else wants the task itself to end
-        raise asyncio.CancelledError
-
-
-async def _outcome(state: Run, step: Step, value: Json) -> Result:
-    """Run the root step and return how it ended; until then a cancel reaches the current task."""
-    ctx = Context(state, "", None, state.account, None)
-    request = None
-    task = state.task = asyncio.current_task()
-    try:
-        if isinstance(step, CompositeStep):
-            result = await step.run(value, ctx.child(step.name))
-        else:
-            result = await ctx.outcome(step.name, step, value)
-    except StepError as error:
-        result = _failed(error, state, step)
-    except (Stopped, asyncio.CancelledError) as error:
-        result = _cut(state.stopped_by(error).stop, state, step)
-    except Suspended as suspended:
-        request = state.clean({"path": suspended.path, **suspended.request})
-        if state.log.silent:
-            state.warn("without a journal nobody can answer; give the run one: journal='sqlite:…'")
-        result = _cut(state.cleaned_stop(suspended.stop), state, step)
-    finally:
-        state.task = None  # it is over: a cancel comes too late
-    if state.cancelled is not None:
-        await _forgive(task)
-    account = state.account
-    failed = _failed_part(result, state)
-    return Result(
-        result.status,
-        result.reason,
-        result.detail,
-        result.output,
-        result.history,
-        usage=account.settled,
-        run_id=state.run_id,
-        name=step.name,
-        also=result.also,
-        loops=state.loops,
-        steps=state.steps,
-        agents=state.agents,
-        warnings=state.warnings,
-        seconds=state.now(),
-        request=request,
-        judging=account.judging,
-        reported_score=result.reported_score,
-        items=result.items,
-        outcomes=state.outcomes,
-        total=state.rounds,
-        error=failed.error,
-        cause=failed.cause,
-        members=step.steps if isinstance(step, Workflow) else {},
-    )
-
-
-def _failed(error: StepError, state: Run, step: Step) -> Result:
-    """Return the result of a run that an error ended; the reason is that of the failed loop, if any."""
-    failure: Failure = state.clean(Failure.of("", error, redact=state.redact))
-    loop = error.result
-    reason = loop.reason if loop is not None and loop.status is Status.FAILED else Reason.ERROR
-    detail = f"{failure.path}: {failure.message}" if failure.path else failure.message
-    stopped = _cut(Stop(reason, detail), state, step)
-    return replace(stopped, error=failure, cause=error.__cause__)
-
-
-def _failed_part(result: Result, state: Run) -> Result:
-    """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
-    if result.error is not None or result.status is not Status.FAILED:
-        return result
-    failed = (loop for loop in reversed(state.loops.values()) if loop.error is not None)
-    return next(failed, result)
-
-
-def _cut(stop: Stop, state: Run, step: Step) -> Result:
-    """Return the result of a run that was ended from outside its root step, with its output so far."""
-    own = state.loops.get(step.name)
-    if own is not None:
-        return replace(own, status=stop.reason.status, reason=stop.reason, detail=stop.detail)
-    output = next((r.output for r in reversed(state.loops.values()) if r.output is not None), None)
-    return Result(stop.reason.status, stop.reason, stop.detail, output)

@@ -28,7 +28,7 @@ from ..records import (
 )
 from ..records.codec import Json
 from ..records.typed import ValueType
-from .context import retyped
+from .effects import retyped
 from .loop import Loop
 from .run_state import Run
 from .step import Step

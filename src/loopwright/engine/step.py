@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from types import CodeType, MappingProxyType
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -33,6 +31,7 @@ from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
 from ..records.typed import ValueType
 from .external import Purpose, adapted
+from .fingerprints import KNOWN_AS, digest_of, known_as, source_digest
 from .signatures import FunctionTypes, types_of
 from .threads import in_thread
 
@@ -54,19 +53,16 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]  # what a function takes is read from its signature
-_Function = TypeVar("_Function", bound=Function)
 In = TypeVar("In", default=Any)
 Out = TypeVar("Out", default=Any)
 # The defaults keep a bare `Step`, `Leaf` or `CompositeStep` legal under `mypy --strict`.
 In_contra = TypeVar("In_contra", contravariant=True, default=Any)
 Out_co = TypeVar("Out_co", covariant=True, default=Any)
 
-_KNOWN_AS = "__loopwright_step__"
 MODEL_NAME = "model:"  # before the name of a model in `unsupplied`
 PYTHON = "Python function"  # the kind of effect of a user's function
 Reserve = Callable[[Json], Usage | None]  # the most that a call with an input may cost
 _Act = Callable[..., Awaitable[Json]]  # takes an input, and a Context or None
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # where an object lies, which is another each time
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -266,7 +262,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         typed: bool = False,
     ) -> None:
         # Read late: an annotation may name a class that is defined further down.
-        self.types = _UNREAD if typed and not hasattr(function, _KNOWN_AS) else None
+        self.types = _UNREAD if typed and not hasattr(function, KNOWN_AS) else None
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
@@ -275,7 +271,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         self._fingerprint = fingerprint
         self.scores_only = False  # of an evaluator: whether it never gives a verdict
         # Functions of this package have a fingerprint; a dry run calls no others.
-        self.stub = "" if fingerprint or hasattr(function, _KNOWN_AS) else PYTHON
+        self.stub = "" if fingerprint or hasattr(function, KNOWN_AS) else PYTHON
         count = _parameters(function)
         self.wants_context = count >= 2
         self.act = _caller(function, count, inline)
@@ -379,54 +375,6 @@ async def _now(function: Function, args: tuple[object, ...]) -> Json:
 async def _threaded(function: Function, args: tuple[object, ...]) -> Json:
     found = await in_thread(function, *args)
     return await found if inspect.isawaitable(found) else found
-
-
-def known_as(fingerprint: str) -> Callable[[_Function], _Function]:
-    """Give a function of this package its fingerprint: a name and a version, such as `adapters.feedback/1`.
-
-    A run in flight then goes on where the function was moved, was written anew or runs under another Python;
-    the version changes when its meaning does.
-    """
-
-    def made(function: _Function) -> _Function:
-        setattr(function, _KNOWN_AS, fingerprint)
-        return function
-
-    return made
-
-
-def source_digest(function: Function) -> str:
-    """Return a digest of a function's name and of what it does; where it is defined does not matter.
-
-    A function of this package goes by the name that `known_as` gave it.
-    """
-    if given := getattr(function, _KNOWN_AS, ""):
-        return str(given)
-    code = getattr(function, "__code__", None)
-    if code is None:  # a callable object: what its class does when it is called
-        code = getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
-    name = str(getattr(function, "__qualname__", function)).rpartition("<locals>.")[2]
-    if isinstance(function, functools.partial):
-        bound = repr((function.args, sorted(function.keywords.items())))
-        return digest_of("partial", source_digest(function.func), _ADDRESS.sub("", bound))
-    return digest_of(_ADDRESS.sub("", name), _code_digest(code) if code is not None else "")
-
-
-@functools.lru_cache(maxsize=4096)
-def _code_digest(code: CodeType) -> str:
-    # Bytecode rather than source: there is always some, and a comment is no change.
-    consts = [
-        _code_digest(c)
-        if isinstance(c, CodeType)
-        else repr(sorted(c, key=repr) if isinstance(c, frozenset) else c)
-        for c in code.co_consts
-    ]
-    return digest_of(code.co_code.hex(), repr(code.co_names), *consts)
-
-
-def digest_of(*parts: str) -> str:
-    """Return 16 hex digits that name these texts."""
-    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def as_step(
@@ -541,7 +489,7 @@ def step(
             inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline,
             fingerprint=fingerprint, typed=True,
         )  # fmt: skip
-        made_step.stub = "" if hasattr(inner, _KNOWN_AS) else PYTHON
+        made_step.stub = "" if hasattr(inner, KNOWN_AS) else PYTHON
         return made_step
 
     return cast("StepDecorator", made) if function is None else made(function)

@@ -11,9 +11,9 @@ from ..errors import ConfigurationError, StepError, Stopped, nearest
 from ..records import Reason, Result, StepOutcome, Stop, codec
 from ..records.codec import Json
 from ..records.typed import ValueType, mixed, same_type
-from .composites import Unsatisfied, attempt, combined
 from .concurrency import run_all
 from .context import Context
+from .outcomes import Unsatisfied, attempt, combined
 from .run_state import Run
 from .scope import Scope
 from .step import CompositeStep, In, Out, Step, StepLike, as_step, digest_of

@@ -16,7 +16,9 @@ from ..records.codec import Json
 __all__ = ["agreement", "similarity"]
 
 _WORD = re.compile(r"[^\W_]+")
-_CHARACTERS = 100_000  # of a text that are compared
+_CHARACTERS = (
+    100_000  # the part of a text that is compared, which bounds the time for hostile output
+)
 
 
 def agreement(texts: Sequence[str]) -> float:
@@ -39,6 +41,7 @@ def agreement(texts: Sequence[str]) -> float:
     """
     counts = [Counter(_WORD.findall(text[:_CHARACTERS].casefold())) for text in texts]
     pairs = [_cosine(a, b) for a, b in combinations(counts, 2)]
+    # The square roots of equal counts may give a cosine slightly above 1.
     return round(min(1.0, math.fsum(pairs) / len(pairs)), 4) if pairs else 0.0
 
 
@@ -98,6 +101,7 @@ def similarity(
     step = FunctionStep(
         evaluate, name=name, fingerprint=digest_of("similarity", target, repr(at_least))
     )
+    # A loop with this evaluator needs a success condition; without one the engine warns (`no_goal`).
     step.scores_only = at_least is None
     return step
 
@@ -107,6 +111,7 @@ def _normal(text: str) -> str:
 
 
 def _dice(text: str, expected: str) -> float:
+    # Texts of one character have no pairs, but equal ones are similar.
     if text == expected:
         return 1.0
     a, b = Counter(pairwise(text)), Counter(pairwise(expected))

@@ -39,7 +39,8 @@ from .json_schema import json_schema
 
 __all__ = ["broken", "check", "command_check", "function_check", "run_check", "text_check"]
 
-CANNOT_RUN = (126, 127)  # a shell's codes for "not executable" and "not found"
+# POSIX exit codes of a shell for "not executable" and "not found". A missing program is not a verdict.
+CANNOT_RUN = (126, 127)
 Rule = Callable[[str], str]  # returns what is missing in a text, or ""
 
 
@@ -92,6 +93,7 @@ def _make(make: Callable[..., FunctionStep], options: Mapping[str, Any]) -> Func
     valid = _options(make)
     for name in options:
         if name not in valid:
+            # All valid options, if none is similar to the unknown one.
             hint = nearest(name, valid) or f"; it takes {', '.join(valid)}"
             raise ConfigurationError(f"check: unknown option {name!r}{hint}")
     return make(**options)
@@ -145,6 +147,7 @@ def function_check(
 def _evaluation_of(name: str, result: object, at_least: float | None) -> Evaluation:
     if result is None:
         raise _undecided(f"{name} returned None. Return True or False, a score or an Evaluation.")
+    # Before numbers: bool is a subclass of int, and True is a verdict, not the score 1.
     if isinstance(result, bool):
         return verdict([Criterion(name, result, "" if result else "it does not hold")])
     if isinstance(result, Criterion):
@@ -152,6 +155,7 @@ def _evaluation_of(name: str, result: object, at_least: float | None) -> Evaluat
     if isinstance(result, Sequence) and result and all(isinstance(r, Criterion) for r in result):
         return verdict(result)
     evaluation = as_evaluation(result)
+    # A verdict of the function wins over `at_least`.
     if at_least is None or evaluation.passed is not None or evaluation.score is None:
         return evaluation
     passed = reaches(evaluation.score, at_least)
@@ -191,6 +195,7 @@ def command_check(
         printed = output_of(result)
         if result.exit_code == 0:
             return verdict([Criterion(shell.name, True)], feedback=printed)
+        # Most tools print the summary of an error last.
         last = printed.rpartition("\n")[2]
         gap = f"{result.ending}: {last}" if last else result.ending
         feedback = "\n".join(text for text in (f"{shell.name} {result.ending}", printed) if text)
@@ -267,7 +272,8 @@ def text_check(
             "check: no rule. Use a function, command, schema, matches, contains or a limit such as "
             "max_words."
         )
-    slow = bool(matches or not_matches)  # a search may take long, so it runs in a thread
+    # A regular expression may be slow, so it runs in a thread. The other rules are too fast for one.
+    slow = bool(matches or not_matches)
 
     def evaluate(text: str) -> Evaluation:
         gaps = {label: rule(text) for label, rule in rules.items()}
@@ -277,6 +283,7 @@ def text_check(
         text = codec.text_of(value)
         return await in_thread(evaluate, text) if slow else evaluate(text)
 
+    # The default name is part of the fingerprint and of journal paths.
     name = name or (next(iter(rules)).partition(" ")[0] if len(rules) == 1 else "text")
     return FunctionStep(
         checked, name=name, fingerprint=digest_of("check", *rules, repr(ignore_case))

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..engine.composites import attempt, combined
 from ..engine.context import Context
+from ..engine.outcomes import attempt, combined
 from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, Result, as_evaluation, codec
@@ -78,6 +78,7 @@ def checklist(
         if item not in items:
             raise ConfigurationError(f"{name}: weights: no item {item!r}{nearest(item, items)}")
     checked = tuple(
+        # Above 0: with a weight of 0 an item could fail at a score of 1.0.
         (item, codec.number(f"{name}: weights: {item}", weight, minimum=0, above=True))
         for item, weight in (weights or {}).items()
     )
@@ -91,9 +92,10 @@ def checklist(
 
 def as_check(name: str, target: Check) -> Step:
     """Return a step unchanged, and a function or an object of options as a check."""
+    # Before steps: documents and JSON write a check as an object of options.
     if isinstance(target, Mapping):
         return check(**{"name": name, **target})
     if isinstance(target, Step):
         return target
-    made = as_step(target, name=name, purpose="evaluate")
-    return check(target, name=name) if isinstance(made, FunctionStep) else made
+    step = as_step(target, name=name, purpose="evaluate")
+    return check(target, name=name) if isinstance(step, FunctionStep) else step

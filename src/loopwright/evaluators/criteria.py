@@ -85,6 +85,7 @@ def grade(
     met = math.fsum(weight[item.name] for item in criteria if item.passed)
     failing = [item for item in criteria if not item.passed]
     lines = [f"- {item.name}: {item.gap}" for item in failing]
+    # An error of one check and "not met" are different facts for the next iteration.
     undecided = [name for name, evaluation in evaluations if evaluation.undecided]
     return Evaluation(
         score=None if undecided else met / math.fsum(weight.values()),
@@ -122,6 +123,7 @@ def segments(names: Iterable[str]) -> list[str]:
     """Return unique path segments: a slash becomes a dash, a repeated name gets a number."""
     result: list[str] = []
     for name in names:
+        # A slash separates segments of a journal path.
         plain = name.replace("/", "-") or "part"
         number = 1
         segment = plain

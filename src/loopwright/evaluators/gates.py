@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from ..engine.composites import attempt, combined
 from ..engine.context import Context
+from ..engine.outcomes import attempt, combined
 from ..engine.step import CompositeStep, Step, digest_of
 from ..errors import ConfigurationError
 from ..records import Evaluation, Result, as_evaluation
@@ -39,6 +39,7 @@ class _Gates(CompositeStep[object, Evaluation]):
             evaluation = as_evaluation(result.output)
             evaluations.append((name, evaluation))
             ended.append((name, part, result))
+            # Later evaluators are often expensive, and none of them could change the verdict.
             if evaluation.passed is False or evaluation.undecided:
                 break
         complete = len(evaluations) == len(self.members)
@@ -84,11 +85,13 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
     name, final = results[-1]
     verdicts = [evaluation.passed for evaluation in evaluations]
     votes = [vote for evaluation in evaluations for vote in evaluation.votes]
+    # The last evaluator is not a gate: its score counts although it failed.
     closed = final.passed is False and not complete
     if closed and final.score:
         votes.append({"gate": name, "score": final.score})
     scores = [e.score for e in evaluations if e.score is not None]
     score = final.score if final.score is not None else min(scores, default=None)
+    # A gate that passed has nothing to improve, so only the last evaluator's feedback is kept with the gaps.
     texts = [e.feedback for e in evaluations if e is final or e.passed is not True]
     return Evaluation(
         score=None if final.undecided else 0.0 if closed else score,

@@ -67,6 +67,7 @@ def json_schema(schema: Schema, *, name: str = "schema") -> FunctionStep:
             value = reading.value
         try:
             errors = [_line(error) for error in validator.iter_errors(value)]
+        # A pattern's time limit has its own error.
         except EvaluationError:
             raise
         except Exception as error:  # endless recursion, a number that is too large
@@ -75,6 +76,7 @@ def json_schema(schema: Schema, *, name: str = "schema") -> FunctionStep:
                 kind="check_error",
                 retryable=False,
             ) from error
+        # The library's order depends on the order of keys in the schema.
         return _report(name, sorted(errors))
 
     async def in_background(value: Json) -> Evaluation:
@@ -109,6 +111,7 @@ def _line(error: ValidationError) -> str:
 
 
 def _short(message: str) -> str:
+    # The beginning names the value, the end the rule that it violates.
     half = MESSAGE // 2
     return message if len(message) <= MESSAGE else f"{message[:half]} … {message[-half:]}"
 
@@ -121,6 +124,7 @@ def _validator(schema: Schema) -> Validator:
     dialect = schema.get("$schema")
     kind = library().Draft202012Validator
     if dialect is not None:
+        # Without a default the library would silently use its newest dialect for an unknown name.
         kind = library().validators.validator_for(schema, default=None)
     if kind is None:
         raise ConfigurationError(
@@ -148,6 +152,7 @@ def _check_parts(schema: Schema, kind: Any) -> None:
         keys.update(part)
         for text in (part.get("pattern"), *part.get("patternProperties", ())):
             if isinstance(text, str):
+                # An invalid pattern is reported when the check is made, not in the first iteration.
                 compile_pattern(text)
         for reference in (part[key] for key in _REFERENCES if key in part):
             try:
@@ -157,6 +162,7 @@ def _check_parts(schema: Schema, kind: Any) -> None:
                     f"check: schema: {reference!r} is not in the schema, and remote schemas are not "
                     "fetched. Put it under $defs."
                 ) from None
+    # The library searches these patterns with `re`, past the search with a time limit.
     if {"patternProperties", "unevaluatedProperties"} <= keys:
         raise ConfigurationError(
             "check: schema: patternProperties together with unevaluatedProperties has no time limit. "

@@ -73,6 +73,7 @@ _IMPROVABLE: Mapping[str, tuple[float, float, float]] = {
     "validation": (0.85, 0.75, 0.65),
 }
 CONTEXTS = tuple(_WEIGHTS)
+# Models also write the booleans as text or as a number.
 _TRUE = ("true", "yes", "1", "pass", "passed")
 
 
@@ -94,6 +95,7 @@ def preset(level: str, context: str, custom: Mapping[str, float] | None = None) 
         if name not in weights:
             raise ConfigurationError(f"scoring: unknown criterion {name!r}{nearest(name, weights)}")
         weights[name] = weight
+    # `custom` replaces single weights, so the sum may differ from 1.
     total = sum(weights.values())
     if min(weights.values()) < 0 or not total > 0:
         raise ConfigurationError(
@@ -132,8 +134,9 @@ def weighted(answers: object, weights: Mapping[str, float]) -> tuple[float, list
         if isinstance(members, Mapping)
         for criterion, value in members.items()
     }
-    known = [name for name in weights if name in flat]
-    if len(known) * 2 < len(weights):
+    # A reply about other criteria must not score as a bad output.
+    answered = [name for name in weights if name in flat]
+    if len(answered) * 2 < len(weights):
         return None
     failed = [name for name in weights if not _holds(flat.get(name))]
     return round(sum(weights[n] for n in weights if n not in failed), 4), failed

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import cast
 
 from .._regex import compile_pattern
-from ..engine.composites import attempt
 from ..engine.context import Context
+from ..engine.outcomes import attempt
 from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError
@@ -69,7 +69,7 @@ def score(
         raise ConfigurationError(f"score: label: {label!r} is not a text. Use a text, or None.")
     if not isinstance(scale, list | tuple) or len(scale) != 2:
         raise ConfigurationError(f"score: scale: {scale!r} is not two numbers, such as (0, 10)")
-    read_score("", label=label, scale=scale)  # refuses an invalid label or scale
+    read_score("", label=label, scale=scale)  # raises the error for an invalid label or scale
     read = _reader(label, scale, pattern)
     meaning = digest_of("score", repr((label, tuple(scale))), pattern)
     if of is not None:
@@ -81,6 +81,7 @@ def score(
         return _evaluation(await read(value, ""), "")
 
     evaluator = FunctionStep(evaluate, name=name, fingerprint=meaning)
+    # A loop with this evaluator needs a success condition; without one the engine warns (`no_goal`).
     evaluator.scores_only = True
     return evaluator
 
@@ -123,9 +124,11 @@ class ScoreOf(CompositeStep[object, Evaluation]):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the step and read its reply. A prompt is asked once more if it cannot be read."""
+        # A step that only rearranges its input repeats the output on purpose.
         candidate = codec.text_of(value) if _has_messages(self.of) else ""
         reply = (await attempt(ctx, self.of.name.replace("/", "-"), self.of, value)).output
         reading = await self.read(reply, candidate)
+        # Only a prompt can be asked for another form; a function would return the same text.
         if reading.score is None and isinstance(self.of, Prompt):
             complaint = (
                 f"Your score could not be read: {reading.detail}. {self.form} and nothing else."
@@ -163,12 +166,13 @@ def _reading(
     if label is None:
         return read_score(value, label=None, scale=scale, candidate=candidate)
     objects = objects_of(own_words(value), candidate=candidate, mark="", names=(label,)).read
-    read = {_member(one.members, plain(label), scale): None for one in objects}
-    if len(read) > 1:
-        shown = tuple(text for one in read for text in one.found)
+    # Equal scores in several objects are one score. A dict instead of a set keeps the order.
+    readings = {_member(one.members, plain(label), scale): None for one in objects}
+    if len(readings) > 1:
+        texts = tuple(text for one in readings for text in one.found)
         detail = "the reply has several objects with different scores"
-        return ScoreReading(None, problem="unreadable", detail=detail, found=shown)
-    return next(iter(read), None) or read_score(
+        return ScoreReading(None, problem="unreadable", detail=detail, found=texts)
+    return next(iter(readings), None) or read_score(
         value, label=label, scale=scale, candidate=candidate
     )
 
@@ -176,30 +180,31 @@ def _reading(
 def _member(
     members: Mapping[str, Json], label: str | None, scale: tuple[float, float]
 ) -> ScoreReading:
-    named = {plain(key): value for key, value in members.items()}
+    values = {plain(key): value for key, value in members.items()}
     name = plain(label or "")
-    if len(named) < len(members):
-        named.pop(name, None)  # two keys alike
-    if name not in named:
+    if len(values) < len(members):
+        values.pop(name, None)  # two keys have the same plain name, so neither counts
+    if name not in values:
         return ScoreReading(None, problem="missing", detail=f"the output has no {label!r}")
-    value = named[name]
+    value = values[name]
     if isinstance(value, str):
         return read_score(value, label=None, scale=scale)
     return _number(value, scale)
 
 
 def _number(value: Json, scale: tuple[float, float]) -> ScoreReading:
-    shown = codec.text_of(value)[:80]
+    text = codec.text_of(value)[:80]
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ScoreReading(
-            None, problem="unreadable", detail=f"{shown} is not a number", found=(shown,)
+            None, problem="unreadable", detail=f"{text} is not a number", found=(text,)
         )
     low, high = (Fraction(str(end)) for end in scale)
+    # Exact arithmetic: 7 on a scale of 0 to 10 must be 0.7.
     share = (Fraction(str(value)) - low) / (high - low)
     if not 0 <= share <= 1:
-        detail = f"{shown} lies off the scale of {low} to {high}, and a score is never clamped"
-        return ScoreReading(None, problem="out_of_range", detail=detail, found=(shown,))
-    return ScoreReading(float(share), found=(shown,))
+        detail = f"{text} lies off the scale of {low} to {high}, and a score is never clamped"
+        return ScoreReading(None, problem="out_of_range", detail=detail, found=(text,))
+    return ScoreReading(float(share), found=(text,))
 
 
 def finder(pattern: str) -> _Find:
@@ -230,6 +235,7 @@ def _first_group(pattern: str) -> int | None:
             in_set = sign != "]"
         elif sign == "[":
             in_set = True
+            # A bracket directly after "[" or "[^" is a literal.
             at += pattern.startswith(("^]", "]"), at + 1) + pattern.startswith("^]", at + 1)
         elif sign == "(" and _captures(pattern[at + 1 : at + 4]):
             return at

@@ -21,7 +21,7 @@ from .check import broken, output_of, run_check
 
 __all__ = ["share_passing", "test_report"]
 
-REPORT_BYTES = 16 * 1024 * 1024
+REPORT_BYTES = 16 * 1024 * 1024  # a bound for memory: the tested code may write the report
 LISTED = 50  # failing tests in the improvements
 NAMED = 300  # characters of one name with its message
 SUMMARY_LINES = 200  # lines at the end of the output that may contain the summary
@@ -87,6 +87,7 @@ def test_report(
     path = None if report is None else Path(options.get("cwd") or ".") / report
 
     async def evaluate(value: Json, ctx: Context) -> Evaluation:
+        # A report of an earlier iteration must not count for this one.
         before = _stamp(path)
         result = await run_check(shell, value, ctx)
         # A stub writes no report, so its counts are those of its output.
@@ -100,6 +101,7 @@ def test_report(
                 f"{problem}, and the command {result.ending}. Correct the command, or {cure}",
                 result,
             )
+        # "0 of 0 pass" would be a perfect score for an output that deletes all tests.
         if not counts.total:
             problem = f"no test ran, and the command {result.ending}"
             raise _broken(name, f"{problem}. Correct the command, or the folder in cwd", result)
@@ -123,6 +125,7 @@ def _missing(name: str, counts: _Counts, ctx: Context) -> str:
         earlier = item.evaluation.details.get(name) if item.evaluation is not None else None
         if not isinstance(earlier, Mapping) or not isinstance(earlier.get("total"), int):
             continue
+        # Compared with the first iteration that counted, so that tests cannot disappear one at a time.
         missing = earlier["total"] - counts.total
         if missing <= 0:
             return ""
@@ -156,6 +159,7 @@ def _broken(name: str, problem: str, result: CommandResult) -> EvaluationError:
 
 def _evaluation(name: str, counts: _Counts, result: CommandResult, missing: str) -> Evaluation:
     total = counts.total
+    # For example a failure in teardown or a coverage limit: the tests pass, the command does not.
     failed = result.exit_code != 0 and not counts.failing
     gap = f"{counts.passing} of {total} tests pass"
     if failed:
@@ -165,6 +169,7 @@ def _evaluation(name: str, counts: _Counts, result: CommandResult, missing: str)
     passed = not counts.failing and not failed
     printed = output_of(result)
     return Evaluation(
+        # One more failing test, so that the score stays below 1.
         counts.passing / (total + failed),
         passed,
         f"{gap}\n{printed}" if printed else gap,
@@ -177,6 +182,7 @@ def _evaluation(name: str, counts: _Counts, result: CommandResult, missing: str)
 def _from_summary(text: str) -> _Counts | None:
     """Read the last line such as "2 failed, 7 passed in 0.12s"."""
     lines = text.splitlines()
+    # The last summary: the tested code may print text that looks like one before it.
     for line in reversed(lines[-SUMMARY_LINES:]):
         counts, _, time = line[:NAMED].strip("= ").rpartition(" in ")
         if not _TIME.fullmatch(time):
@@ -185,6 +191,7 @@ def _from_summary(text: str) -> _Counts | None:
             return _Counts()
         parts = [_COUNT.fullmatch(part) for part in counts.split(", ")]
         numbers = {part[2]: int(part[1]) for part in parts if part is not None}
+        # A part that does not match means that the line is not a summary.
         if len(numbers) == len(parts):
             failures = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
             return _Counts(
@@ -205,6 +212,7 @@ def _stamp(path: Path | None) -> Stamp:
 
 def _from_report(path: Path) -> _Counts:
     with path.open("rb") as file:
+        # One byte more than allowed, instead of the file's size, which may change before the read.
         data = file.read(REPORT_BYTES + 1)
     if len(data) > REPORT_BYTES:
         raise ValueError(f"it is larger than {REPORT_BYTES} bytes")
@@ -225,6 +233,7 @@ class _ReportReader:
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
+        # Entity expansion ("billion laughs") needs a document type.
         self.parser.StartDoctypeDeclHandler = self._refuse
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -232,6 +241,7 @@ class _ReportReader:
             parts = (attributes.get(key, "") for key in ("classname", "name"))
             self._case = "::".join(part for part in parts if part) or "a test without a name"
             self._outcome = ""
+        # Outside of a test case these tags belong to the suite, such as an error of its setup.
         elif self._case and tag in ("failure", "error"):
             self._outcome, self._message = "failed", attributes.get("message", "")
         elif self._case and tag == "skipped":

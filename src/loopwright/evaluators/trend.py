@@ -12,6 +12,7 @@ from ..records.codec import Json
 
 __all__ = ["Trend", "trend"]
 
+# Both limits are those of the loop controller's confidence scorer.
 STILL = 0.02  # a smaller mean change is stable
 SWING = 0.05  # changes of at least this size in both directions are fluctuation
 
@@ -68,6 +69,7 @@ def trend(scores: History | Iterable[float], threshold: float = 0.85) -> Trend:
     for number, score in enumerate(values, start=1):
         codec.number(f"trend: score {number}", score, minimum=0, maximum=1)
     codec.number("trend: threshold", threshold, minimum=0, maximum=1)
+    # Rounded, so that 0.85 - 0.80 counts as the swing of 0.05 that a user sees.
     deltas = tuple(round(b - a, 9) for a, b in itertools.pairwise(values))
     mean = round(math.fsum(deltas) / len(deltas), 9) if deltas else 0.0
     kind = _kind(deltas, mean)
@@ -87,4 +89,5 @@ def _predicted(scores: list[float], kind: str, mean: float, threshold: float) ->
         return 0
     if kind != "improving":
         return None
+    # The threshold is not reached yet, so at least one more iteration is needed.
     return max(1, math.ceil(round((threshold - scores[-1]) / mean, 9)))

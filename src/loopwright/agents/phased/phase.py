@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...conditions import Condition
-from ...engine.composites import Wrapper, attempt
+from ...engine.composites import Wrapper
 from ...engine.context import Context
+from ...engine.outcomes import attempt
 from ...engine.step import CompositeStep, FunctionStep, Step, digest_of
 from ...errors import StepError, Stopped, nearest
 from ...prompts.prompt import Prompt

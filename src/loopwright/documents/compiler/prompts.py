@@ -49,8 +49,8 @@ def compile_prompt(
     if reading is None:
         return None
     instruction = spec.prompt or ""
-    if reading.said:
-        instruction = f"{instruction.rstrip()}\n\n{reading.said}"
+    if reading.instruction:
+        instruction = f"{instruction.rstrip()}\n\n{reading.instruction}"
     text = compilation.template((*at, "prompt"), instruction)
     system = compilation.template((*at, "system"), spec.system or "")
     schema = spec.output.get("schema") if isinstance(spec.output, dict) else None
@@ -93,7 +93,9 @@ def compile_prompt(
     if isinstance(prompt, Validator) and reading.criteria is not None:
         prompt.criteria = reading.criteria
     if read is not None:
-        prompt.fingerprint = digest_of("answer", reading.kind, reading.said, prompt.fingerprint)
+        prompt.fingerprint = digest_of(
+            "answer", reading.kind, reading.instruction, prompt.fingerprint
+        )
     return prompt
 
 
@@ -169,7 +171,7 @@ def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | N
     result = compilation.attempt(
         (*at, "preset"), lambda: criteria_of(preset.level, preset.context, preset.weights)
     )
-    return None if result is None else Answer(kind, result.said, result.read, result)
+    return None if result is None else Answer(kind, result.instruction, result.read, result)
 
 
 def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Judge | None:

@@ -25,11 +25,12 @@ from typing import ClassVar
 
 from ...conditions import Condition
 from ...engine.budget import Account
-from ...engine.composites import attempt
 from ...engine.concurrency import run_all
 from ...engine.context import Context
 from ...engine.deadlines import DeadlineScope
-from ...engine.loop_run import Attempt, LoopRun
+from ...engine.loop_attempt import Attempt
+from ...engine.loop_run import LoopRun
+from ...engine.outcomes import attempt
 from ...engine.scope import Scope
 from ...engine.step import CompositeStep, Leaf, Step, digest_of
 from ...errors import StepError, Stopped, Suspended

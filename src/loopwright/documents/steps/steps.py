@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ...engine.budget import reports
-from ...engine.composites import Wrapper, attempt
+from ...engine.composites import Wrapper
 from ...engine.context import Context
+from ...engine.outcomes import attempt
 from ...engine.scope import Scope
 from ...engine.step import CompositeStep, Leaf, Step, StepLike, digest_of
 from ...engine.workflow import Workflow

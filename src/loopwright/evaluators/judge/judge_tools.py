@@ -55,6 +55,7 @@ class JudgeTools:
     @property
     def source(self) -> tuple[str, ...]:
         """The texts that identify the tools in a fingerprint; none without tools."""
+        # A judge without tools keeps the fingerprint of recorded runs.
         if not self.tools:
             return ()
         return ("tools", str(self.max_rounds), *(one.fingerprint for one in self.tools))
@@ -70,6 +71,7 @@ class Examination:
 
     async def send(self, messages: Sequence[Message], ctx: Context) -> Reply:
         """Return the answer of the judge, after its calls of tools."""
+        # The direct call keeps the journal path that judges had before they could use tools.
         if not self.tools.tools:
             return await self.settings.ask(messages, ctx, judge=True)
         settings = replace(self.settings, max_tool_calls_per_reply=self.tools.max_calls)
@@ -86,5 +88,5 @@ class Examination:
         return reply
 
     def _note(self, results: Sequence[Message]) -> None:
-        # Before the next call: a reply that violates the schema ends it with an error, and is read too.
+        # Recorded before the next call, because a reply that ends it with an error is read too.
         self.text = "\n".join([self.text, *(result.content for result in results)])

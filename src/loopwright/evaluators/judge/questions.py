@@ -45,10 +45,12 @@ __all__ = [
     "shown",
 ]
 
+# All texts for the model in this module are part of recorded fingerprints. A new wording would repeat the
+# calls of runs in progress.
 SHOWN = 100_000  # characters of a candidate, its beginning and its end
 _TAIL = SHOWN // 4
-QUOTED = 4_000  # characters of a reply that are quoted back
-# A string, not a constant: endpoints compile schemas, and so one schema serves all calls.
+QUOTED = 4_000  # characters of an unreadable reply that are repeated in the second request
+# A string, not a constant with the value of the mark: endpoints cache compiled schemas.
 MARK: Mapping[str, Json] = {"type": "string", "description": "The mark, copied from the question."}
 _SCHEMA: Mapping[str, Json] = {
     "type": "object",
@@ -118,6 +120,7 @@ class JudgeQuestion(Protocol):
 
 def mark_of(key: str, text: str) -> str:
     """Return the mark of a candidate: 16 hexadecimal digits, the same after a crash."""
+    # `surrogatepass`: output of a command may contain bytes that are not UTF-8.
     return hashlib.sha256(f"{key}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -126,6 +129,7 @@ def shown(text: str) -> str:
     if len(text) <= SHOWN:
         return text
     left_out = len(text) - SHOWN
+    # The end stays visible, because results and summaries are usually there.
     return f"{text[: SHOWN - _TAIL]}\n[… {left_out} characters omitted …]\n{text[-_TAIL:]}"
 
 
@@ -168,6 +172,7 @@ class YesNo:
     answer: str = _YES_NO_ANSWER
 
     def messages(self, criterion: str, goal: str, text: str, mark: str) -> list[Message]:
+        # The guide of `workflow/v2.0` fixes this wording, which includes neither.
         del goal, mark
         asked = f'Evaluate this condition: "{criterion}"\n\nOutput to evaluate:\n{text}\n\n{self.answer}'
         return [Message("user", asked)]
@@ -223,6 +228,7 @@ class Preset:
         return [Message("system", _PRESET_SYSTEM), Message("user", asked)]
 
     def read(self, reply: Reply, text: str, mark: str) -> Vote:
+        # Models answer with "accuracy.complete", with "complete", or nested by dimension.
         names = [part for name in self.weights for part in (name, name.partition(".")[2])]
         objects = own_objects(reply, text, mark, names)
         votes = [v for one in objects.read if (v := self._vote(one, objects.suspect)) is not None]
@@ -232,6 +238,7 @@ class Preset:
                 detail += ', or lacks its "mark"'
                 return Vote(Verdict("unparsable", "unmarked", detail))
             return Vote(Verdict("unparsable", "missing", detail))
+        # Equal answers may be repeated, for example in a draft and a final object.
         if len({vote.failed for vote in votes}) > 1:
             return Vote(Verdict("unparsable", "conflict", "the reply gives two different answers"))
         if objects.damaged and votes[0].verdict.answer == "yes":
@@ -249,6 +256,7 @@ class Preset:
         if result is None:
             return None
         score, failed = result
+        # An unmarked object that fails everything cannot be planted in favour of the candidate.
         if suspect and not one.marked and len(failed) < len(self.weights):
             return None
         reason = one.members.get("reason")
@@ -292,6 +300,7 @@ def _nested(data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
 
 def _text_of(reply: Reply) -> str:
     """Return the text of a reply, including the value of an answer made by a tool call."""
+    # With native structured output `data` is the answer and the text may be empty.
     if reply.data is None or scan(own_words(reply.text)).values:
         return reply.text
     return f"{reply.text}\n{codec.encode(reply.data)}"
@@ -325,7 +334,7 @@ async def ask(
     answer = read(reply)
     if why := problem(answer):
         again = ctx.child(ctx.below("again"))
-        longer = [*messages, *_re_ask(reply, why, form)]
+        longer = [*messages, *_second_request(reply, why, form)]
         answer = read(await _reply(ask_judge, longer, again, empty))
     return answer
 
@@ -335,16 +344,18 @@ async def _reply(
 ) -> Reply:
     try:
         return await send(messages, ctx)
-    except ModelError as fault:
-        if fault.kind == "malformed":  # it violates the schema, but may still be readable
-            return Reply(fault.partial)
-        if fault.kind in empty:
+    except ModelError as error:
+        # The reply violates the schema, but the verdict in it may be readable.
+        if error.kind == "malformed":
+            return Reply(error.partial)
+        if error.kind in empty:
             return Reply("")
         raise
 
 
-def _re_ask(reply: Reply, problem: str, form: str) -> list[Message]:
+def _second_request(reply: Reply, problem: str, form: str) -> list[Message]:
     """Return the messages that ask again after an unreadable answer."""
+    # Some endpoints refuse an empty message of the assistant, so the quotation is left out then.
     own = own_words(reply.text)[:QUOTED]
     quoted = [Message("assistant", own)] if own.strip() else []
     form = form.replace("Answer with", "Reply with", 1).rstrip(".")

@@ -96,10 +96,12 @@ def error_rates(yes: float, votes: Votes, icc: float = 0.0) -> ErrorRates:
     """
     _share("yes", yes)
     _share("icc", icc)
+    # States of the vote that are still undecided, with their probabilities.
     open_: dict[tuple[int, int], float] = {(0, 0): 1.0}
     accepted = expected = 0.0
     for asked in range(1, votes.most + 1):
         after: defaultdict[tuple[int, int], float] = defaultdict(float)
+        # Every undecided state costs one more vote.
         for (y, n), chance in open_.items():
             expected += chance
             again = _next_yes(yes, icc, y, n)
@@ -163,6 +165,7 @@ def unattainable(
     codec.integer("unattainable: maximum", maximum, minimum=1)
     good = math.prod(_next_yes(sensitivity, icc, y, 0) for y in range(maximum))
     bad = math.prod(_next_yes(1 - specificity, icc, y, 0) for y in range(maximum))
+    # Unanimous votes are the strongest evidence there is; if they do not suffice, no other result does.
     if good * alpha >= bad * (1 - beta):
         return ""
     return (
@@ -209,10 +212,11 @@ class CriterionVotes:
         """Return the evaluation of all votes, undecided if none of them can be read."""
         readable = self.readable
         if not readable:
-            why = self.votes[-1].verdict.detail if self.votes else "nobody asked it"
+            why = self.votes[-1].verdict.detail if self.votes else "there is no vote"
             feedback = f"the judge could not be read: {why}"
             return Evaluation(undecided=True, feedback=feedback, votes=self.to_json())
         accepted = self.lead >= self.rule.accept
+        # The mean of all readable votes, the losing ones included: it estimates quality, not the verdict.
         scores = [v.verdict.score for v in readable if v.verdict.score is not None]
         score = sum(scores) / len(scores) if scores else None
         reason = self._reason(accepted)
@@ -237,6 +241,7 @@ class CriterionVotes:
     def _of_preset(self, score: float | None, accepted: bool, reason: str) -> Evaluation:
         """Return the evaluation by criterion. The majority of votes decides about each."""
         readable = self.readable
+        # A tie fails a criterion: the output has not been shown to meet it.
         criteria = tuple(
             Criterion(name, 2 * sum(name not in vote.failed for vote in readable) > len(readable))
             for name in self.names
@@ -259,6 +264,7 @@ class CriterionVotes:
 
     def _row(self, vote: Vote) -> Json:
         verdict = vote.verdict
+        # The keys and the upper case of `answer` are those of `workflow/v2.0`.
         row: dict[str, Json] = {"condition": self.criterion or self.name}
         row["answer"] = verdict.answer.upper()
         if verdict.score is not None:

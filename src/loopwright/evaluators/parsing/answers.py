@@ -1,4 +1,4 @@
-"""What agents are asked to answer, and how their replies are read."""
+"""The answer formats of agents: the instruction in the prompt, and the reading of the reply."""
 
 from __future__ import annotations
 
@@ -16,53 +16,59 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Answer", "read_binary", "read_classification", "same_decision"]
 
+# The names, words and sentences below are fixed by the loop-node dialect and by recorded fingerprints.
 KINDS = ("text", "json", "binary", "classification", "criteria")
 NOT_CLASSIFIED = "not-classified"
+# A reply often begins with "Correct" or "Right" instead of the requested "true".
 _YES = frozenset({"yes", "true", "correct", "right", "affirmative", "1"})
 _NO = frozenset({"no", "false", "incorrect", "wrong", "negative", "not", "0"})
 _WORD = re.compile(r"[^\W_]+")
-_LABELS = ("response", "category", "classification", "result")  # of an answer that is an object
+# In order of precedence: the members that models use for the label of a classification.
+_LABELS = ("response", "category", "classification", "result")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of a kind: `said` is added to the prompt, `read` makes the output of a reply.
+    """An answer format: `said` is added to the prompt, `read` returns the output of a reply.
 
-    `criteria` are those of a validator.
+    `criteria` are the criteria of a validator, None for other agents.
     """
 
     kind: str
-    said: str
+    instruction: str
     read: Callable[[str], Json]
     criteria: Criteria | None = None
 
 
 def answer(kind: str, options: Sequence[str] = ()) -> Answer:
-    """Return the answer of a kind: text as it is, json, binary (true or false), one of some options."""
+    """Return an answer format: unchanged text, JSON, binary (true or false) or one of several options."""
     if kind == "binary":
         return Answer(kind, "Answer with true or false only.", read_binary)
     if kind == "classification":
-        said = f"Answer with exactly one of: {', '.join(options)}." if options else ""
-        return Answer(kind, said, lambda text: read_classification(text, options))
+        instruction = f"Answer with exactly one of: {', '.join(options)}." if options else ""
+        return Answer(kind, instruction, lambda text: read_classification(text, options))
     return Answer(kind, "", _object if kind == "json" else lambda text: text)
 
 
 def _object(text: str) -> Json:
-    """Return a reply that is an object with a `response` as that, any other without thinking aloud."""
-    said = without_thinking(text)
-    found = next((o for o in objects_in(said) if "response" in o), None)
-    return dict(found) if found is not None else said
+    """Return the object with a member `response` in a reply, otherwise the text without thinking blocks."""
+    text = without_thinking(text)
+    reply_object = next((o for o in objects_in(text) if "response" in o), None)
+    return dict(reply_object) if reply_object is not None else text
 
 
 def read_binary(text: str) -> bool:
-    """Return whether a reply says yes: by its first word that is a yes or a no.
+    """Return whether a reply means yes, by its first word that is a yes or a no.
 
     Raises:
-        StepError: if it says neither.
+        StepError: If it contains neither.
     """
-    found = next(objects_in(text), None)
-    if found is not None and isinstance(found.get("response", found.get("result")), bool | str):
-        text = reply_text(found.get("response", found.get("result")))
+    reply_object = next(objects_in(text), None)
+    # Only these members are read: the words of other members, such as a reason, are not the answer.
+    if reply_object is not None and isinstance(
+        reply_object.get("response", reply_object.get("result")), bool | str
+    ):
+        text = reply_text(reply_object.get("response", reply_object.get("result")))
     for word in _WORD.findall(clean_text(without_thinking(text)).lower()):
         if word in _YES or word in _NO:
             return word in _YES
@@ -73,23 +79,25 @@ def read_binary(text: str) -> bool:
 
 
 def read_classification(text: str, options: Sequence[str]) -> str:
-    """Return the option that a reply is, or the only one that it names; else `not-classified`."""
-    told = (o[key] for o in objects_in(text) for key in _LABELS if key in o)
-    said = reply_text(next(told, text))
-    said = clean_text(without_thinking(said)).strip().strip("\"'`*. ").casefold()
+    """Return the option that a reply equals, or the only one it names, otherwise `not-classified`."""
+    labels = (o[key] for o in objects_in(text) for key in _LABELS if key in o)
+    label = reply_text(next(labels, text))
+    label = clean_text(without_thinking(label)).strip().strip("\"'`*. ").casefold()
     for option in options:
-        if option.casefold() == said:
+        if option.casefold() == label:
             return option
-    named = [o for o in options if re.search(rf"(?<!\w){re.escape(o.casefold())}(?!\w)", said)]
-    return named[0] if len(named) == 1 else NOT_CLASSIFIED
+    # Without word boundaries "unsafe" would count as "safe".
+    matches = [o for o in options if re.search(rf"(?<!\w){re.escape(o.casefold())}(?!\w)", label)]
+    return matches[0] if len(matches) == 1 else NOT_CLASSIFIED
 
 
 def same_decision(output: Json, key: str) -> bool:
-    """Whether an agent's output is a decision for a key: the same word, or both true or both false."""
+    """Whether an agent's output decides for a key: the same word, or both true or both false."""
     if isinstance(output, Mapping) and "result" in output and "response" not in output:
         output = output["result"]
-    said = clean_text(reply_text(output)).strip().strip("\"'`*. ").casefold()
-    wanted = key.strip().casefold()
-    if said == wanted:
+    decision = clean_text(reply_text(output)).strip().strip("\"'`*. ").casefold()
+    expected = key.strip().casefold()
+    if decision == expected:
         return True
-    return (said in _YES and wanted in _YES) or (said in _NO and wanted in _NO)
+    # YAML reads an unquoted key `yes` as a boolean, so the key may say "true" where the agent says "yes".
+    return (decision in _YES and expected in _YES) or (decision in _NO and expected in _NO)

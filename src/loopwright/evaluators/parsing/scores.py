@@ -1,23 +1,21 @@
-"""Scores read from text: one grammar, behind a declared label or where a pattern matched.
+"""Scores in text: one grammar, after a label or at the match of a pattern.
 
 The grammar, in ASCII digits after NFKC, with an optional trailing full stop::
 
     number        0.85  1  .9  0,85  8 points      on the declared scale, 0..1 by default
-    number/den    8/10  8 of 10  93 out of 100     describes itself, whatever the scale
-    number%       93%  93 percent                  describes itself
+    number/den    8/10  8 of 10  93 out of 100     has its own scale
+    number%       93%  93 percent                  has its own scale
 
-It may stand in brackets or quotes: [[8]], <0.9>. Everything else is a problem, never a guess: 1,234 and
-1e-1 and NaN and +0.9 are `unreadable`, a number off its scale is `out_of_range`. A sign is read only to
-say so, and -0 is 0.
+The number may be in brackets or quotes: [[8]], <0.9>. Any other form is a problem: 1,234 and 1e-1 and NaN
+and +0.9 are `unreadable`, a number outside its scale is `out_of_range`. -0 is 0.
 
-1. The last match decides. If an earlier one gave a different number the reading is `ambiguous`;
-   it is not refused. If the last one cannot be read there is no falling back to an earlier one.
-2. Behind a label (`read_score`) prose without another digit may follow on the line, so
-   `SCORE: 0.95 (100% of tests pass)` and `SCORE: 0.8-0.9` are unreadable. Lines in a quotation or a
-   fence say what somebody else said and are not read, unless the whole reply is one fence, nor is
-   thinking.
-3. Where a pattern matched (`read_score_by_pattern`) prose may follow, because the user's pattern
-   says where the number is; only what would change the number's value is looked at.
+1. The last match decides. If an earlier match has a different number, the reading is `ambiguous`, but
+   valid. If the last match cannot be read, earlier matches are not used instead.
+2. After a label (`read_score`) prose without another digit may follow on the line, so
+   `SCORE: 0.95 (100% of tests pass)` and `SCORE: 0.8-0.9` are unreadable. Thinking is not read, nor are
+   quotations and code fences, unless the complete reply is one fence.
+3. At the match of a pattern (`read_score_by_pattern`) any prose may follow, because the user's pattern
+   defines the place of the number. Only characters that change the value of the number are examined.
 """
 
 from __future__ import annotations
@@ -46,8 +44,8 @@ __all__ = [
 ScoreProblem = Literal["missing", "unreadable", "out_of_range", "quoted"]
 _Scale = tuple[Fraction, Fraction]
 
-# More digits than any float has are damage, not precision; the bound also keeps every scan short.
-# A comma is a decimal one where it cannot part thousands.
+# 32 digits are more than any float has; the bound also keeps every scan short. A comma is a decimal
+# separator only where it cannot separate thousands.
 _NUMBER = (
     r"(?:0,[0-9]{1,32}|[0-9]{1,2},[0-9]{1,2}(?![0-9])"
     r"|[0-9]{1,32}(?:\.[0-9]{1,32})?|\.[0-9]{1,32})"
@@ -58,7 +56,7 @@ _UNIT = (
 )
 _VALUE = re.compile(rf"(?P<sign>-?)(?P<number>{_NUMBER})(?:{_UNIT})?\.?", re.IGNORECASE)
 _BRACKETS = {"[[": "]]", "[": "]", "<": ">", "(": ")", '"': '"', "'": "'", "\u201c": "\u201d"}
-_PROSE = tuple(" \t,;:!(-\u2013\u2014")  # may come between a number and prose
+_PROSE = tuple(" \t,;:!(-\u2013\u2014")  # separators between a number and prose
 _UNIT_AFTER = re.compile(_UNIT, re.IGNORECASE)
 # "1 out of ten", "1 von 10" and "1 star" are not 1.
 _SPELT_UNIT = re.compile(
@@ -68,18 +66,21 @@ _SPELT_UNIT = re.compile(
     r"|[分点점割成])",
     re.IGNORECASE,
 )
+# Letters of scripts that separate words by spaces: Latin, Greek, Cyrillic, Armenian.
 _LETTER = "0-9A-Za-z_\u00b5-\u058f\u1e00-\u1fff"
 _WORD_START = rf"(?<![{_LETTER}])(?<![{_LETTER}][-./'\u2019])"
 _NUMERIC = re.compile(r".{0,12}?\d|\W{0,4}(?:nan|inf|infinity)\b", re.IGNORECASE)
+# A label followed by one of these has no score, which must not be hidden by an earlier score.
 _NOTHING = re.compile(r"(?:n/?a|none|null|unknown|undefined|undecided)\b", re.IGNORECASE)
 _FIGURES = re.compile(r"\W{0,8}[\d.,]+(?:[ \t]{0,8}(?:/|(?:out[ \t]{1,8})?of)[ \t]{0,8}[\d.,]+)?")
 _ALPHANUMERIC = re.compile(r"[^\W_]")
 _TRAILING = ".,;:!)]}\"'"
-# Cased letters, marks and digits; a letter without case may follow: in Japanese nothing separates.
+# Categories that continue a word or number. Letters without case ("Lo") do not: Japanese has no spaces.
 _JOINING = {"Lu", "Ll", "Lt", "Lm", "Mn", "Mc", "Me", "Nd", "Nl", "No"}
 _WINDOW = 200  # longer than the longest number with its unit
 _KEPT, _KEPT_LENGTH = 20, 80
 
+# These sentences are part of the second request to a model, whose fingerprint is recorded.
 _SENTENCES: dict[ScoreProblem, str] = {
     "missing": "no score was found in the reply",
     "unreadable": "what stands where the score belongs is not one number, number/den or number%",
@@ -90,11 +91,11 @@ _SENTENCES: dict[ScoreProblem, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ScoreReading:
-    """What a reply says about a score: a `score` from 0 to 1, or the `problem` with it.
+    """The score in a reply, from 0 to 1, or the `problem` that prevents reading it.
 
-    `ambiguous` says that earlier matches gave other numbers than the one taken, the last.
-    `found` holds the raw text of the last 20 matches, each cut to 80 characters, in order.
-    `detail` puts the problem in a sentence.
+    `ambiguous` means that earlier matches have other numbers than the last one, which counts. `found` is
+    the raw text of the last 20 matches in order, each cut to 80 characters. `detail` describes the problem
+    in a sentence.
     """
 
     score: float | None
@@ -134,15 +135,17 @@ def read_score(
         0.8
     """
     exact = _exact_scale(scale)
+    # Thinking goes first: a fence or a label inside it is not part of the answer.
     text = strip_fence(normalise_characters(own_words(text)))
     if label is None:
         alone = strip_emphasis(text).strip()
         return _conclude([alone] if alone else [], exact, prose=False)
-    known = squeezed(candidate)
+    # A model often repeats the rated text, which may contain a planted "SCORE: 100".
+    candidate_text = squeezed(candidate)
     matches = [
         (value, quoted)
         for value, quoted in _labelled(text, _label_pattern(label))
-        if not (known and is_repeated(f"{label} {_figures(value)}", known))
+        if not (candidate_text and is_repeated(f"{label} {_figures(value)}", candidate_text))
     ]
     own = [value for value, quoted in matches if not quoted]
     if matches and not own:
@@ -150,15 +153,16 @@ def read_score(
     return _conclude(own, exact)
 
 
-def is_repeated(said: str, known: str) -> bool:
+def is_repeated(text: str, candidate: str) -> bool:
     """Whether a text, squeezed, occurs in a squeezed candidate, with the same figures at its end."""
-    own = squeezed(said)
-    return bool(own) and re.search(re.escape(own) + r"(?!\d)", known) is not None
+    own = squeezed(text)
+    # "score: 8" does not repeat "score: 85", so no digit may follow.
+    return bool(own) and re.search(re.escape(own) + r"(?!\d)", candidate) is not None
 
 
 def _figures(value: str) -> str:
-    found = _FIGURES.match(value)
-    return found[0] if found else value
+    match = _FIGURES.match(value)
+    return match[0] if match else value
 
 
 def _label_pattern(label: str) -> re.Pattern[str]:
@@ -173,25 +177,29 @@ def _label_pattern(label: str) -> re.Pattern[str]:
 
 
 def _labelled(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the text behind each label, and whether label or text is quoted."""
-    waiting: tuple[bool, bool] | None = None  # a label ended its line: opening? quoted?
+    """Yield the text after each label, and whether the label or the text is quoted."""
+    # The last line ended with a label: whether the label opened that line, and whether it was quoted.
+    waiting: tuple[bool, bool] | None = None
     for raw, quoted in lines_with_quotes(text):
         line = strip_emphasis(raw).strip()
         if waiting and line:
+            # The number of a quoted label must be quoted too, and another label ends the search.
             fits = quoted is waiting[1] and not pattern.search(line)
             value = line[:_WINDOW] if fits else ""
             if waiting[0] or _is_answer(value):
                 yield value, waiting[1]
             waiting = None
         first = _ALPHANUMERIC.search(line)
-        for found in pattern.finditer(line):
-            opens = first is not None and first.start() == found.start()
-            value = line[found.end() : found.end() + _WINDOW]
+        for match in pattern.finditer(line):
+            # Markers such as "- " or "1. " may precede a label that opens its line.
+            opens = first is not None and first.start() == match.start()
+            value = line[match.end() : match.end() + _WINDOW]
             if not value:
                 waiting = opens, quoted
             elif opens or _is_answer(value):
                 yield value, quoted
-    if waiting:  # cut off where the score belongs: an earlier one must not stand in for it
+    # The reply ends after a label. An earlier score must not replace the one that was cut off.
+    if waiting:
         yield "", waiting[1]
 
 
@@ -202,8 +210,10 @@ def _is_answer(value: str) -> bool:
 def _conclude(values: list[str], scale: _Scale, *, prose: bool = True) -> ScoreReading:
     if not values:
         return _refused("missing", [])
+    # Each distinct text is read once: a reply may repeat one label thousands of times.
     read = {value: _read_value(value, scale, prose) for value in set(values)}
     last = read[values[-1]]
+    # "SCORE: see below" before the score does not make it ambiguous.
     others = {reading for value, reading in read.items() if _NUMERIC.match(value)} - {last}
     return _reading(last, ambiguous=bool(others), found=values)
 
@@ -212,22 +222,24 @@ def _read_value(value: str, scale: _Scale, prose: bool) -> float | ScoreProblem:
     opening = next((sign for sign in _BRACKETS if value.startswith(sign)), "")
     if opening:
         inner, closing, rest = value[len(opening) :].partition(_BRACKETS[opening])
-        found = _VALUE.fullmatch(inner.strip()) if closing else None
+        match = _VALUE.fullmatch(inner.strip()) if closing else None
     else:
-        found = _VALUE.match(value)
-        rest = value[found.end() :] if found else ""
-        if rest and found and found[0].rstrip(".").isdecimal() and found[0].endswith("."):
+        match = _VALUE.match(value)
+        rest = value[match.end() :] if match else ""
+        # "SCORE: 1. The text is ..." begins a list.
+        if rest and match and match[0].rstrip(".").isdecimal() and match[0].endswith("."):
             return "unreadable"  # the first item of a list
-    if found is None or (rest and not (prose and _is_prose(rest))):
+    if match is None or (rest and not (prose and _is_prose(rest))):
         return "unreadable"
-    if found["points"] is None and found["den"] is None and _SPELT_UNIT.match(rest):
+    # "1 out of ten" is not 1.
+    if match["points"] is None and match["den"] is None and _SPELT_UNIT.match(rest):
         return "unreadable"
-    number = _exact(found["number"])
-    return _place(-number if found["sign"] else number, found, scale)
+    number = _exact(match["number"])
+    return _place(-number if match["sign"] else number, match, scale)
 
 
 def _is_prose(rest: str) -> bool:
-    """Whether what follows a number is prose that says nothing else in figures."""
+    """Whether the rest after a number is prose without further figures."""
     return rest.startswith(_PROSE) and not any(char.isnumeric() for char in rest)
 
 
@@ -236,7 +248,7 @@ def _exact(number: str) -> Fraction:
 
 
 def _place(number: Fraction, unit: re.Match[str] | None, scale: _Scale) -> float | ScoreProblem:
-    """Return where a number lies on its scale; exact until the last step, so 93.7% is 0.937."""
+    """Return the position of a number on its scale. Fractions keep 93.7% exactly 0.937."""
     low, high = scale
     if unit and unit["percent"]:
         share = number / 100
@@ -246,6 +258,7 @@ def _place(number: Fraction, unit: re.Match[str] | None, scale: _Scale) -> float
         share = number / _exact(unit["den"])
     else:
         share = (number - low) / (high - low)
+    # Never clamped: 850 on a scale of 100 is a mistake of the model, not a perfect score.
     return float(share) if 0 <= share <= 1 else "out_of_range"
 
 
@@ -254,13 +267,13 @@ def read_number(
 ) -> ScoreReading:
     """Read the number that a pattern captured, with the unit that follows it in the text.
 
-    The token may carry trailing punctuation ("0.9.") or its own unit ("8/10"). Of `following`, the
-    text right after the token, `/den` and `%` are honoured. It is unreadable if it shows that the
-    token is a piece of something else: 0 of "0,85", 1 of "1e-1", 0.8 of "0.8-0.9", 1 of
-    "1 out of 10". A minus right before the token, in `preceding`, makes it negative.
+    The token may have trailing punctuation ("0.9.") or its own unit ("8/10"). `following` is the text right
+    after the token; its `/den` or `%` counts. The token is unreadable if it is only a part of a number: 0
+    of "0,85", 1 of "1e-1", 0.8 of "0.8-0.9", 1 of "1 out of 10". A minus right before the token, in
+    `preceding`, makes it negative.
 
     Raises:
-        ConfigurationError: the scale is not two finite numbers in order.
+        ConfigurationError: If the scale is not two finite numbers in order.
     """
     exact = _exact_scale(scale)
     value, _ = _read_match(token, following[:_WINDOW], preceding[-2:], exact)
@@ -275,64 +288,66 @@ def read_score_by_pattern(
     first: bool = False,
     candidate: str = "",
 ) -> ScoreReading:
-    """Read the score at the last, or the first, of the matches that the caller's own search found in the text.
+    """Read the score at the last match of the caller's search, or at the first one.
 
-    `search` gives, in order, the start and end of the captured number in `text` and what was
-    captured. `text` is what was searched, best the outcome of `normalise_reply`. A capture without
-    a letter or digit ("..." of a format hint) is not a match, nor is one inside the unit of the
-    one before (10 of 8/10), nor one whose line, up to there, occurs in `candidate`. What `search` raises
-    while it runs is the caller's.
+    `search` yields, in order, the start and end of each captured number in `text` and the captured text.
+    `text` is the searched text, usually from `normalise_reply`. These captures do not count: one without a
+    letter or digit ("..." of a format hint), one inside the unit of the previous capture (10 of 8/10), and
+    one whose line, up to its end, occurs in `candidate`. Errors of `search` are not caught.
 
     Raises:
-        ConfigurationError: the scale is not two finite numbers in order.
+        ConfigurationError: If the scale is not two finite numbers in order.
     """
     exact = _exact_scale(scale)
-    known = squeezed(candidate)
-    found: list[str] = []
+    candidate_text = squeezed(candidate)
+    tokens: list[str] = []
     values: list[float | ScoreProblem] = []
     passed = 0
     for start, end, token in search:
         if start < passed or not _ALPHANUMERIC.search(token):
             continue
-        if known and is_repeated(text[text.rfind("\n", 0, start) + 1 : end], known):
+        if candidate_text and is_repeated(
+            text[text.rfind("\n", 0, start) + 1 : end], candidate_text
+        ):
             continue
         following, preceding = text[end : end + _WINDOW], text[max(0, start - 2) : start]
         value, used = _read_match(token, following, preceding, exact)
         passed = end + used
-        found.append(token)
+        tokens.append(token)
         values.append(value)
     if not values:
         return _refused("missing", [])
-    return _reading(values[0 if first else -1], ambiguous=len(set(values)) > 1, found=found)
+    return _reading(values[0 if first else -1], ambiguous=len(set(values)) > 1, found=tokens)
 
 
 def _read_match(
     token: str, following: str, preceding: str, scale: _Scale
 ) -> tuple[float | ScoreProblem, int]:
-    """Return the reading of a captured token and how many characters of `following` it took."""
+    """Return the reading of a captured token and the number of characters used from `following`."""
     token = token.strip(" \t\r\n*_`")
     bare = token.rstrip(_TRAILING)
-    found = _VALUE.fullmatch(bare)
-    if found is None or _continues(preceding):
+    match = _VALUE.fullmatch(bare)
+    if match is None or _continues(preceding):
         return "unreadable", 0
-    unit = None if found["den"] or found["percent"] else _UNIT_AFTER.match(following)
+    # A token with its own unit ends there: "8/10" followed by "/5" is not a second fraction.
+    unit = None if match["den"] or match["percent"] else _UNIT_AFTER.match(following)
     used = unit.end() if unit else 0
     rest = following[used:] if used else token[len(bare) :] + following
     if _is_continued(rest) or (not unit and _SPELT_UNIT.match(following)):
         return "unreadable", used
-    minus = found["sign"] or (preceding.endswith("-") and not preceding[:-1].isalnum())
-    number = _exact(found["number"])
-    return _place(-number if minus else number, unit or found, scale), used
+    minus = match["sign"] or (preceding.endswith("-") and not preceding[:-1].isalnum())
+    number = _exact(match["number"])
+    return _place(-number if minus else number, unit or match, scale), used
 
 
 def _continues(preceding: str) -> bool:
-    """Whether a token goes on with a number that began before it."""
+    """Whether a token continues a number that began before it."""
     before, near = preceding[:-1], preceding[-1:]
     return near.isdigit() or (near in tuple(".,/-\u2013") and before.isdigit())
 
 
 def _is_continued(following: str) -> bool:
-    """Whether a number or word goes on right after a token."""
+    """Whether a number or word continues right after a token."""
     near, after = following[:1], following[1:2]
     if near in tuple("_^/") or (near in tuple(".,:-\u2013") and after.isdigit()):
         return True

@@ -20,6 +20,7 @@ from ..presets import approved_at, improvable_at, preset, weighted
 __all__ = ["UNDECIDED", "Criteria", "Validator", "criteria_of"]
 
 _TRUE = ("true", "yes", "pass", "passed", "1")
+# The words of the judgement and the members of `read` are those of the loop-node dialect.
 UNDECIDED = "UNDECIDED"
 
 
@@ -32,7 +33,7 @@ class Criteria:
     improvable: float
 
     @property
-    def said(self) -> str:
+    def instruction(self) -> str:
         """The end of a validator's prompt: the criteria and the form of the answer."""
         form = ", ".join(
             f'"{dimension}": {{{", ".join(f"{chr(34)}{name}{chr(34)}: true or false" for name in names)}}}'
@@ -46,11 +47,11 @@ class Criteria:
     @property
     def dimensions(self) -> dict[str, list[str]]:
         """The criteria by dimension."""
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for name in self.weights:
             dimension, _, criterion = name.partition(".")
-            found.setdefault(dimension, []).append(criterion)
-        return found
+            result.setdefault(dimension, []).append(criterion)
+        return result
 
     def read(self, text: str) -> dict[str, Json]:
         """Return the answers of a reply with both scores: the share of criteria and of weights."""
@@ -80,12 +81,12 @@ class Criteria:
         result: dict[str, Json] = {}
         for dimension, names in self.dimensions.items():
             members = [f"{dimension}.{name}" for name in names]
-            most = sum(self.weights[name] for name in members)
+            maximum = sum(self.weights[name] for name in members)
             score = sum(self.weights[name] for name in members if name in passed)
             result[dimension] = {
                 "score": round(score, 4),
-                "max_score": round(most, 4),
-                "percentage": round(100 * score / most, 1) if most else 0.0,
+                "max_score": round(maximum, 4),
+                "percentage": round(100 * score / maximum, 1) if maximum else 0.0,
             }
         return result
 
@@ -93,14 +94,16 @@ class Criteria:
         """Read the answers from JSON, otherwise each behind its name in the text. Others are left out."""
         data = next((o for o in objects_in(text) if any(d in o for d in self.dimensions)), None)
         flat = next(iter(objects_in(text)), {})
+        # Models without JSON output answer in lines such as "complete: true".
         plain = clean_text(text)
-        found: dict[str, Json] = {}
+        result: dict[str, Json] = {}
         for dimension, names in self.dimensions.items():
             members = data.get(dimension) if data is not None else None
+            # Some models answer with one flat object instead of one object for each dimension.
             values: Mapping[str, Json] = members if isinstance(members, Mapping) else flat
             read = {n: _true(values[n]) if n in values else _in_text(n, plain) for n in names}
-            found[dimension] = {n: holds for n, holds in read.items() if holds is not None}
-        return found
+            result[dimension] = {n: holds for n, holds in read.items() if holds is not None}
+        return result
 
 
 def _undecided(text: str) -> dict[str, Json]:
@@ -121,12 +124,12 @@ def _true(value: object) -> bool:
 
 def _in_text(name: str, text: str) -> bool | None:
     words = name.replace("_", r"[_\s-]")
-    found = re.search(
+    match = re.search(
         rf"{words}\W{{0,12}}(true|false|yes|no|passe?d?|fail(?:ed)?)\b",
-        text[:200_000],
+        text[:200_000],  # bounds the time of one search for each criterion
         re.IGNORECASE,
     )
-    return None if found is None else found[1].lower() in _TRUE
+    return None if match is None else match[1].lower() in _TRUE
 
 
 class Validator(Prompt):
@@ -140,10 +143,9 @@ class Validator(Prompt):
         output: Json = result.output
         if output["overall_assessment"] != UNDECIDED:
             return result
-        complaint = (
-            f"That reply does not judge the criteria. Reply once more.\n\n{self.criteria.said}"
-        )
+        complaint = f"That reply does not judge the criteria. Reply once more.\n\n{self.criteria.instruction}"
         request = {"reply": output["reply"], "complaint": complaint}
+        # An effect with its own path, so that a resumed run does not ask again.
         output = await ctx.call("re_ask", Reask(self, self.name), request)
         if output["overall_assessment"] == UNDECIDED:
             ctx.warn("the criteria could not be read in two replies: the judgement is undecided")

@@ -22,8 +22,9 @@ __all__ = [
     "read_criteria",
 ]
 
-CUT = 4000  # characters of an output that are rated
-MOST = 5  # criteria that a model derives from a goal
+# The texts for the model in this module are part of recorded fingerprints.
+CUT = 4000  # characters of an output that are rated, as in the loop controller
+MOST = 5  # the maximum of criteria that a model derives from a goal
 _SYSTEM = (
     f"You rate a candidate by several criteria. {DATA} Give each criterion a score from 0 to 100 for "
     "how well it is met, say in its gap what is missing (empty if nothing is), and suggest what would "
@@ -72,6 +73,7 @@ class Rating:
     def schema(self) -> Mapping[str, Json]:
         """The JSON Schema of the answer."""
         score = {"type": "integer", "minimum": 0, "maximum": 100}
+        # Numbered members: the sentences themselves are too long and too varied for keys of a JSON Schema.
         members: dict[str, Json] = {}
         for number in range(1, len(self.criteria) + 1):
             members |= {f"score_{number}": score, f"gap_{number}": {"type": "string"}}
@@ -102,6 +104,7 @@ class Rating:
     def read(self, reply: Reply, text: str, mark: str) -> Ratings:
         """Read an answer. A missing or ambiguous score makes it unreadable. Never raises."""
         objects = own_objects(reply, text, mark, [f"score_{n}" for n in self._numbers])
+        # Unmarked objects may repeat a candidate that contains scores.
         own = [one for one in objects.read if one.marked or not objects.suspect]
         if not own:
             if objects.read or objects.repeated:
@@ -123,13 +126,15 @@ class Rating:
         for number in self._numbers:
             value = one.members.get(f"score{number}")
             score, problem, note = of_100(value)
+            # A missing score is not 0: one criterion without a score makes the mean unknown.
             if value is None or problem or note:
                 why = problem or note or "it is missing"
                 return Ratings(problem=f"score_{number}: {why}")
             assert score is not None
             scores.append(score)
             ones += [number] if score == 0.01 and isinstance(value, int | float) else []
-        if ones and max(scores) <= 0.01:  # the scale is unknown
+        # If no score is above 1, the model may have used the scale of 0 to 1.
+        if ones and max(scores) <= 0.01:
             return Ratings(problem=f"score_{ones[0]}: 1 may mean 1 of 100 or 1 of 1")
         gaps = tuple(_text(one.members.get(f"gap{n}")) for n in self._numbers)
         return Ratings(tuple(scores), gaps, _texts(one.members.get("suggestions")))
@@ -160,6 +165,7 @@ def criteria_messages(goal: str) -> list[Message]:
 
 def read_criteria(reply: Reply) -> Sequence[str]:
     """Return the criteria in an answer, at most 5. An unreadable answer has none."""
+    # Structured output if the endpoint supports it, otherwise JSON in the text.
     data = reply.data
     if data is None:
         data = read_value(reply.text, CRITERIA_SCHEMA, finish=reply.finish).value

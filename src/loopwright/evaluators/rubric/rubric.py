@@ -52,9 +52,10 @@ from .rating import (
 __all__ = ["BANDS", "Compare", "Report", "Rubric", "band", "compare", "report", "rubric"]
 
 BANDS = ((0.9, "high"), (0.7, "good"), (0.5, "fair"), (0.0, "low"))
+# Temperature and threshold of the loop controller's confidence scorer.
 TEMPERATURE = 0.2
-TOKENS = 1024
 THRESHOLD = 0.85
+TOKENS = 1024  # a score, a gap and suggestions for each of several criteria
 _EMPTY = ("refused", "empty_output")  # kinds of errors that count as an empty answer
 
 
@@ -76,7 +77,7 @@ def band(score: float) -> str:
         ConfigurationError: For a value that is not a number from 0 to 1, such as NaN.
     """
     codec.number("rubric: score", score, minimum=0, maximum=1)
-    return next(name for least, name in BANDS if score >= least)
+    return next(name for minimum, name in BANDS if score >= minimum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ def report(evaluation: Evaluation) -> Report | None:
 
 def _note(evaluation: Evaluation | None) -> _Note | None:
     votes = evaluation.votes if evaluation is not None else ()
+    # The name of the key is recorded in the votes of existing runs.
     notes = (vote.get("confidence") for vote in votes if isinstance(vote, Mapping))
     return cast("_Note | None", next((note for note in notes if note is not None), None))
 
@@ -172,6 +174,7 @@ class Rubric(CompositeStep[object, Evaluation]):
         listed = listed_criteria(goal)
         if listed:
             return tuple(listed)
+        # Other criteria in each iteration would make the scores incomparable (rule 3).
         notes = (_note(item.evaluation) for item in ctx.history)
         recorded = next((note for note in notes if note is not None), None)
         if recorded is not None:
@@ -194,6 +197,7 @@ class Rubric(CompositeStep[object, Evaluation]):
         mark = mark_of(ctx.idempotency_key, text)
         return await ask(
             with_schema(self.asking, question.schema),
+            # Only the question is cut. The answer is compared with the complete text, which it might repeat.
             question.messages(goal, cut(text), mark),
             ctx,
             read=lambda reply: question.read(reply, text, mark),
@@ -209,11 +213,13 @@ class Rubric(CompositeStep[object, Evaluation]):
         weights = self.weights or {name: 1 / len(criteria) for name in criteria}
         scores = dict(zip(criteria, ratings.scores, strict=True))
         gaps = dict(zip(criteria, ratings.gaps, strict=True))
+        # Rounded, because binary sums such as 0.85 from several weights would miss the threshold.
         overall = min(1.0, round(math.fsum(weights[n] * s for n, s in scores.items()), 9))
         items = tuple(
             Criterion(name, reaches(score, self.threshold), _gap(score, gaps[name], self.threshold))
             for name, score in scores.items()
         )
+        # The mean may pass while one criterion fails; `strict` refuses that.
         passed = reaches(overall, self.threshold)
         if self.strict:
             passed = all(item.passed for item in items)
@@ -231,6 +237,7 @@ class Rubric(CompositeStep[object, Evaluation]):
             score=overall,
             passed=passed,
             feedback="\n".join(failing),
+            # The next iteration needs something to act on, even if the model suggests nothing.
             improvements=ratings.suggestions or tuple(failing),
             criteria=items,
             votes=({"confidence": note},),
@@ -251,6 +258,7 @@ def _gap(score: float, gap: str, threshold: float) -> str:
 
 
 def _last_score(last: Iteration | None) -> float | None:
+    # An undecided or failed iteration has no score to compare with.
     return last.score if last is not None and last.eligible else None
 
 
@@ -289,6 +297,7 @@ class Compare(CompositeStep):
             raise EvaluationError(
                 f"{ctx.path}: none of the outputs could be rated", kind="undecided"
             )
+        # `-i` makes the earliest of equal outputs win.
         best = max(rated, key=lambda i: (evaluations[i].score or 0.0, -i))
         output = {
             "best": best,

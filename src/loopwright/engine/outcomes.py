@@ -1,0 +1,121 @@
+"""How the parts of a composite step ended, and how the step ends because of them.
+
+A part that fails raises, like a function. The others count by status: the worst of them is the status
+of the step, so that no success hides a loop that was not satisfied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..errors import BudgetExceeded, ConfigurationError, StepError, nearest
+from ..records import Reason, Result, Status
+from ..records.codec import Json
+from .context import Context
+from .step import Step
+
+__all__ = ["ACCEPTABLE", "RANKED", "Unsatisfied", "acceptable", "attempt", "checked", "combined"]
+
+# From the worst to the best.
+RANKED = tuple(
+    Status(word)
+    for word in ("cancelled", "suspended", "failed", "impossible", "exhausted", "satisfied")
+)
+ACCEPTABLE = ("failed", "exhausted", "impossible")  # statuses that `accept` may name
+
+
+def acceptable(owner: str, accept: str | Iterable[str], *, required: bool) -> tuple[str, ...]:
+    """Return the statuses that a step accepts, checked.
+
+    Raises:
+        ConfigurationError: for another word, or for a step that is required and accepts.
+    """
+    words = (accept,) if isinstance(accept, str) else tuple(accept)
+    for word in words:
+        if word not in ACCEPTABLE:
+            raise ConfigurationError(
+                f"{owner}: accept: {word!r} is none of {', '.join(ACCEPTABLE)}"
+                f"{nearest(str(word), ACCEPTABLE)}"
+            )
+    if words and required:
+        raise ConfigurationError(
+            f"{owner}: required ends the workflow where it is {' or '.join(words)}, which accept "
+            "allows; keep one of the two"
+        )
+    return tuple(str(word) for word in words)
+
+
+def combined(
+    name: str, output: Json, ended: Sequence[tuple[str, Step, Result]], ctx: Context
+) -> Result:
+    """Return how a step named `name` ended: as the worst of its parts, each a (name, step, result).
+
+    Of several the first counts. A status that a part accepts does not count.
+    """
+    counting = [(part, r) for part, step, r in ended if r.status.value not in step.accept]
+    if not all(r.satisfied for _, r in counting):
+        part, worst = min(counting, key=lambda item: RANKED.index(item[1].status))
+        return Result(
+            worst.status,
+            worst.reason,
+            _named_detail(part, worst.detail),
+            output,
+            name=name,
+            also=worst.also,
+            gone_on=worst.status is Status.FAILED,
+            error=worst.error,
+            cause=worst.cause,
+        )
+    reached = next((r for _, r in reversed(counting) if r.reason is not Reason.COMPLETED), None)
+    reason = reached.reason if reached else Reason.COMPLETED
+    detail = reached.detail if reached else f"{ctx.path or name} completed"
+    accepted = [f"{part} {r.status.value}" for part, s, r in ended if r.status.value in s.accept]
+    if accepted:
+        detail = f"{detail}; accepted: {', '.join(accepted)}"
+    return Result(Status.SATISFIED, reason, detail, output, name=name)
+
+
+def _named_detail(name: str, detail: str) -> str:
+    return detail if detail.startswith((f"{name}: ", f"{name} ")) else f"{name}: {detail}"
+
+
+class Unsatisfied(StepError):
+    """A required loop was not satisfied; `result` is its result."""
+
+    result: Result
+
+    def __init__(self, result: Result, path: str) -> None:
+        detail = f"{path} is required, but {result.detail}"
+        budget = result.reason is Reason.BUDGET
+        super().__init__(detail, path=path, kind="budget" if budget else result.status.value)
+        self.result = result
+        self.caused_by(result)
+
+
+class _OverBudget(Unsatisfied, BudgetExceeded):
+    """A required loop used up its budget."""
+
+
+async def attempt(ctx: Context, name: str, inner: Step, value: Json) -> Result:
+    """Run a part and return how it ended; a failed loop raises like a failed function.
+
+    Raises:
+        StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.
+    """
+    return checked(await ctx.outcome(name, inner, value), inner, ctx.below(name))
+
+
+def checked(result: Result, inner: Step, path: str) -> Result:
+    """Return how a part ended, if the step around it continues.
+
+    Raises:
+        StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.
+    """
+    if result.status is Status.SATISFIED:
+        return result
+    if result.status is Status.FAILED and not result.gone_on:
+        raise StepError.of(result, path)
+    if inner.required:
+        kind = _OverBudget if result.reason is Reason.BUDGET else Unsatisfied
+        raise kind(result, path)
+    return result
