@@ -40,25 +40,18 @@ class Delivery:
     """A run to hand to a worker.
 
     Args:
-        run_id: the run.
+        run_id: the run. An engine that holds a run already need not take it twice.
         queue: the queue of the run.
         priority: runs with a higher number are delivered first.
-        attempt: how many times the run was enqueued before. Deliveries of one run with one attempt are the same.
 
     Example:
-        >>> Delivery("r1", attempt=2).key
-        'r1@2'
+        >>> Delivery("r1").queue
+        'default'
     """
 
     run_id: str
     queue: str = DEFAULT_QUEUE
     priority: int = 0
-    attempt: int = 0
-
-    @property
-    def key(self) -> str:
-        """The key by which an engine recognises a delivery that it already holds."""
-        return f"{self.run_id}@{self.attempt}"
 
 
 class Deliverer(Protocol):
@@ -76,10 +69,10 @@ class Deliverer(Protocol):
         """Create the tables and queues of the engine; do nothing if they exist."""
 
     async def enqueue(self, deliveries: Sequence[Delivery]) -> None:
-        """Hand deliveries to the engine; one that it holds already under its key is skipped."""
+        """Hand deliveries to the engine; a run that it holds already may be skipped."""
 
-    async def waiting(self, run_ids: Collection[str]) -> set[str]:
-        """Return which of these runs the engine still holds, waiting or delivered.
+    async def waiting(self, deliveries: Sequence[Delivery]) -> set[str]:
+        """Return the runs among these deliveries that the engine still holds, waiting or delivered.
 
         A run that the engine may have lost is left out; the sweeper enqueues it again.
         """

@@ -61,7 +61,7 @@ class Sweeper:
         now = time.monotonic()
         due = [row for row in rows if row.wake_at]
         others = [row for row in rows if not row.wake_at and self._may_try(row, now)]
-        held = await self._deliverer.waiting([row.run_id for row in others]) if others else set()
+        held = await self._deliverer.waiting([_delivery(row) for row in others]) if others else set()
         missing = [
             row for row in others if row.run_id not in held or self._is_lost(row, now)
         ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import itertools
 from collections.abc import Collection, Mapping, Sequence
@@ -28,14 +27,14 @@ class InMemoryDeliverer:
         >>> async def example() -> None:
         ...     deliverer = InMemoryDeliverer()
         ...     await deliverer.enqueue([Delivery("r1"), Delivery("r2", priority=1)])
-        ...     print(sorted(await deliverer.waiting(["r1", "r2", "r3"])))
+        ...     print(sorted(await deliverer.waiting([Delivery("r1"), Delivery("r3")])))
         >>> asyncio.run(example())
-        ['r1', 'r2']
+        ['r1']
     """
 
     def __init__(self, address: str = "", journal: str = "") -> None:
         self._waiting: list[tuple[int, int, Delivery]] = []
-        self._keys: dict[str, Delivery] = {}  # of everything that is waiting or delivered
+        self._held: set[str] = set()  # runs that are waiting or delivered
         self._order = itertools.count()
         self._changed = asyncio.Event()
 
@@ -45,14 +44,14 @@ class InMemoryDeliverer:
     async def enqueue(self, deliveries: Sequence[Delivery]) -> None:
         """Add deliveries; see Deliverer.enqueue."""
         for delivery in deliveries:
-            if delivery.key not in self._keys:
-                self._keys[delivery.key] = delivery
+            if delivery.run_id not in self._held:
+                self._held.add(delivery.run_id)
                 heapq.heappush(self._waiting, (-delivery.priority, next(self._order), delivery))
         self._changed.set()
 
-    async def waiting(self, run_ids: Collection[str]) -> set[str]:
+    async def waiting(self, deliveries: Sequence[Delivery]) -> set[str]:
         """Return the runs that are waiting or delivered; see Deliverer.waiting."""
-        return {delivery.run_id for delivery in self._keys.values()} & set(run_ids)
+        return self._held & {delivery.run_id for delivery in deliveries}
 
     async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
         """Deliver runs until cancelled; see Deliverer.serve."""
@@ -72,7 +71,7 @@ class InMemoryDeliverer:
             heapq.heappush(self._waiting, (-delivery.priority, next(self._order), delivery))
             raise
         else:
-            self._keys.pop(delivery.key, None)
+            self._held.discard(delivery.run_id)
         finally:
             free[delivery.queue] += 1
             self._changed.set()
@@ -82,7 +81,7 @@ class InMemoryDeliverer:
         skipped, result = [], None
         while self._waiting and result is None:
             item = heapq.heappop(self._waiting)
-            if item[2].key not in self._keys:  # it was removed
+            if item[2].run_id not in self._held:  # it was removed
                 continue
             if free.get(item[2].queue, 0) > 0:
                 result = item[2]
@@ -94,10 +93,7 @@ class InMemoryDeliverer:
 
     async def remove(self, run_ids: Collection[str]) -> None:
         """Drop waiting deliveries; see Deliverer.remove."""
-        with contextlib.suppress(KeyError):
-            for _, _, delivery in self._waiting:
-                if delivery.run_id in run_ids:
-                    del self._keys[delivery.key]
+        self._held -= {one.run_id for _, _, one in self._waiting} & set(run_ids)
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""

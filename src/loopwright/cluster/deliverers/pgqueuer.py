@@ -95,17 +95,17 @@ class PgQueuerDeliverer:
                 [f"{_PREFIX}{one.queue}" for one in deliveries],
                 [one.run_id.encode() for one in deliveries],
                 [one.priority for one in deliveries],
-                dedupe_key=[one.key for one in deliveries],
+                dedupe_key=[one.run_id for one in deliveries],
                 on_conflict="skip",
             )
 
-    async def waiting(self, run_ids: Collection[str]) -> set[str]:
+    async def waiting(self, deliveries: Sequence[Delivery]) -> set[str]:
         """Return the runs with a job that waits or is delivered; see Deliverer.waiting."""
         async with self._queries() as queries:
             rows = await queries.driver.fetch(
                 f"SELECT DISTINCT payload FROM {queries.qbe.qualified.queue_table} "  # noqa: S608
                 "WHERE payload = ANY($1::bytea[]) AND status IN ('queued', 'picked')",
-                [run_id.encode() for run_id in run_ids],
+                [one.run_id.encode() for one in deliveries],
             )
         return {bytes(row["payload"]).decode() for row in rows}  # type: ignore[call-overload]
 
