@@ -132,7 +132,9 @@ class DbosDeliverer:
         try:
             await asyncio.to_thread(DBOS.launch)
             for name, slots in queues.items():
-                await DBOS.register_queue_async(
+                # In a thread, because DBOS would make its own threads those of this event loop.
+                await asyncio.to_thread(
+                    DBOS.register_queue,
                     f"{_PREFIX}{name}",
                     worker_concurrency=slots,
                     polling_interval_sec=_POLL,
