@@ -3,8 +3,8 @@
 `submit` queues a run, a `Worker` runs what is delivered. See docs/guide/two_machines.md.
 """
 
-from .delivery import Deliverer, Delivery, open_deliverer
 from .deliverers.in_memory import InMemoryDeliverer
+from .delivery import Deliverer, Delivery, open_deliverer
 from .permits import Cap, Limits, Rate
 from .shared_runs import QueueInfo, WorkerInfo
 from .submit import Submission, requeue, submit, submit_all

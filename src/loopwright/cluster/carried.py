@@ -128,7 +128,9 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
     carried = Carried.from_json(source[KEY])
     kept = {key: source[key] for key in (*_SETTINGS, "replies") if key in source}
     if _digest(carried.files, kept) != carried.digest:
-        raise ConfigurationError("the files of this run do not match their digest. Submit it again.")
+        raise ConfigurationError(
+            "the files of this run do not match their digest. Submit it again."
+        )
     folder = _written(carried)
     replies = kept.pop("replies", None)
     settings = Settings(
@@ -159,7 +161,9 @@ def _written(carried: Carried) -> Path:
     base = Path(tempfile.gettempdir()) / f"loopwright-{os.getuid() if hasattr(os, 'getuid') else 0}"
     base.mkdir(mode=0o700, exist_ok=True)
     if base.is_symlink() or (hasattr(os, "getuid") and base.stat().st_uid != os.getuid()):
-        raise ConfigurationError(f"{base} belongs to another user. Set TMPDIR to a folder of yours.")
+        raise ConfigurationError(
+            f"{base} belongs to another user. Set TMPDIR to a folder of yours."
+        )
     folder = base / carried.digest[:32]
     complete = folder.with_suffix(".complete")
     if not complete.exists():

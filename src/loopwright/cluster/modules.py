@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import Any
 
 from ..engine.step import Step, as_step
 from ..errors import ConfigurationError, nearest
@@ -20,6 +21,7 @@ def step_of(reference: str, root: str) -> Step:
     module, _, attribute = reference.partition(":")
     if root and root not in sys.path:
         sys.path.insert(0, root)
+    target: Any = None
     try:
         target = importlib.import_module(module)
         for part in attribute.split("."):

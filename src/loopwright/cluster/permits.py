@@ -120,7 +120,7 @@ class Permits(Protocol):
     async def take(self, name: str, limits: Limits) -> float:
         """Take a permit; return 0, or the seconds after which another attempt may succeed."""
 
-    async def give_back(self, name: str) -> None:
+    async def release(self, name: str) -> None:
         """Return a permit of a cap."""
 
     async def pause(self, name: str, seconds: float) -> None:
@@ -154,7 +154,7 @@ class MemoryPermits:
         self._held[name] = self._held.get(name, 0) + 1
         return 0.0
 
-    async def give_back(self, name: str) -> None:
+    async def release(self, name: str) -> None:
         self._held[name] = self._held.get(name, 1) - 1
 
     async def pause(self, name: str, seconds: float) -> None:
@@ -193,7 +193,7 @@ class SharedLimits:
         """Return the permits that `take` took."""
         for name in names:
             if self._limits.get(name, self._limits.get("default", Limits())).cap:
-                await self._permits.give_back(name)
+                await self._permits.release(name)
 
     def _of(self, step: Step) -> list[tuple[str, Limits]]:
         # In one order for all workers, so that two of them cannot wait for each other.

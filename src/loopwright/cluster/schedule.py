@@ -7,7 +7,7 @@ the one that was queued.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import hashlib
 import re
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def at_tick(row: RunInfo, expression: str, name: str, now: float) -> RunInfo:
         ConfigurationError: for an expression that is not valid.
     """
     tick = _after(expression, now)
-    moment = datetime.datetime.fromtimestamp(tick, datetime.UTC)
+    moment = dt.datetime.fromtimestamp(tick, dt.UTC)
     rule: Mapping[str, Json] = {"expression": expression, "name": name}
     return replace(
         row,

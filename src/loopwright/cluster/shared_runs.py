@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -31,6 +31,8 @@ class WorkerInfo:
         beat: when it was last active, in seconds since the epoch.
         alive: whether it is active.
         held: the runs that it holds, oldest first.
+        queues: its queues with their slots, such as `default=50`.
+        finished: the number of runs that ended there.
     """
 
     owner: str
@@ -38,6 +40,8 @@ class WorkerInfo:
     beat: float = 0.0
     alive: bool = True
     held: tuple[str, ...] = ()
+    queues: str = ""
+    finished: int = 0
 
     def to_json(self) -> dict[str, Json]:
         """Return the worker as a JSON object."""
@@ -47,6 +51,8 @@ class WorkerInfo:
             "beat": self.beat,
             "alive": self.alive,
             "held": list(self.held),
+            "queues": self.queues,
+            "finished": self.finished,
         }
 
 
@@ -87,6 +93,12 @@ class SharedRuns(Protocol):
 
     permits: Permits
 
+    async def enter(self, queues: Mapping[str, int]) -> None:
+        """Register this process as a worker of some queues."""
+
+    async def beat(self, finished: int) -> None:
+        """Say that this worker is alive, and how many runs ended here."""
+
     async def counted(self, run_id: str) -> int:
         """Count a delivery of a run, and return how many there were without a new result."""
 
@@ -95,6 +107,9 @@ class SharedRuns(Protocol):
 
     async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
         """Let a run that nobody holds wait for `delay` seconds; its row shows the reason."""
+
+    async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Return why runs went back to their queues, and how often."""
 
     async def wake(self, run_id: str) -> bool:
         """Let a waiting or suspended run start now; return whether there is one."""
@@ -134,10 +149,11 @@ def open_runs(journal: Journal) -> SharedRuns:
     """
     if isinstance(journal, MemoryJournal):
         return MemoryRuns(journal)
-    if hasattr(journal, "conninfo"):
-        from .postgres import PostgresRuns
+    url = getattr(journal, "url", "")
+    if str(url).startswith(("postgres:", "postgresql:")):
+        from .postgres import PostgresRuns  # psycopg comes with an extra
 
-        return PostgresRuns(journal.conninfo)
+        return PostgresRuns(str(url))
     raise ConfigurationError(
         "journal: workers need a journal that several machines can open. Use postgres://HOST/DATABASE."
     )
@@ -150,7 +166,19 @@ class MemoryRuns:
         self._journal = journal
         self._since = time.time()
         self._woken = asyncio.Event()
+        self._queues = ""
+        self._finished = 0
+        self._returned: dict[str, tuple[str, int]] = {}
         self.permits: Permits = MemoryPermits()
+
+    async def enter(self, queues: Mapping[str, int]) -> None:
+        self._queues = " ".join(f"{name}={slots}" for name, slots in queues.items())
+
+    async def beat(self, finished: int) -> None:
+        self._finished = finished
+
+    async def returns(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        return {run_id: self._returned[run_id] for run_id in run_ids if run_id in self._returned}
 
     async def counted(self, run_id: str) -> int:
         row = await self._journal.find(run_id)
@@ -162,7 +190,9 @@ class MemoryRuns:
 
     async def put_back(self, run_id: str, *, delay: float, reason: str) -> None:
         row = await self._journal.find(run_id)
-        self._journal.change(replace(row, wake_at=time.time() + delay, detail=reason))
+        self._journal.change(replace(row, wake_at=time.time() + delay))
+        times = self._returned.get(run_id, ("", 0))[1] + 1
+        self._returned[run_id] = (reason, times)
 
     async def wake(self, run_id: str) -> bool:
         row = await self._journal.find(run_id)
@@ -203,10 +233,14 @@ class MemoryRuns:
     async def workers(self) -> list[WorkerInfo]:
         held = tuple(row.run_id for row in await self._journal.runs(limit=_ALL, status="running"))
         owner = f"{socket.gethostname()}:{os.getpid()}"
-        return [WorkerInfo(owner, self._since, time.time(), held=held)]
+        return [
+            WorkerInfo(owner, self._since, time.time(), True, held, self._queues, self._finished)
+        ]
 
     async def queues(self) -> list[QueueInfo]:
-        return summed([row for row in await self._journal.runs(limit=_ALL) if row.queue], time.time())
+        return summed(
+            [row for row in await self._journal.runs(limit=_ALL) if row.queue], time.time()
+        )
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""

@@ -143,7 +143,9 @@ async def submit_all(
     rows = [submission.row(value, key) for value, key in inputs]
     store = open_journal(journal) if isinstance(journal, str) else journal
     engine = (
-        open_deliverer(deliverer, journal if isinstance(journal, str) else getattr(journal, "url", ""))
+        open_deliverer(
+            deliverer, journal if isinstance(journal, str) else getattr(journal, "url", "")
+        )
         if isinstance(deliverer, str)
         else deliverer
     )
@@ -179,7 +181,9 @@ async def requeue(run_id: str, *, journal: Journal) -> None:
     try:
         info = await journal.find(run_id)
         if not await runs.wake(info.run_id):
-            raise RunNotFound(f"{info.run_id} is {info.status}; only a waiting run can be started again")
+            raise RunNotFound(
+                f"{info.run_id} is {info.status}; only a waiting run can be started again"
+            )
     finally:
         await runs.close()
 

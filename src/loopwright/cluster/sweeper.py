@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..journal import Journal, RunInfo
 from .delivery import Deliverer, Delivery
@@ -40,13 +40,20 @@ class Sweeper:
         self._journal = journal
         self._runs = runs
         self._deliverer = deliverer
-        self._pauses: dict[str, tuple[float, float]] = {}  # the next attempt, and the pause before it
+        self._pauses: dict[
+            str, tuple[float, float]
+        ] = {}  # the next attempt, and the pause before it
         self._first: dict[str, float] = {}  # when a run was first missing here
 
-    async def serve(self) -> None:
-        """Sweep until cancelled; an unavailable store or engine is tried again."""
+    async def serve(self, finished: Callable[[], int] = int) -> None:
+        """Beat and sweep until cancelled; an unavailable store or engine is tried again.
+
+        Args:
+            finished: returns the number of runs that ended in this worker.
+        """
         while True:
             try:
+                await self._runs.beat(finished())
                 if await self._runs.lead():
                     await self.sweep()
             except Exception as error:  # of a database or an engine, which may come back
@@ -61,7 +68,9 @@ class Sweeper:
         now = time.monotonic()
         due = [row for row in rows if row.wake_at]
         others = [row for row in rows if not row.wake_at and self._may_try(row, now)]
-        held = await self._deliverer.waiting([_delivery(row) for row in others]) if others else set()
+        held = (
+            await self._deliverer.waiting([_delivery(row) for row in others]) if others else set()
+        )
         missing = [
             row for row in others if row.run_id not in held or self._is_lost(row, now)
         ]  # fmt: skip
@@ -94,7 +103,8 @@ class Sweeper:
 
     async def _tick(self, due: Sequence[RunInfo]) -> None:
         """Create the next runs of the schedules whose runs are due."""
-        following = [next_tick(row, time.time()) for row in due if scheduled(row)]
+        rows = [await self._journal.find(row.run_id) for row in due if row.status == "queued"]
+        following = [next_tick(row, time.time()) for row in rows if scheduled(row)]
         if following:
             await self._journal.create(following)
 
@@ -103,4 +113,3 @@ def _delivery(row: RunInfo) -> Delivery:
     """Return the delivery of a row; runs that have begun go first, as somebody waits for them already."""
     begun = row.status != "queued"
     return Delivery(row.run_id, row.queue, row.priority + (1 if begun else 0))
-

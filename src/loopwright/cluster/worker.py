@@ -143,7 +143,9 @@ class Worker:
 
     async def __aenter__(self) -> Self:
         self._runs = open_runs(self._journal)
+        await self._journal.runs(limit=1)  # creates the tables, and reports a database that is away
         await self._deliverer.prepare()
+        await self._runs.enter(self._queues)
         if self._limits:
             self._resources["permits"] = SharedLimits(self._runs.permits, self._limits)
         return self
@@ -170,7 +172,7 @@ class Worker:
             raise ConfigurationError("worker: open it first: async with Worker(…) as worker")
         engine = asyncio.create_task(self._serve_engine())
         sweeper = asyncio.create_task(
-            Sweeper(self._journal, self._runs, self._deliverer).serve()
+            Sweeper(self._journal, self._runs, self._deliverer).serve(lambda: self._finished)
         )
         try:
             await self._stopping.wait()
@@ -414,7 +416,9 @@ def _same(row: RunInfo, step: Step) -> Step:
 def _checked(queues: Mapping[str, int]) -> dict[str, int]:
     for name, slots in queues.items():
         if isinstance(slots, bool) or not isinstance(slots, int) or slots < 1:
-            raise ConfigurationError(f"queues: {name}: {slots!r} is not a number of runs; use 1 or more")
+            raise ConfigurationError(
+                f"queues: {name}: {slots!r} is not a number of runs; use 1 or more"
+            )
     if not queues:
         raise ConfigurationError("queues: name one queue or more, such as {'default': 50}")
     return cast("dict[str, int]", dict(queues))

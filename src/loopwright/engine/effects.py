@@ -59,13 +59,17 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
             request = run.clean(request)
     _check_allowed(ctx)
     if run.permits is None or is_note(step.fingerprint):
-        return await _begin(ctx, Entry("started", path, run.now(), request, fingerprint), step, value)
+        return await _begin(
+            ctx, Entry("started", path, run.now(), request, fingerprint), step, value
+        )
     # Before the intent is recorded: a call that waits for a permit has not begun.
     take = functools.partial(run.permits.take, step)
     taken = await (take() if ctx.gate is None else ctx.gate.limit(run, take))
     try:
         _check_allowed(ctx)  # again: waiting took time
-        return await _begin(ctx, Entry("started", path, run.now(), request, fingerprint), step, value)
+        return await _begin(
+            ctx, Entry("started", path, run.now(), request, fingerprint), step, value
+        )
     finally:
         await asyncio.shield(run.permits.give_back(taken))
 

@@ -92,9 +92,7 @@ class CeleryDeliverer:
     def _declare(self, names: Collection[str]) -> dict[str, int]:
         """Declare queues, and return how many messages wait in each."""
         with self._connected() as connection, connection.channel() as channel:
-            return {
-                name: _queue(name)(channel).queue_declare().message_count for name in names
-            }
+            return {name: _queue(name)(channel).queue_declare().message_count for name in names}
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[kombu.Connection]:
@@ -126,9 +124,7 @@ class CeleryDeliverer:
     async def serve(self, handle: Handle, *, queues: Mapping[str, int]) -> None:
         """Deliver runs until cancelled; see Deliverer.serve."""
         stop = threading.Event()
-        consumers = [
-            _Consumer(self, name, slots, handle, stop) for name, slots in queues.items()
-        ]
+        consumers = [_Consumer(self, name, slots, handle, stop) for name, slots in queues.items()]
         threads = [asyncio.create_task(asyncio.to_thread(one.run)) for one in consumers]
         try:
             done, _ = await asyncio.wait(threads, return_when=asyncio.FIRST_EXCEPTION)
@@ -152,7 +148,12 @@ class _Consumer:
     """Consumes one queue in a thread; connections of RabbitMQ's client belong to one thread."""
 
     def __init__(
-        self, deliverer: CeleryDeliverer, name: str, slots: int, handle: Handle, stop: threading.Event
+        self,
+        deliverer: CeleryDeliverer,
+        name: str,
+        slots: int,
+        handle: Handle,
+        stop: threading.Event,
     ) -> None:
         self._deliverer = deliverer
         self._name = name
@@ -167,7 +168,7 @@ class _Consumer:
         """Consume until the event is set, or the connection is lost."""
         from kombu import Connection
 
-        with Connection(self._deliverer._address, heartbeat=_HEARTBEAT) as connection:  # noqa: SLF001
+        with Connection(self._deliverer._address, heartbeat=_HEARTBEAT) as connection:
             connection.ensure_connection(max_retries=2, timeout=10)
             channel = connection.channel()
             channel.basic_qos(0, self._slots, False)
@@ -184,7 +185,7 @@ class _Consumer:
 
     def _take(self, body: Any, message: kombu.Message) -> None:
         run_id = str(body[0][0])
-        self._deliverer._held.add(run_id)  # noqa: SLF001
+        self._deliverer._held.add(run_id)
         future = asyncio.run_coroutine_threadsafe(self._delivered(run_id), self._loop)
         self._futures.add(future)
         future.add_done_callback(lambda done: self._done(done, message, run_id))
@@ -197,13 +198,13 @@ class _Consumer:
         if not future.cancelled() and future.exception() is None:
             self._over.put((message, run_id))
         else:
-            self._deliverer._held.discard(run_id)  # noqa: SLF001
+            self._deliverer._held.discard(run_id)
 
     def _acknowledge(self) -> None:
         while not self._over.empty():
             message, run_id = self._over.get()
             message.ack()
-            self._deliverer._held.discard(run_id)  # noqa: SLF001
+            self._deliverer._held.discard(run_id)
 
     def cancel(self) -> None:
         """Cancel the deliveries in progress."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from ..._extras import needs
+from ..._extras import require
 from ...errors import ConfigurationError
 from ..delivery import Delivery, Handle
 
@@ -51,8 +51,7 @@ class DbosDeliverer:
                 f"deliverer dbos: {url!r} is not a PostgreSQL URL. Use a journal such as postgres://HOST/DATABASE, or "
                 "dbos:postgres://HOST/DATABASE."
             )
-        with needs("the deliverer dbos", "dbos"):
-            import dbos as _  # noqa: F401
+        require("the deliverer dbos", "dbos")
         self._url = f"postgresql:{rest}"
         self._client: DBOSClient | None = None
         self._lock = asyncio.Lock()

@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..._extras import needs
+from ..._extras import require
 from ...errors import ConfigurationError
 from ..delivery import Delivery, Handle
 
@@ -59,8 +59,7 @@ class PgQueuerDeliverer:
                 f"deliverer pgqueuer: {url!r} is not a PostgreSQL URL. Use a journal such as "
                 "postgres://HOST/DATABASE, or pgqueuer:postgres://HOST/DATABASE."
             )
-        with needs("the deliverer pgqueuer", "pgqueuer"):
-            import pgqueuer as _  # noqa: F401
+        require("the deliverer pgqueuer", "pgqueuer")
         self._url = url
         self._connection: psycopg.AsyncConnection | None = None
         self._lock = asyncio.Lock()
@@ -206,8 +205,8 @@ def _watch(driver: Driver, lost: asyncio.Event) -> None:
 
         return run
 
-    driver.fetch = watched(driver.fetch)  # type: ignore[method-assign]
-    driver.execute = watched(driver.execute)  # type: ignore[method-assign]
+    driver.fetch = watched(driver.fetch)  # type: ignore[method-assign, assignment]
+    driver.execute = watched(driver.execute)  # type: ignore[method-assign, assignment]
 
 
 async def _until(work: Awaitable[object], event: asyncio.Event) -> bool:

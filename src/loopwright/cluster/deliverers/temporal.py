@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ..._extras import needs
+from ..._extras import require
 from ...errors import ConfigurationError
 from ..delivery import Delivery, Handle
 
@@ -42,8 +42,7 @@ class TemporalDeliverer:
 
     def __init__(self, address: str, journal: str) -> None:
         del journal
-        with needs("the deliverer temporal", "temporal"):
-            import temporalio.client as _  # noqa: F401
+        require("the deliverer temporal", "temporal")
         self._host, _, namespace = (address or DEFAULT_ADDRESS).removeprefix("//").partition("/")
         self._namespace = namespace or "default"
         self._client: Client | None = None
