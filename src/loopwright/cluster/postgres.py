@@ -25,6 +25,7 @@ __all__ = ["WAKE", "PostgresRuns"]
 
 WAKE = "loopwright_wake"
 """The channel on which a run that may continue is announced."""
+_ANSWERED = "loopwright_waiting"  # on which the journal announces answers
 _SWEEPER = 7_306_082_150  # advisory lock of the worker that sweeps
 _TABLES = 7_306_082_149  # advisory lock around the creation of tables
 _DEAD = 6.0  # seconds without a beat after which a worker has no permits
@@ -207,6 +208,13 @@ class PostgresRuns:
         await self._execute(f"SELECT pg_notify('{WAKE}', '')")
         return changed > 0
 
+    async def answered(self) -> dict[str, str]:
+        rows = await self._fetch(
+            "SELECT r.run_id, count(*) || ' ' || r.updated FROM loopwright.runs r JOIN loopwright.inbox i ON i.run = r.id "
+            "WHERE r.status = 'suspended' AND r.queue <> '' GROUP BY r.id"
+        )
+        return dict(rows)
+
     async def due(self, limit: int = 1000) -> list[RunInfo]:
         return [
             RunInfo(
@@ -230,7 +238,8 @@ class PostgresRuns:
         if self._session is None or self._session.closed:
             self._leads = False
             self._session = await self._connected()
-            await self._session.execute(f"LISTEN {WAKE}".encode())
+            for channel in (WAKE, _ANSWERED):
+                await self._session.execute(f"LISTEN {channel}".encode())
         return self._session
 
     async def lead(self) -> bool:

@@ -114,6 +114,9 @@ class SharedRuns(Protocol):
     async def wake(self, run_id: str) -> bool:
         """Let a waiting or suspended run start now; return whether there is one."""
 
+    async def answered(self) -> dict[str, str]:
+        """Return the suspended runs with answers, each with a text that a further answer changes."""
+
     async def due(self, limit: int = 1000) -> list[RunInfo]:
         """Return the rows of runs that an engine should hold, interrupted ones first."""
 
@@ -201,6 +204,13 @@ class MemoryRuns:
         self._journal.change(replace(row, wake_at=time.time(), deliveries=0))
         self._woken.set()
         return True
+
+    async def answered(self) -> dict[str, str]:
+        result = {}
+        for row in await self._journal.runs(limit=_ALL, status="suspended"):
+            if row.queue and (answers := await self._journal.inbox(row.run_id)):
+                result[row.run_id] = f"{len(answers)} {row.updated}"
+        return result
 
     async def due(self, limit: int = 1000) -> list[RunInfo]:
         now = time.time()

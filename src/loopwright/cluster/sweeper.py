@@ -12,7 +12,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from ..journal import Journal, RunInfo
+from ..journal import Journal, RunInfo, surviving
+from ..journal.inbox import unheeded
 from .delivery import Deliverer, Delivery
 from .schedule import next_tick, scheduled
 from .shared_runs import SharedRuns
@@ -40,6 +41,7 @@ class Sweeper:
         self._journal = journal
         self._runs = runs
         self._deliverer = deliverer
+        self._answered: dict[str, str] = {}  # what was read of suspended runs with answers
         self._pauses: dict[
             str, tuple[float, float]
         ] = {}  # the next attempt, and the pause before it
@@ -64,6 +66,7 @@ class Sweeper:
 
     async def sweep(self) -> int:
         """Enqueue what is missing now, and return the number of runs."""
+        await self._wake_answered()
         rows = await self._runs.due()
         now = time.monotonic()
         due = [row for row in rows if row.wake_at]
@@ -84,6 +87,18 @@ class Sweeper:
         for row in enqueued:
             self._wait(row.run_id, now)
         return len(enqueued)
+
+    async def _wake_answered(self) -> None:
+        """Let suspended runs continue whose questions have an answer now."""
+        answered = await self._runs.answered()
+        for run_id, state in answered.items():
+            if self._answered.get(run_id) == state:
+                continue
+            self._answered[run_id] = state
+            entries = surviving(await self._journal.entries(run_id))
+            if unheeded(entries, await self._journal.inbox(run_id)):
+                await self._runs.wake(run_id)
+        self._answered = {run_id: self._answered[run_id] for run_id in answered}
 
     def _may_try(self, row: RunInfo, now: float) -> bool:
         if row.status == "queued" and time.time() - row.updated < _GRACE:

@@ -34,7 +34,8 @@ from ..errors import (
     RunLocked,
     RunNotFound,
 )
-from ..journal import Entry, Journal, RunInfo, open_journal
+from ..journal import Entry, Journal, RunInfo, open_journal, surviving
+from ..journal.inbox import unheeded
 from ..records import Reason, Result, Status
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
 from .permits import Limit, SharedLimits
@@ -255,9 +256,7 @@ class Worker:
 
     async def _is_due(self, row: RunInfo) -> bool:
         """Return whether a suspended run may continue: its time has come, or it has an answer."""
-        from ..journal.inbox import unheeded
-
-        entries = await self._journal.entries(row.run_id)
+        entries = surviving(await self._journal.entries(row.run_id))
         return bool(unheeded(entries, await self._journal.inbox(row.run_id))) or row.reason in (
             Reason.THROTTLED.value,
             Reason.NEEDS_ATTENTION.value,

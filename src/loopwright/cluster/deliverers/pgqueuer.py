@@ -17,7 +17,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 from ..._extras import require
 from ...errors import ConfigurationError
@@ -25,8 +25,7 @@ from ..delivery import Delivery, Handle
 
 if TYPE_CHECKING:
     import psycopg
-    from pgqueuer import Queries
-    from pgqueuer.ports.driver import Driver
+    from pgqueuer import PsycopgDriver, Queries
 
 __all__ = ["PgQueuerDeliverer"]
 
@@ -118,10 +117,10 @@ class PgQueuerDeliverer:
         from pgqueuer import Job, PgQueuer, RetryRequested
         from pgqueuer.types import Channel
 
-        connection = await _connected(self._url)
-        queries = _queries_on(connection)
         lost = asyncio.Event()
-        _watch(queries.driver, lost)
+        connection, listening = await _connected(self._url), await _connected(self._url)
+        queries = _queries_on(connection)
+        queries.driver = _driver(connection, listening, lost)
         engine = PgQueuer(queries.driver, channel=Channel(SCHEMA), queries=queries)
         free = asyncio.Semaphore(slots)
 
@@ -150,6 +149,7 @@ class PgQueuerDeliverer:
             engine.shutdown.set()
             await asyncio.wait([serving])
             await connection.close()
+            await listening.close()
 
     async def remove(self, run_ids: Collection[str]) -> None:
         """Delete waiting jobs; see Deliverer.remove."""
@@ -191,22 +191,53 @@ def _queries_on(connection: psycopg.AsyncConnection) -> Queries:
     )
 
 
-def _watch(driver: Driver, lost: asyncio.Event) -> None:
-    """Set an event when a statement of a driver fails because its connection is lost."""
-    import psycopg
+def _driver(
+    connection: psycopg.AsyncConnection, listening: psycopg.AsyncConnection, lost: asyncio.Event
+) -> PsycopgDriver:
+    """Return a driver with a connection of its own for notifications; it sets an event when a statement fails.
 
-    def watched(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def run(*arguments: object) -> Any:
+    psycopg holds a connection for as long as it waits for notifications, so with one connection each statement
+    would wait up to a second.
+    """
+    from pgqueuer import PsycopgDriver
+    from psycopg import OperationalError
+
+    listener = PsycopgDriver(listening)
+
+    class Driver(PsycopgDriver):
+        async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
             try:
-                return await call(*arguments)
-            except psycopg.OperationalError:
+                return await super().fetch(query, *args)
+            except OperationalError:
                 lost.set()
                 raise
 
-        return run
+        async def execute(self, query: str, *args: object) -> str:
+            try:
+                return await super().execute(query, *args)
+            except OperationalError:
+                lost.set()
+                raise
 
-    driver.fetch = watched(driver.fetch)  # type: ignore[method-assign, assignment]
-    driver.execute = watched(driver.execute)  # type: ignore[method-assign, assignment]
+        async def add_listener(
+            self, channel: str, callback: Callable[[str | bytes | bytearray], None]
+        ) -> None:
+            await listener.add_listener(channel, callback)
+
+        async def remove_listener(
+            self, channel: str, callback: Callable[[str | bytes | bytearray], None]
+        ) -> None:
+            await listener.remove_listener(channel, callback)
+
+        async def __aenter__(self) -> Self:
+            await listener.__aenter__()
+            return await super().__aenter__()
+
+        async def __aexit__(self, *details: object) -> None:
+            await listener.__aexit__(*details)
+            await super().__aexit__(*details)
+
+    return Driver(connection)
 
 
 async def _until(work: Awaitable[object], event: asyncio.Event) -> bool:
