@@ -46,6 +46,7 @@ EXTRAS: dict[str, Extra] = {
     "celery": Extra(("celery", "kombu"), "the engine Celery", "'loopwright[celery]'"),
     "temporal": Extra(("temporalio",), "the client of Temporal", "'loopwright[temporal]'"),
     "dbos": Extra(("dbos",), "the engine DBOS", "'loopwright[dbos]'"),
+    "postgres": Extra(("psycopg",), "the PostgreSQL client", "'loopwright[postgres]'"),
     "otel": Extra(
         ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
         "the OpenTelemetry SDK",

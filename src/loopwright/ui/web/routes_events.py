@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from ...errors import LoopwrightError
-from ...journal.sqlite.views import Wanted
-from ...journal.views import RunView
+from ...journal.views import RunView, Wanted
 from ...records import Iteration
 from ...records.codec import Json
 from .events import BEAT, EventChannel, ServerEvent, Topic
@@ -118,7 +117,7 @@ async def make_news(page: Page, topic: Topic, channel: EventChannel) -> None:
 
 
 async def _run_news(page: Page, run_id: str, channel: EventChannel) -> None:
-    state = page.feed.state(run_id)
+    state = await page.feed.state(run_id)
     seq, rewinds = await page.records.look(run_id, lambda view: _place(page, view))
     shown, sent_at = "", 0.0
     while True:
@@ -129,7 +128,7 @@ async def _run_news(page: Page, run_id: str, channel: EventChannel) -> None:
             seq, shown, sent_at = last, str(data["head"]), time.monotonic()
         # Skipped changes are sent soon, even if the process died and commits nothing more.
         await page.feed.wait_for(run_id, state, QUIET if data else HEAD_GAP)
-        state = page.feed.state(run_id)
+        state = await page.feed.state(run_id)
 
 
 def _place(page: Page, view: RunView) -> tuple[int, int]:
@@ -189,7 +188,7 @@ def _grown(view: RunView, loop: str, numbers: list[int]) -> dict[str, Json]:
 async def _list_news(page: Page, wanted: Wanted, channel: EventChannel) -> None:
     shown: dict[str, Shown] = {}
     while True:
-        state, turn, began = page.feed.state(wanted), page.feed.turn, time.monotonic()
+        state, turn, began = await page.feed.state(wanted), page.feed.turn, time.monotonic()
         rows, total = await _rows(page, wanted, shown)
         changed = {
             run_id: row for run_id, row in rows.items() if shown.get(run_id, _NONE)[1] != row[1]

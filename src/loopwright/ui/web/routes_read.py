@@ -14,8 +14,7 @@ from ...conditions import CEILING
 from ...errors import ConfigurationError, RunNotFound
 from ...journal import surviving
 from ...journal.questions import open_questions
-from ...journal.sqlite.views import Wanted
-from ...journal.views import RunView
+from ...journal.views import RunView, Wanted
 from ...records import Failure, Reason
 from ..diff import side_by_side
 from ..export import FORMS
