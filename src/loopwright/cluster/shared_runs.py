@@ -93,6 +93,9 @@ class SharedRuns(Protocol):
 
     permits: Permits
 
+    async def prepare(self) -> None:
+        """Create the tables; do nothing if they exist."""
+
     async def enter(self, queues: Mapping[str, int]) -> None:
         """Register this process as a worker of some queues."""
 
@@ -173,6 +176,9 @@ class MemoryRuns:
         self._finished = 0
         self._returned: dict[str, tuple[str, int]] = {}
         self.permits: Permits = MemoryPermits()
+
+    async def prepare(self) -> None:
+        """Do nothing: there are no tables."""
 
     async def enter(self, queues: Mapping[str, int]) -> None:
         self._queues = " ".join(f"{name}={slots}" for name, slots in queues.items())

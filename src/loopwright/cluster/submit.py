@@ -32,6 +32,7 @@ class Submission:
         queue: the name of the queue. Default: `default`.
         priority: runs with a higher number start first. Default: 0.
         at: when it may start, in seconds since the epoch. Default: now.
+        pinned: whether workers must have the same fingerprint. Default: True.
         cron: times at which it is repeated, as five fields of cron in UTC. Default: once.
 
     Example:
@@ -48,6 +49,7 @@ class Submission:
         priority: int = 0,
         at: float | None = None,
         cron: str = "",
+        pinned: bool = True,
     ) -> None:
         self.step: Step = as_step(step)
         self.source = dict(source or {})
@@ -55,6 +57,7 @@ class Submission:
         self.priority = priority
         self.at = at
         self.cron = cron
+        self.pinned = pinned
         if not queue:
             raise ConfigurationError("queue: the name is empty; use one such as 'default'")
 
@@ -65,6 +68,8 @@ class Submission:
         row = replace(
             row, status="queued", queue=self.queue, priority=self.priority, wake_at=self.at or 0.0
         )
+        if not self.pinned:
+            row = replace(row, fingerprint="")
         if self.cron:
             return at_tick(row, self.cron, key or row.name, time.time())
         return row

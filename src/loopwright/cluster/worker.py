@@ -15,7 +15,7 @@ import contextlib
 import logging
 import os
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
@@ -70,7 +70,8 @@ class Worker:
         deliverer: a Deliverer, or `NAME` or `NAME:ADDRESS` of one. Default: `pgqueuer`.
         limits: limits on calls over all workers, by provider, model, tool or step, such as
             `{"openai": Cap(40) & Rate(500, per=60)}`.
-        trust: the digests of documents whose commands and Python code may run here, or `all`.
+        trust: the digests of documents whose commands and Python code may run here, `all`, or a function that
+            returns whether a digest is trusted.
         drain: how many seconds runs may continue after `stop`. Default: 30.
         in_doubt: `suspend` or `rerun` a step that is not idempotent and was in flight at a crash.
         resources: models and other objects that steps need, by name.
@@ -107,7 +108,7 @@ class Worker:
         root: str | Path = "",
         deliverer: Deliverer | str = "",
         limits: Mapping[str, Limit] | None = None,
-        trust: Collection[str] | str = (),
+        trust: Collection[str] | str | Callable[[str], bool] = (),
         drain: float = 30.0,
         in_doubt: str = "suspend",
         resources: Mapping[str, Any] | None = None,
@@ -123,13 +124,16 @@ class Worker:
             open_deliverer(deliverer, url) if isinstance(deliverer, str) else deliverer
         )
         self._limits = limits or {}
-        self._trust = {trust} if isinstance(trust, str) else set(trust)
+        self._trusts = (
+            trust if callable(trust) else _trusting({trust} if isinstance(trust, str) else trust)
+        )
         self._drain = drain
         self._in_doubt = in_doubt
         self._resources = dict(resources or {})
         self._runs: SharedRuns | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._stopping = asyncio.Event()
+        self._stopping_now = asyncio.Event()
         self._finished = 0
 
     @property
@@ -159,9 +163,20 @@ class Worker:
         if self._owns_journal:
             await self._journal.close()
 
-    def stop(self) -> None:
-        """Take no new runs; `serve` returns once the runs in progress ended or were given back."""
+    @property
+    def served(self) -> str:
+        """Its queues with their slots, such as `default=50`."""
+        return " ".join(f"{name}={slots}" for name, slots in self._queues.items())
+
+    def stop(self, *, now: bool = False) -> None:
+        """Take no new runs; `serve` returns once the runs in progress ended or were given back.
+
+        Args:
+            now: give them back at once. Default: after the seconds of `drain`.
+        """
         self._stopping.set()
+        if now:
+            self._stopping_now.set()
 
     async def serve(self) -> None:
         """Run what is delivered until `stop` is called; runs that are left are given back then.
@@ -202,7 +217,13 @@ class Worker:
     async def _leave(self, engine: asyncio.Task[None]) -> None:
         """Wait for the runs in progress, then give the others back."""
         if self._running:
-            await asyncio.wait(self._running.values(), timeout=self._drain)
+            now = asyncio.create_task(self._stopping_now.wait())
+            ended = asyncio.create_task(asyncio.wait(self._running.values()))
+            await asyncio.wait(
+                {now, ended}, timeout=self._drain, return_when=asyncio.FIRST_COMPLETED
+            )
+            now.cancel()
+            ended.cancel()
         left = dict(self._running)
         for task in left.values():
             task.cancel()
@@ -354,10 +375,11 @@ class Worker:
             raise _Unable(f"this worker has {has}: {row.name} ({row.fingerprint})")
         return step, None, {}
 
-    def _trusts(self, digest: str) -> bool:
-        return "all" in self._trust or any(
-            digest.startswith(trusted) for trusted in self._trust if len(trusted) >= 12
-        )
+
+def _trusting(digests: Collection[str]) -> Callable[[str], bool]:
+    """Return the function that trusts these digests, or their beginnings of 12 characters or more."""
+    wanted = tuple(digest for digest in digests if len(digest) >= 12)
+    return lambda digest: "all" in digests or digest.startswith(wanted)
 
 
 class _Progress:
