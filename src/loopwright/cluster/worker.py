@@ -48,6 +48,7 @@ MAX_DELIVERIES = 5  # without a new result
 DEFAULT_SLOTS = 50
 _LOG = logging.getLogger("loopwright.cluster")
 _PATIENCE = 15.0  # seconds to wait for a run that another worker owns
+_LONGEST_PAUSE = 16.0  # seconds before a suspect starts
 _LONGEST_DELAY = 300.0  # seconds before a run is tried again that no worker could run
 _RESULTS = frozenset({"finished", "iteration", "ended", "asked", "answered", "reported", "step"})
 """The kinds of entries that prove that a delivery made progress; the start of an effect is not one."""
@@ -130,7 +131,7 @@ class Worker:
         self._drain = drain
         self._in_doubt = in_doubt
         self._resources = dict(resources or {})
-        self._runs: SharedRuns | None = None
+        self.runs: SharedRuns | None = None
         self._running: dict[str, asyncio.Task[bool]] = {}
         self._stopping = asyncio.Event()
         self._stopping_now = asyncio.Event()
@@ -147,17 +148,17 @@ class Worker:
         return self._finished
 
     async def __aenter__(self) -> Self:
-        self._runs = open_runs(self._journal)
+        self.runs = open_runs(self._journal)
         await self._journal.runs(limit=1)  # creates the tables, and reports a database that is away
         await self._deliverer.prepare()
-        await self._runs.enter(self._queues)
+        await self.runs.enter(self._queues)
         if self._limits:
-            self._resources["permits"] = SharedLimits(self._runs.permits, self._limits)
+            self._resources["permits"] = SharedLimits(self.runs.permits, self._limits)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._runs is not None:
-            await self._runs.close()
+        if self.runs is not None:
+            await self.runs.close()
         if self._owns_deliverer:
             await self._deliverer.close()
         if self._owns_journal:
@@ -184,11 +185,11 @@ class Worker:
         Raises:
             ConfigurationError: if the worker was not opened.
         """
-        if self._runs is None:
+        if self.runs is None:
             raise ConfigurationError("worker: open it first: async with Worker(…) as worker")
         engine = asyncio.create_task(self._serve_engine())
         sweeper = asyncio.create_task(
-            Sweeper(self._journal, self._runs, self._deliverer).serve(lambda: self._finished)
+            Sweeper(self._journal, self.runs, self._deliverer).serve(lambda: self._finished)
         )
         try:
             await self._stopping.wait()
@@ -284,9 +285,15 @@ class Worker:
         )
 
     async def _is_poison(self, row: RunInfo) -> bool:
-        """Count a repeated delivery; suspend a run that was delivered too often without a result."""
-        assert self._runs is not None
-        count = await self._runs.counted(row.run_id)
+        """Count a repeated delivery; suspend a run that was delivered too often without a result.
+
+        A suspect starts after a random pause, so that a run that kills its workers does not share each of its
+        deliveries with the same others, which would be suspects as well.
+        """
+        assert self.runs is not None
+        if row.deliveries > 1:
+            await asyncio.sleep(random.random() * min(_LONGEST_PAUSE, 2.0**row.deliveries))
+        count = await self.runs.counted(row.run_id)
         if count <= MAX_DELIVERIES:
             return False
         detail = (
@@ -298,16 +305,16 @@ class Worker:
         return True
 
     async def _put_back(self, run_id: str, reason: str, delay: float) -> None:
-        assert self._runs is not None
+        assert self.runs is not None
         _LOG.info("%s goes back for %.0f s: %s", run_id, delay, reason)
         # A random part keeps workers from trying at the same moment.
-        await self._runs.put_back(run_id, delay=delay * (0.75 + random.random() / 2), reason=reason)
+        await self.runs.put_back(run_id, delay=delay * (0.75 + random.random() / 2), reason=reason)
 
     async def _driven(
         self, row: RunInfo, step: Step, budget: Budget | None, resources: Mapping[str, Any]
     ) -> bool:
-        assert self._runs is not None
-        progress = _Progress(self._runs, row.run_id)
+        assert self.runs is not None
+        progress = _Progress(self.runs, row.run_id)
         until, pause = asyncio.get_running_loop().time() + _PATIENCE, 0.1
         while True:
             try:
@@ -340,13 +347,13 @@ class Worker:
 
     async def _over(self, row: RunInfo, result: Result) -> bool:
         """Note the end or the pause of a run, and return whether it ended."""
-        assert self._runs is not None
+        assert self.runs is not None
         if result.status is not Status.SUSPENDED:
             self._finished += 1
             return True
         until = (result.request or {}).get("until") if isinstance(result.request, dict) else None
         if result.reason is Reason.THROTTLED and isinstance(until, int | float):
-            await self._runs.put_back(row.run_id, delay=max(0.0, until), reason=result.detail)
+            await self.runs.put_back(row.run_id, delay=max(0.0, until), reason=result.detail)
         return False
 
     def _loaded(self, row: RunInfo) -> tuple[Step, Budget | None, Mapping[str, Any]]:
@@ -386,7 +393,7 @@ class _Progress:
     """Clears the count of deliveries at the first result of a run."""
 
     def __init__(self, runs: SharedRuns, run_id: str) -> None:
-        self._runs = runs
+        self.runs = runs
         self._run_id = run_id
         self._task: asyncio.Task[None] | None = None
 
@@ -397,7 +404,7 @@ class _Progress:
 
     async def _clear(self) -> None:
         try:
-            await self._runs.progressed(self._run_id)
+            await self.runs.progressed(self._run_id)
         except Exception as error:  # the count is only a guard
             _LOG.info("%s: its deliveries could not be cleared: %s", self._run_id, error)
 
