@@ -214,9 +214,7 @@ async def test_a_poison_run_is_suspended(
         await until_status(journal, run_id, "satisfied")
 
 
-async def test_an_answer_wakes_a_run(
-    journal: MemoryJournal, deliverer: InMemoryDeliverer
-) -> None:
+async def test_an_answer_wakes_a_run(journal: MemoryJournal, deliverer: InMemoryDeliverer) -> None:
     """A suspended run holds no slot; its answer brings it back to a worker."""
 
     async def ask(value: str, ctx: object) -> object:
@@ -280,9 +278,7 @@ async def test_a_worker_that_stops_returns_its_runs(
     """After the seconds of `drain` a run goes back, and another worker continues it."""
     gate = Gate()
     run_id = await submit(gate.step, 1, journal=journal, deliverer=deliverer)
-    async with serving(
-        Worker(journal=journal, steps=[gate.step], deliverer=deliverer, drain=0.0)
-    ):
+    async with serving(Worker(journal=journal, steps=[gate.step], deliverer=deliverer, drain=0.0)):
         await until(lambda: _true(len(gate.calls) == 1))
     assert (await journal.find(run_id)).status == "interrupted"
     gate.opened.set()
@@ -311,9 +307,7 @@ async def test_a_worker_that_stops_lets_runs_end(
     assert [(await journal.find(run_id)).status for run_id in ids] == ["satisfied", "queued"]
 
 
-async def test_a_cap_holds_calls_back(
-    journal: MemoryJournal, deliverer: InMemoryDeliverer
-) -> None:
+async def test_a_cap_holds_calls_back(journal: MemoryJournal, deliverer: InMemoryDeliverer) -> None:
     """At most so many calls of a step are in progress over all runs and workers."""
     running: list[int] = []
     most: list[int] = []

@@ -18,7 +18,7 @@ from .delivery import Deliverer, Delivery
 from .schedule import next_tick, scheduled
 from .shared_runs import SharedRuns
 
-__all__ = ["Sweeper"]
+__all__ = ["Sweeper", "may_continue"]
 
 _LOG = logging.getLogger("loopwright.cluster")
 _INTERVAL = 1.0  # seconds between two sweeps
@@ -95,8 +95,7 @@ class Sweeper:
             if self._answered.get(run_id) == state:
                 continue
             self._answered[run_id] = state
-            entries = surviving(await self._journal.entries(run_id))
-            if unheeded(entries, await self._journal.inbox(run_id)):
+            if await may_continue(self._journal, run_id):
                 await self._runs.wake(run_id)
         self._answered = {run_id: self._answered[run_id] for run_id in answered}
 
@@ -122,6 +121,16 @@ class Sweeper:
         following = [next_tick(row, time.time()) for row in rows if scheduled(row)]
         if following:
             await self._journal.create(following)
+
+
+async def may_continue(journal: Journal, run_id: str) -> bool:
+    """Return whether a suspended run has an answer that it has not read yet."""
+    entries = surviving(await journal.entries(run_id))
+    if unheeded(entries, await journal.inbox(run_id)):
+        return True
+    # The process that answers may move the answer to the entries.
+    kinds = [entry.kind for entry in entries if entry.kind in ("suspended", "answered", "accepted")]
+    return bool(kinds) and kinds[-1] != "suspended"
 
 
 def _delivery(row: RunInfo) -> Delivery:

@@ -34,13 +34,12 @@ from ..errors import (
     RunLocked,
     RunNotFound,
 )
-from ..journal import Entry, Journal, RunInfo, open_journal, surviving
-from ..journal.inbox import unheeded
+from ..journal import Entry, Journal, RunInfo, open_journal
 from ..records import Reason, Result, Status
 from .delivery import DEFAULT_QUEUE, Deliverer, open_deliverer
 from .permits import Limit, SharedLimits
 from .shared_runs import SharedRuns, is_over, open_runs
-from .sweeper import Sweeper
+from .sweeper import Sweeper, may_continue
 
 __all__ = ["Worker"]
 
@@ -278,11 +277,10 @@ class Worker:
 
     async def _is_due(self, row: RunInfo) -> bool:
         """Return whether a suspended run may continue: its time has come, or it has an answer."""
-        entries = surviving(await self._journal.entries(row.run_id))
-        return bool(unheeded(entries, await self._journal.inbox(row.run_id))) or row.reason in (
+        return row.reason in (
             Reason.THROTTLED.value,
             Reason.NEEDS_ATTENTION.value,
-        )
+        ) or await may_continue(self._journal, row.run_id)
 
     async def _is_poison(self, row: RunInfo) -> bool:
         """Count a repeated delivery; suspend a run that was delivered too often without a result.
