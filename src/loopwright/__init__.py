@@ -29,7 +29,6 @@ from .engine.context import Context
 from .engine.loop import Loop
 from .engine.run import resume, resume_sync, run, run_sync
 from .engine.step import step
-from .engine.streaming import stream
 from .engine.workflow import Workflow
 from .errors import LoopwrightError, NotSatisfied
 from .records import (
@@ -47,6 +46,7 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .engine.streaming import stream
     from .evaluators import check, checklist, judge, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
@@ -126,6 +126,7 @@ _LAZY = {
     "rubric": "evaluators",
     "score": "evaluators",
     "shell": "tools",
+    "stream": "engine.streaming",
     "tool": "tools",
 }
 

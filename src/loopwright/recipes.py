@@ -18,7 +18,15 @@ from .engine.concurrency import run_all
 from .engine.context import Context
 from .engine.loop import Loop, any_of
 from .engine.outcomes import attempt, combined
-from .engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
+from .engine.step import (
+    CompositeStep,
+    EvaluatorLike,
+    FunctionStep,
+    Step,
+    StepLike,
+    as_step,
+    digest_of,
+)
 from .errors import ConfigurationError, nearest
 from .evaluators.checklist import Check, as_check
 from .evaluators.criteria import grade
@@ -42,7 +50,7 @@ _Steps = tuple[tuple[str, Step], ...]
 
 def confidence_loop(
     execute: StepLike,
-    evaluate: StepLike,
+    evaluate: EvaluatorLike,
     adapt: StepLike | None = None,
     *,
     threshold: float = 0.85,
@@ -84,7 +92,7 @@ def confidence_loop(
 
 def improvement_loop(
     execute: StepLike,
-    evaluate: StepLike,
+    evaluate: EvaluatorLike,
     adapt: StepLike | None = None,
     *,
     patience: int = 2,
@@ -345,7 +353,7 @@ def _improvements(name: str, evaluation: Evaluation) -> list[str]:
 
 def strategy_loop(
     strategies: Mapping[str, StepLike],
-    evaluate: StepLike,
+    evaluate: EvaluatorLike,
     adapt: StepLike | None = None,
     *,
     threshold: float | None = None,

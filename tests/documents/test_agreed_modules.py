@@ -36,12 +36,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def test_what_is_imported_is_what_was_agreed_to(folder: Path) -> None:
     """Rule: every file may change after the answer; document and modules are those of before."""
-    deeds = load(folder / "x.yaml", Settings(execute=False)).deeds()
+    actions = load(folder / "x.yaml", Settings(execute=False)).local_actions()
     for file in folder.rglob("*.py"):
         file.write_text("raise SystemExit('changed')\n")
     (folder / "x.yaml").write_text("changed")
-    made = load(folder / "x.yaml", Settings(agreed=deeds.contents))
-    assert made.deeds().digest == deeds.digest
+    made = load(folder / "x.yaml", Settings(agreed=actions.contents))
+    assert made.local_actions().digest == actions.digest
     assert run_sync(made.step, "x").output == "agreed and late"
 
 
@@ -55,8 +55,8 @@ def test_a_compiled_file_beside_the_source_is_not_run(folder: Path) -> None:
     os.utime(evil, ns=(kept.st_atime_ns, kept.st_mtime_ns))
     cached = importlib.util.cache_from_source(str(source))
     py_compile.compile(str(evil), cfile=cached)
-    deeds = load(folder / "x.yaml", Settings(execute=False)).deeds()
-    made = load(folder / "x.yaml", Settings(agreed=deeds.contents))
+    actions = load(folder / "x.yaml", Settings(execute=False)).local_actions()
+    made = load(folder / "x.yaml", Settings(agreed=actions.contents))
     assert run_sync(made.step, "x").output == "agreed and late"
 
 
@@ -68,7 +68,7 @@ def test_a_document_that_came_since_is_refused(folder: Path) -> None:
 
 def test_a_module_that_came_since_is_refused(folder: Path) -> None:
     """Rule: a module of the folder that nobody was shown is not imported."""
-    deeds = load(folder / "x.yaml", Settings(execute=False)).deeds()
-    contents = {file: text for file, text in deeds.contents.items() if "part" not in file.name}
+    actions = load(folder / "x.yaml", Settings(execute=False)).local_actions()
+    contents = {file: text for file, text in actions.contents.items() if "part" not in file.name}
     with pytest.raises(LoopwrightError, match="not among the approved files"):
         load(folder / "x.yaml", Settings(agreed=contents))

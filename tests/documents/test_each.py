@@ -209,7 +209,7 @@ def test_more_items_than_allowed(tmp_path: Path) -> None:
     )
     found = each(tmp_path, items='"{{ input }}"')
     result = play(found, value=list(range(1001)))
-    assert "1001 items are more than 1000; give max_items to allow them" in result.detail
+    assert "1001 items are more than 1000; set max_items to allow them" in result.detail
 
 
 def test_keep_last_is_the_last_output(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_items_may_come_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("no.txt", "cannot be read: No such file"), ("{{ input }}", "leads out of the project")],
+    [("no.txt", "cannot be read: No such file"), ("{{ input }}", "is outside the project")],
 )
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, what: str) -> None:
     """The error says which file and why; it is an error of the walk."""

@@ -187,10 +187,10 @@ def test_variables_that_are_handed_on_are_agreed_to(tmp_path: Path) -> None:
     """Their names are told, and another name is another agreement."""
     loaded = load(folder_of(tmp_path, PASSING, []), Settings(execute=False))
     assert {"TOOL_KEY", "SHELL_KEY", "STEP_KEY"} <= set(loaded.plan()["environment"])  # type: ignore[arg-type]
-    before = loaded.deeds().digest
+    before = loaded.local_actions().digest
     steps = [{**PASSING["steps"][0], "pass_env": ["ANOTHER_KEY"]}, PASSING["steps"][1]]
     changed = load(folder_of(tmp_path, {**PASSING, "steps": steps}, []), Settings(execute=False))
-    assert changed.deeds().digest != before
+    assert changed.local_actions().digest != before
 
 
 def test_what_would_run_is_told_and_agreed_to_first(tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_what_would_run_is_told_and_agreed_to_first(tmp_path: Path) -> None:
     assert "example.org" in plan["hosts"]
     assert "REMOTE_TOKEN" in plan["environment"]
     assert plan["worst_case_calls"] == 9
-    deeds = loaded.deeds()
-    assert "connect to https://example.org/mcp" in deeds.commands
-    assert any("misbehaving.py" in command for command in deeds.commands)
+    actions = loaded.local_actions()
+    assert "connect to https://example.org/mcp" in actions.commands
+    assert any("misbehaving.py" in command for command in actions.commands)
 
 
 V2 = """\
@@ -243,7 +243,7 @@ def test_servers_of_workflow_v2_run(tmp_path: Path, name: str) -> None:
     (document,) = loaded.documents.values()
     assert document.steps[0].max_tool_rounds == 3
     assert document.steps[1].tools is None
-    assert any("misbehaving.py" in command for command in loaded.deeds().commands)
+    assert any("misbehaving.py" in command for command in loaded.local_actions().commands)
     assert "servers:" in to_native_yaml(document)
 
 

@@ -38,7 +38,7 @@ EVALUATIONS: Wrong = {
     "check template in command": (
         LOOP + '      evaluate: {check: {command: [test, "{{ value }}"]}}\n',
         [
-            "7:35: steps[0].loop.evaluate.check.command: commands cannot contain template values; pass values through env or stdin",
+            "7:42: steps[0].loop.evaluate.check.command[1]: commands cannot contain template values; pass values through env or stdin",
         ],
     ),
     "check bad regex": (

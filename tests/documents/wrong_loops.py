@@ -16,8 +16,8 @@ LOOPS: Wrong = {
         HEAD
         + "  - {name: a, required: true, accept: [exhausted], loop: {execute: {set: 1}, max_iterations: 1}}\n",
         [
-            "4:39: steps[0].accept: step: required ends the workflow where it is exhausted, which accept allows; "
-            "keep one of the two",
+            "4:39: steps[0].accept: step: required and accept: exhausted contradict each other; "
+            "remove one of the two",
         ],
     ),
     "accept of what is no loop": (
@@ -205,7 +205,7 @@ LOOPS: Wrong = {
     "adapt same strategy twice": (
         LOOP + "      adapt: {rotate: [a, a]}\n",
         [
-            "7:23: steps[0].loop.adapt.rotate: rotate: ['a', 'a']: give at least one strategy, and each only once",
+            "7:23: steps[0].loop.adapt.rotate: rotate: ['a', 'a']: use at least one strategy, and each only once",
         ],
     ),
     "adapt unknown key": (

@@ -128,7 +128,7 @@ REFERENCES: Wrong = {
     "unknown provider": (
         HEAD + '  - {name: a, prompt: hello, model: "opnai:gpt-4o"}\n',
         [
-            "4:37: steps[0].model: there is not a provider 'opnai'; did you mean 'openai'?",
+            "4:37: steps[0].model: the provider 'opnai' is not available; did you mean 'openai'?",
         ],
     ),
     "temperature too high": (

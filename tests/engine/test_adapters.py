@@ -139,7 +139,7 @@ def test_strategies_without_an_order_are_refused(strategies: tuple[Any, ...]) ->
     with pytest.raises(ConfigurationError) as raised:
         rotate(*strategies)
     assert str(raised.value) == (
-        f"rotate: {list(strategies)!r}: give at least one strategy, and each only once"
+        f"rotate: {list(strategies)!r}: use at least one strategy, and each only once"
     )
 
 
@@ -188,7 +188,7 @@ def test_a_merge_of_what_is_no_object_is_an_error(answer: Any) -> None:
     assert failure.message == (
         f"<lambda> returned {answer!r}; return an object of the members of the input to change"
     )
-    with pytest.raises(ConfigurationError, match="same is a composite step; give a function"):
+    with pytest.raises(ConfigurationError, match="same is a composite step; use a function"):
         merge(Loop(same))
 
 

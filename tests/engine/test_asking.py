@@ -36,5 +36,5 @@ async def test_a_question_without_a_journal_is_warned_of() -> None:
     result = await run(publish, "text")
     assert result.status is Status.SUSPENDED
     assert result.warnings == (
-        "without a journal nobody can answer; give the run one: journal='sqlite:…'",
+        "a run without a journal cannot receive answers; use one: journal='sqlite:…'",
     )

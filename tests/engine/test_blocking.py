@@ -52,7 +52,7 @@ def test_a_step_that_blocks_past_its_deadline_is_reported_with_its_stack(heard: 
     result = run_sync(loop, 1)
     (warning,) = result.warnings
     assert warning.startswith(
-        "blocking_event_loop: held/1/execute: it holds the event loop past its deadline"
+        "blocking_event_loop: held/1/execute: it blocks the event loop past its deadline"
     )
     assert f"holds (test_blocking.py:{line}) > waiting (test_blocking.py:" in warning
     assert warning.endswith("or make it a plain function, which runs in a thread")

@@ -329,7 +329,7 @@ def test_what_is_spent_reaches_every_account_above(spent: list[Usage]) -> None:
         ledger.accounts[-1].spend(usage)
         total += usage
     assert [a.settled for a in ledger.accounts] == [total] * 3
-    assert [a.round for a in ledger.accounts] == [total] * 3
+    assert [a.iteration_usage for a in ledger.accounts] == [total] * 3
 
 
 def test_settling_a_call_that_reserved_nothing_only_spends() -> None:

@@ -224,16 +224,11 @@ def test_a_warning_is_given_once() -> None:
     assert play(warns).warnings == ("warns: careful",)
 
 
-def test_what_is_no_step_and_no_usage_is_told() -> None:
-    """A plain function that is called through the context, or a number spent, has a sentence."""
-
-    @step
-    async def calls(value: Any, ctx: Context) -> Any:
-        return await ctx.call("inner", len, value)
+def test_a_number_cannot_be_spent() -> None:
+    """`ctx.spend` takes a Usage; anything else has a sentence."""
 
     @step
     async def spends(value: Any, ctx: Context) -> Any:
         ctx.spend(5)  # type: ignore[arg-type]
 
-    assert play(calls, "x").detail == "calls/inner: 'len' is not a step; make it one with step(…)"
     assert play(spends, "x").detail == "spends: 5 is not a usage; spend Usage(calls=…, usd=…)"

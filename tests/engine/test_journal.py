@@ -138,8 +138,8 @@ def test_a_replay_knows_what_is_done_and_what_is_in_doubt() -> None:
         Entry("warned", "", 2.0, value="careful"), Entry("suspended", "", 2.5),
     ])  # fmt: skip
     assert list(replay.finished) == ["l/1/execute"]
-    assert list(replay.doubts) == ["l/2/execute"]
-    assert [e.value for e in replay.rounds["l"]] == [record]
+    assert list(replay.unsettled) == ["l/2/execute"]
+    assert [e.value for e in replay.records["l"]] == [record]
     assert (replay.ended, replay.answers, replay.warnings) == (
         {"m": {"x": 1}}, {"l/2/execute": "rerun"}, ["careful"],
     )  # fmt: skip
@@ -149,7 +149,7 @@ def test_a_replay_knows_what_is_done_and_what_is_in_doubt() -> None:
 
 
 def test_a_replay_counts_every_call_that_may_have_been_billed() -> None:
-    """I32, I33: outcomes at what they cost, doubts at what they promised, repeats each time."""
+    """I32, I33: outcomes at what they cost, unsettled at what they promised, repeats each time."""
     one, worst = Usage(calls=1), Usage(calls=3)
     replay = RecordedRun([
         Entry("started", "a/1", 0.0, reserved=worst), Entry("finished", "a/1", 0.0, usage=one),

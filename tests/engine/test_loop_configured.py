@@ -27,7 +27,7 @@ from loopwright import (
     sequence,
     step,
 )
-from loopwright.engine.loop import NO_GOAL, NO_GOAL_TOLD, any_of
+from loopwright.engine.loop import NO_GOAL, NO_GOAL_SENTENCE, any_of
 from loopwright.errors import ConfigurationError
 
 from .support import (
@@ -53,14 +53,14 @@ REFUSED = [
     (lambda: Loop(echo, min_iterations=0),
      "loop: min_iterations: 0 is too small; give at least 1"),
     (lambda: Loop(echo, min_iterations=1001),
-     "loop: min_iterations: 1001 is above the ceiling of 1000; give at most 1000"),
+     "loop: min_iterations: 1001 is above the ceiling of 1000; use at most 1000"),
     (lambda: Loop(echo, retry_delay=NAN), "loop: retry_delay: nan is not finite"),
     (lambda: Loop(echo, retry_delay=-1),
      "loop: retry_delay: -1 is out of range; give a number at least 0"),
-    (lambda: Loop(echo, until=0.9), "loop: until: 0.9 is not a condition; give one, or several with | or & between them"),
+    (lambda: Loop(echo, until=0.9), "loop: until: 0.9 is not a condition; use one, or several with | or & between them"),
     (lambda: Loop(echo, guards="timeout"),
-     "loop: guards: 'timeout' is not a condition; give one, or several with | or & between them"),
-    (lambda: Loop(None), "None cannot be a step; give a function or a step"),
+     "loop: guards: 'timeout' is not a condition; use one, or several with | or & between them"),
+    (lambda: Loop(None), "None cannot be a step; use a function or a step"),
     (lambda: Loop(echo, name=5), "loop: name: 5 is not text"),
     (lambda: Loop(echo, on_iteration="print"), "loop: on_iteration: 'print' is not a function"),
     (lambda: Loop(echo, on_terminate=1), "loop: on_terminate: 1 is not a function"),
@@ -68,7 +68,7 @@ REFUSED = [
      "loop: name: 'a/b' has a slash; it is part of paths"),
     (lambda: Loop(step(echo, name="a/b")),
      "loop: name: 'a/b' has a slash; it is part of paths"),
-    (lambda: Loop(3), "3 cannot be a step; give a function or a step"),
+    (lambda: Loop(3), "3 cannot be a step; use a function or a step"),
     (lambda: Loop(lambda a, b, c: a),
      "<lambda> takes 3 arguments; a step takes a value, or a value and a context"),
 ]  # fmt: skip
@@ -181,7 +181,7 @@ def test_a_condition_that_could_never_hold_is_told(evaluate: Any, until: Any, to
 def test_a_score_where_only_passing_counts_is_told_as_a_missing_goal() -> None:
     """`no_goal`: `Passed()` over scores alone lacks the score that is enough, also where it was given."""
     result = play(Loop(echo, inline(lambda _: 0.9), until=Passed() | MaxIterations(2)), 1)
-    assert result.warnings == (f"{NO_GOAL}: echo: {NO_GOAL_TOLD}",)
+    assert result.warnings == (f"{NO_GOAL}: echo: {NO_GOAL_SENTENCE}",)
 
 
 def test_a_single_failed_iteration_is_told_in_the_singular() -> None:

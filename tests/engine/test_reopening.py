@@ -86,7 +86,7 @@ async def test_what_followed_a_reopened_loop_is_done_again_with_its_new_output()
     [
         (
             {"max_iterations": 3},
-            "is not above the 3 iterations that refine has used; give 4 or more",
+            "is not above the 3 iterations that refine has used; use 4 or more",
         ),
         ({"max_iterations": 5000}, "above the ceiling of 1000"),
         ({"max_iterations": 5, "loop": "refin"}, "did you mean 'refine'"),
@@ -110,7 +110,7 @@ async def test_what_another_condition_ended_is_not_reopened_by_a_limit() -> None
     work, journal = Work(), MemoryJournal()
     loop = work.loop(limit=9, until=ScoreAtLeast(0.2))
     await run(loop, "a", journal=journal, run_id="r")
-    with pytest.raises(ConfigurationError, match="it ended otherwise"):
+    with pytest.raises(ConfigurationError, match="it ended for another reason"):
         await raise_limit(journal, "r", max_iterations=20)
 
 
@@ -171,7 +171,7 @@ async def test_an_iteration_is_run_again_on_an_edited_input(kind: str, tmp_path:
 @pytest.mark.parametrize(
     ("path", "kind", "said"),
     [
-        ("refine", ConfigurationError, "no iteration of a loop"),
+        ("refine", ConfigurationError, "not an iteration of a loop"),
         ("refine/2/execute", ConfigurationError, "refine/2"),
         ("refine/9", ConfigurationError, "refine/3"),
         ("other/1", ConfigurationError, "such as refine/3"),

@@ -152,7 +152,7 @@ def test_another_input_under_the_same_id_is_refused() -> None:
         play(interrupted, "two", journal=journal, run_id="r")
     assert str(caught.value) == (
         "r: its input was 'one' when it was recorded, now it is 'two'; "
-        "resume without an input, or use another run id"
+        "resume without an input, or use another run ID"
     )
     assert (caught.value.recorded, caught.value.now) == ("'one'", "'two'")
     assert run_virtual(journal.find("r")).status == "interrupted"

@@ -196,14 +196,14 @@ def test_a_run_that_keeps_nothing_can_be_cancelled_from_outside(listeners: list[
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": 5}, "run: budget: 5 is not a Budget; give one, such as Budget(usd=0.5)"),
+        ({"budget": 5}, "run: budget: 5 is not a Budget; use one, such as Budget(usd=0.5)"),
         ({"in_doubt": "rerum"},
-         "run: in_doubt: 'rerum' is none of suspend, rerun; did you mean 'rerun'?"),
+         "run: in_doubt: 'rerum' is neither suspend nor rerun; did you mean 'rerun'?"),
         ({"listeners": ["x"]}, "run: listeners: 'x' is not a function"),
         ({"listeners": print},
-         "run: listeners: <built-in function print> is not a list; give a list"),
+         "run: listeners: <built-in function print> is not a list; use a list"),
         ({"resources": ["model"]},
-         "run: resources: ['model'] is not a mapping; give names to objects, such as {'model': …}"),
+         "run: resources: ['model'] is not a mapping; use objects by name, such as {'model': …}"),
         ({"journal": 5},
          "journal: 5 is not a journal; use a Journal, a URL such as sqlite:runs.db, or None"),
         ({"run_id": 5}, "run_id: 5 is not a run ID; use 1 to 64 letters, digits, - and _"),
@@ -218,7 +218,7 @@ def test_an_option_of_another_kind_is_refused(options: dict[str, Any], message: 
 
 async def test_a_resume_without_a_journal_is_refused() -> None:
     """There is nothing to go on from."""
-    with pytest.raises(ConfigurationError, match="it needs the journal"):
+    with pytest.raises(ConfigurationError, match="use the journal"):
         await resume(echo, "r", journal=None)  # type: ignore[arg-type]
 
 

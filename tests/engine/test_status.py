@@ -148,7 +148,7 @@ def test_a_required_loop_ends_the_workflow_with_its_status(make: Any) -> None:
     [
         (
             {"accept": ["exhausted"], "required": True},
-            "required ends the workflow where it is exhausted",
+            "required and accept: exhausted contradict each other",
         ),
         (
             {"accept": ["exausted"]},
@@ -180,7 +180,7 @@ def test_scores_without_a_goal_are_warned_of() -> None:
     assert caught[0].filename == __file__
     assert run_sync(loop, "score: 0.5").warnings == (
         "no_goal: rate: its evaluator gives scores only, and no condition says which score is "
-        "enough, so it cannot be satisfied; give a score_at_least",
+        "enough, so it cannot be satisfied; add a score_at_least",
     )
     function = run_sync(Loop(same, step(lambda _: 0.5, inline=True), name="f"), 1)
     assert function.warnings[0].startswith("no_goal: f: ")

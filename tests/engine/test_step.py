@@ -121,8 +121,8 @@ def test_a_plain_function_does_not_block_the_event_loop() -> None:
 @pytest.mark.parametrize(
     ("thing", "message"),
     [
-        (3, "3 cannot be a step; give a function or a step"),
-        (None, "None cannot be a step; give a function or a step"),
+        (3, "3 cannot be a step; use a function or a step"),
+        (None, "None cannot be a step; use a function or a step"),
         (lambda a, b, c: a,
          "<lambda> takes 3 arguments; a step takes a value, or a value and a context"),
     ],

@@ -26,6 +26,7 @@ from loopwright import (
     Workflow,
     fallback,
     parallel,
+    resume_sync,
     retry,
     run_sync,
     sequence,
@@ -474,6 +475,53 @@ def test_a_composite_function_passes_typed_values_to_its_calls() -> None:
     journal = MemoryJournal()
     for _ in range(2):
         assert run_sync(twice, Draft("a", NOON), journal=journal, run_id="r").output.title == "aaaa"
+
+
+def test_a_call_takes_a_function() -> None:
+    """ctx.call and ctx.outcome take a function as Loop does, with its declared types."""
+
+    def double(draft: Draft) -> Draft:
+        return dataclasses.replace(draft, title=draft.title * 2)
+
+    async def twice(draft: Draft, ctx: Context) -> Draft:
+        once = await ctx.call("first", double, draft)
+        assert type(once) is Draft
+        return (await ctx.outcome("second", double, once)).unwrap()
+
+    journal = MemoryJournal()
+    for _ in range(2):
+        assert run_sync(twice, Draft("a", NOON), journal=journal, run_id="r").output.title == "aaaa"
+
+
+def test_a_call_of_a_step_and_of_its_function_are_the_same() -> None:
+    """A recorded run resumes after `step(...)` around the function of a call was removed."""
+
+    def double(value: int) -> int:
+        return 2 * value
+
+    wrapped = [step(double), double]
+
+    @step(fingerprint="calling/1")
+    async def calling(value: int, ctx: Context) -> int:
+        first = await ctx.call("first", wrapped.pop(0), value)
+        return first + ctx.ask("more", {}, "How many more?")
+
+    journal = MemoryJournal()
+    assert run_sync(calling, 3, journal=journal, run_id="r").status == "suspended"
+    again = resume_sync(calling, "r", journal=journal)
+    assert (again.status, again.error) == ("suspended", None)
+    assert wrapped == []
+
+
+def test_a_call_of_another_object_fails_as_bad_step() -> None:
+    """The error names the object and is not tried again."""
+
+    async def calling(value: int, ctx: Context) -> int:
+        return await ctx.call("first", 3, value)  # type: ignore[arg-type]
+
+    error = run_sync(calling, 3).error
+    assert error is not None
+    assert (error.kind, error.retryable) == ("bad_step", False)
 
 
 def test_last_of_returns_the_iterations_of_another_loop() -> None:

@@ -191,7 +191,7 @@ def test_a_step_sees_the_outputs_of_its_own_workflow_only() -> None:
 
 
 REFUSED = [
-    (lambda: Workflow("w", {}), "workflow w: has no steps; give at least one"),
+    (lambda: Workflow("w", {}), "workflow w: has no steps; add at least one"),
     (lambda: Workflow("w", {"a": echo}, needs={"a": ["b"]}),
      "workflow w: there is no step 'b'"),
     (lambda: Workflow("w", {"draft": echo}, needs={"draff": []}),
@@ -208,9 +208,9 @@ REFUSED = [
      "workflow w: at_once: 0 is too small; give at least 1"),
     (lambda: Workflow("w", {"a/b": echo}),
      "workflow w: the step 'a/b' has a slash; it is part of paths"),
-    (lambda: Workflow("w", {"a": 3}), "3 cannot be a step; give a function or a step"),
+    (lambda: Workflow("w", {"a": 3}), "3 cannot be a step; use a function or a step"),
     (lambda: Workflow("w", {"ab": echo, "c": echo}, needs={"c": "ab"}),
-     "workflow w: needs of 'c': give a list of steps, not 'ab'"),
+     "workflow w: needs of 'c': use a list of steps, not 'ab'"),
 ]  # fmt: skip
 
 
@@ -253,11 +253,11 @@ def test_a_workflow_that_is_cancelled_lets_its_steps_clean_up() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Workflow("w", [echo]), "is not an object; give one by names of steps"),
+        (lambda: Workflow("w", [echo]), "is not an object; use one by names of steps"),
         (lambda: Workflow("w", {1: echo}), "workflow w: the name 1 of a step is not text"),
         (lambda: Workflow({"a": echo}, "w"), "workflow: name: {'a': "),
         (lambda: Workflow("w", {"a": echo}, needs=["a"]), "workflow w: needs: ['a'] is not an object"),
-        (lambda: Workflow("w", {"a": echo}, needs={"a": None}), "give a list of steps, not None"),
+        (lambda: Workflow("w", {"a": echo}, needs={"a": None}), "use a list of steps, not None"),
         (lambda: Workflow("w", {"a": echo}, needs={"a": [3]}), "workflow w: there is no step 3"),
     ],
 )  # fmt: skip

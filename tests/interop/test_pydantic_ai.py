@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, ModelRetry, RunContext
+from pydantic_ai import Agent, ModelRetry, NativeOutput, RunContext, StructuredDict, ToolOutput
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.usage import RequestUsage
 
-from loopwright import Budget, Loop, MaxIterations, Passed, resume, run, run_sync
+from loopwright import Budget, Loop, MaxIterations, Passed, resume, resume_sync, run, run_sync
 from loopwright.interop import as_step
 from loopwright.models import Models, ScriptedModel
 
@@ -88,11 +90,51 @@ class Note(BaseModel):
     stars: int
 
 
-def test_a_typed_output_is_recorded() -> None:
-    """A model as output type is recorded as an object."""
-    agent = Agent(TestModel(custom_output_args={"title": "T", "stars": 3}), output_type=Note)
-    output = run_sync(agent, "a").output
-    assert Note.model_validate(output, from_attributes=True) == Note(title="T", stars=3)
+def noted(title: str, stars: int) -> Note:
+    """Make a note."""
+    return Note(title=title, stars=stars)
+
+
+def typed_agent(declared: Any) -> Agent[None, Any]:
+    """Return an agent that answers with a note in the form of its output type."""
+    arguments = {"title": "T", "stars": 3}
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if info.output_tools:
+            return ModelResponse([ToolCallPart(info.output_tools[0].name, arguments)])
+        return ModelResponse([TextPart(json.dumps(arguments))])
+
+    profile = ModelProfile(supports_json_schema_output=True)
+    return Agent(FunctionModel(answer, profile=profile), output_type=declared)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [Note, ToolOutput(Note), NativeOutput([Note]), [Note, str], noted],
+    ids=["model", "tool", "native", "union", "function"],
+)
+def test_an_output_arrives_in_its_declared_type(declared: Any, tmp_path: Path) -> None:
+    """Later steps, hooks and the result receive the `output_type` of the agent, live and replayed."""
+    journal = f"sqlite:{tmp_path}/runs.db"
+    received: list[object] = []
+    agent = typed_agent(declared)
+
+    def judge(note: Note) -> bool:
+        received.append(note)
+        return True
+
+    loop = Loop(agent, judge, on_iteration=lambda item: received.append(item.output))
+    live = run_sync(loop, "a", journal=journal, run_id="r")
+    received.append(live.output)
+    received.append(resume_sync(loop, "r", journal=journal).output)
+    assert received == [Note(title="T", stars=3)] * 4
+
+
+def test_an_output_without_a_json_form_stays_json() -> None:
+    """A type that pydantic cannot describe is no error; the output is JSON, as the schema says."""
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    agent = Agent(TestModel(custom_output_args={"title": "T"}), output_type=StructuredDict(schema))
+    assert run_sync(agent, "a").output == {"title": "T"}
 
 
 class Grade(BaseModel):

@@ -159,7 +159,7 @@ def test_a_memory_that_fails_loses_no_result(reads: bool) -> None:
     """What a loop produced is its result, whatever becomes of its memory; a warning says so."""
     result = play(remembering(loop(0.9)), "note", resources={"memory": FullDisk(reads=reads)})
     assert result.status.value == "satisfied" and result.output == "note, 0 lessons"
-    assert any("later runs will not know" in text for text in result.warnings)
+    assert any("later runs get no lessons" in text for text in result.warnings)
     assert any("without the lessons" in text for text in result.warnings) is not reads
 
 
@@ -167,7 +167,7 @@ def test_without_a_memory_it_says_what_to_give() -> None:
     """A run without journal and memory cannot remember, and says what to give it."""
     result = play(remembering(loop(0.9)), "note")
     assert result.status.value == "failed"
-    assert "give it a journal, or resources={'memory': …}" in result.detail
+    assert "use a journal, or resources={'memory': …}" in result.detail
 
 
 async def busy(task: str, ctx: Context) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def test_a_memory_by_its_url(tmp_path: Path) -> None:
 
 def test_only_loops_remember() -> None:
     """A function has no rounds to learn from, and numbers are checked where they are given."""
-    with pytest.raises(ConfigurationError, match="is no loop"):
+    with pytest.raises(ConfigurationError, match="is a plain step"):
         remembering(draft)
     with pytest.raises(ConfigurationError, match="most"):
         remembering(loop(0.5), most=-1)

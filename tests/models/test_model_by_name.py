@@ -136,7 +136,7 @@ def test_an_unknown_name_is_an_error_before_anything_runs() -> None:
 def test_models_twice_is_an_error() -> None:
     """`models` is an option or a resource, not both; another object is refused."""
     models = Models(Echo())
-    with pytest.raises(ConfigurationError, match="models: is given twice"):
+    with pytest.raises(ConfigurationError, match="models: it is also in resources"):
         run_sync(prompt("x"), "x", models=models, resources={"models": models})
     wrong: Any = Echo()
     with pytest.raises(ConfigurationError, match="is not a Models"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loopwright import errors, models
 from loopwright.errors import StepError
 from loopwright.models import KINDS, ModelError
-from loopwright.models.errors import fault_of
+from loopwright.models.errors import model_error_of
 from loopwright.models.providers.failures import EndpointStatus, from_status, retry_after
 
 DAYS = 31 * 86_400.0  # the longest that is told: nobody waits for it
@@ -125,5 +125,5 @@ def test_a_prompt_that_is_too_long_names_what_to_shorten() -> None:
 )
 def test_an_error_of_the_vocabulary_is_a_fault(error: Any, kind: str | None) -> None:
     """An error whose kind is of the vocabulary is a fault, whoever raised it; others are not."""
-    fault = fault_of(error)
+    fault = model_error_of(error)
     assert (fault.kind if fault else None) == kind

@@ -52,7 +52,7 @@ async def test_three_thousand_calls_are_refused_after_the_first_128(at_once: boo
     found, turns = await _asked(3000, at_once=at_once)
     assert isinstance(found, ModelError)
     assert (found.kind, found.reason) == ("malformed", "too_many_tool_calls")
-    assert "129" in str(found) and "128 is the most" in str(found)
+    assert "129" in str(found) and "128 is the limit" in str(found)
     assert turns > 0
 
 

@@ -30,7 +30,7 @@ texts = st.text(st.characters(exclude_categories=())) | st.lists(
 def test_any_text_gives_a_value_or_a_problem(text: str) -> None:
     """No text raises; a value fits the schema, and a problem has a sentence for the model."""
     reading = read_value(text, SCHEMA)
-    assert (reading.problem == "") == (reading.complaint == "") == (reading.fault == "")
+    assert (reading.problem == "") == (reading.complaint == "") == (reading.failure == "")
     if not reading.problem:
         assert isinstance(reading.value["a"], int)
 
@@ -43,7 +43,7 @@ def test_what_people_read_is_no_instruction_to_the_model() -> None:
         ('{"a": 1', "the reply ended before its JSON value did"),
         ('{"a": "four"}', "$.a: 'four' is not of type 'integer'"),
     ):
-        assert read_value(text, SCHEMA).fault == fault
+        assert read_value(text, SCHEMA).failure == fault
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner:

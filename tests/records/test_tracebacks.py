@@ -208,7 +208,7 @@ def test_a_step_error_that_a_user_raises_has_its_traceback():
 def test_debug_keeps_the_frames_of_the_package(monkeypatch):
     """LOOPWRIGHT_DEBUG=1 keeps the frames inside the package too."""
     monkeypatch.setenv("LOOPWRIGHT_DEBUG", "1")
-    assert "/loopwright/engine/context.py" in run_sync(printing, "x").error.traceback
+    assert "/loopwright/engine/effects.py" in run_sync(printing, "x").error.traceback
 
 
 class Unprintable(Exception):

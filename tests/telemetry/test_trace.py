@@ -180,7 +180,7 @@ def test_what_is_measured_adds_up_to_what_the_run_says() -> None:
     heard = Heard()
     result = run_virtual(run(refine, "x", listeners=[heard]))
     assert sum(heard.measured(names.COST)) == pytest.approx(result.usage.usd) == 0.5
-    assert heard.measured(names.ROUNDS) == [1, 1]
+    assert heard.measured(names.ITERATION_COUNT) == [1, 1]
     assert heard.measured(names.SCORES) == [0.25, 0.9]
     assert heard.measured(names.RUN_DURATION) == [pytest.approx(result.seconds, abs=0.01)]
     assert heard.measured(names.RUNS) == [1]

@@ -52,7 +52,7 @@ def test_a_server_killed_at_any_message_leaves_no_call_hanging(at: int, tmp_path
     message = result.output[at - 4]["error"]["message"]
     assert (
         message
-        == "the server odd exited with 7; it last said: it was told to die (during call of echo)"
+        == "the server odd exited with 7; its last output: it was told to die (during call of echo)"
     )
 
 
@@ -88,7 +88,7 @@ def test_a_server_that_does_not_read_holds_nobody() -> None:
     ("program", "says"),
     [
         (["no-such-program-here"], "there is no such program on PATH"),
-        ([sys.executable, "-c", "raise SystemExit('bad option')"], "it last said: bad option"),
+        ([sys.executable, "-c", "raise SystemExit('bad option')"], "its last output: bad option"),
         (["cat"], "initialize"),
     ],
 )

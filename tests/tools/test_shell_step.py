@@ -252,7 +252,7 @@ def test_equal_runs_give_equal_outputs() -> None:
 def test_a_command_out_of_time_is_heard_to_the_end() -> None:
     """The error of a time limit repeats what the command last said."""
     assert caught(shell("echo begun; sleep 60", timeout=1)).message == (
-        "shell took longer than its 1 s and was ended; it last said: begun"
+        "shell took longer than its 1 s and was ended; its last output: begun"
     )
 
 

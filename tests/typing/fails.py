@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from loopwright import Iteration, Loop, run_sync, sequence
+from pydantic_ai import Agent
+
+from loopwright import Context, Iteration, Loop, run_sync, sequence
 from loopwright.prompts import prompt
 
 
@@ -40,6 +42,12 @@ def bad_hook(it: Iteration[Brief, Draft]) -> None:
     print(it.output.nope)  # refused
 
 
+class Unrelated:
+    """An object without an adapter."""
+
+    def start(self) -> None: ...
+
+
 loop = Loop(write, read)
 result = run_sync(loop, Brief("a"))
 
@@ -55,3 +63,13 @@ Loop(write, to_text)  # refused
 prompt(3)  # refused
 prompt("Write", temprature=0.2)  # refused
 prompt("Write", on_cutoff="ignore")  # refused
+Loop(write, read, max_iterations="3")  # refused
+Loop(Unrelated(), read)  # refused
+Loop(write, Unrelated())  # refused
+Loop(Agent("openai:gpt-4o-mini", output_type=Draft), of_text)  # refused
+
+
+async def calls(value: Brief, ctx: Context) -> str:
+    await ctx.call("text", write, "text")  # refused
+    await ctx.call("unrelated", Unrelated(), value)  # refused
+    return await ctx.call("draft", write, value)  # refused

@@ -1,8 +1,10 @@
-"""Types that both checkers must infer; run by `test_types.py`, never imported."""
+"""Types that both checkers must infer; run by `test_checkers.py`, never imported."""
 
 import functools
 from dataclasses import dataclass
 from typing import Any, TypedDict, assert_type
+
+from pydantic_ai import Agent
 
 from loopwright import (
     Context,
@@ -158,9 +160,62 @@ flow = Workflow("flow", {"draft": loop}, output=loop)
 assert_type(run_sync(flow, Brief("a")).unwrap(), Draft)
 
 
+agent = Agent("openai:gpt-4o-mini", output_type=Draft, defer_model_check=True)
+assert_type(Loop(agent, score), Loop[Any, Draft])
+assert_type(run_sync(agent, "A topic").unwrap(), Draft)
+assert_type(run_sync(sequence(agent, score), "A topic").unwrap(), float)
+
+
+class Runnable:
+    """A runnable of LangChain, by its method."""
+
+    async def ainvoke(self, input: str, config: dict[str, Any] | None = None) -> str:
+        return input
+
+
+class Evaluator:
+    """An evaluator of pydantic-evals, by its method."""
+
+    async def evaluate_async(self, ctx: object) -> bool:
+        return True
+
+
+class Scorer:
+    """A scorer of autoevals, by its methods."""
+
+    def __call__(self, output: Any, expected: Any = None, **more: Any) -> float:
+        return 1.0
+
+    async def eval_async(self, output: Any, expected: Any = None, **more: Any) -> float:
+        return 1.0
+
+
+class Metric:
+    """A metric of DeepEval, by its method."""
+
+    async def a_measure(self, test_case: object, _show_indicator: bool = True) -> float:
+        return 1.0
+
+
+async def grade(state: dict[str, str], target: tuple[str]) -> float:
+    """A scorer of Inspect, by its arguments."""
+    return 1.0
+
+
+Loop(Runnable(), score)
+Loop(plain, Runnable())
+for metric in (Evaluator(), Metric()):
+    assert_type(Loop(plain, metric), Loop[Brief, Draft])
+assert_type(Loop(plain, Scorer()), Loop[Brief, Draft])
+assert_type(Loop(plain, grade), Loop[Brief, Draft])
+
+
 async def calls(value: int, ctx: Context) -> list[Row]:
     inner = Loop(rows, name="rows")
     assert_type(await ctx.call("x", inner, 1), list[Row])
+    assert_type(await ctx.call("function", rows, 1), list[Row])
+    assert_type(await ctx.call("agent", agent, "A topic"), Draft)
+    assert_type((await ctx.outcome("result", rows, 1)).unwrap(), list[Row])
     assert_type(ctx.output_of(loop), Draft)
     last = ctx.last_of(loop)
     if last is not None:

@@ -34,6 +34,7 @@ else:
     def take(file: int) -> bool:
         """Take the lock of an open file unless it is held; return whether it was taken."""
         try:
+            # `flock` and not `lockf`: the latter's locks belong to the process and end with any close of the file.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False

@@ -11,7 +11,7 @@ Rules:
 """
 
 from .base import AllOf, AnyOf, Condition
-from .base import asked as asked
+from .base import check_safely as check_safely
 from .base import condition as condition
 from .base import from_json as from_json
 from .base import has_goal as has_goal

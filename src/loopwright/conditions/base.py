@@ -117,7 +117,7 @@ def _shown(value: object) -> Json:
         return f"<{type(value).__name__}>"
 
 
-def asked(condition: Condition, history: History) -> Stop | None:
+def check_safely(condition: Condition, history: History) -> Stop | None:
     """Check a condition. A user's condition receives copies of the recorded values.
 
     Args:
@@ -218,7 +218,7 @@ def from_json(data: Json) -> Condition:
         return members[0] if len(members) == 1 else AnyOf(tuple(members))
     if isinstance(data, Mapping) and "python" in data:
         arguments = {name: value for name, value in data.items() if name != "python"}
-        return made_of(data["python"], _imported(data["python"]), arguments)
+        return instance_of(data["python"], _imported(data["python"]), arguments)
     if not isinstance(data, Mapping) or len(data) != 1:
         raise ConfigurationError(f"{data!r} is not a condition; use one tag with its value")
     tag, value = next(iter(data.items()))
@@ -231,7 +231,7 @@ def from_json(data: Json) -> Condition:
     return _build(tag, kind, value)
 
 
-def made_of(reference: str, kind: object, arguments: Mapping[str, Json]) -> Condition:
+def instance_of(reference: str, kind: object, arguments: Mapping[str, Json]) -> Condition:
     """Return an instance of a user's condition class.
 
     Raises:
@@ -364,7 +364,7 @@ class AnyOf(_Combined):
     __str__ = _Combined.__str__
 
     def check(self, history: History) -> Stop | None:
-        return prefer(stop for m in self.members if (stop := asked(m, history)) is not None)
+        return prefer(stop for m in self.members if (stop := check_safely(m, history)) is not None)
 
     def flat(self) -> Iterator[Condition]:
         for member in self.members:
@@ -401,7 +401,7 @@ class AllOf(_Combined):
     def check(self, history: History) -> Stop | None:
         stops = []
         for member in self.members:
-            stop = asked(member, history)
+            stop = check_safely(member, history)
             if stop is None or stop.failure is not None:
                 return stop
             stops.append(stop)

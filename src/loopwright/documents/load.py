@@ -40,9 +40,10 @@ __all__ = ["Loaded", "Project", "Settings", "check", "convert", "find", "load"]
 
 
 SUFFIXES = (".yaml", ".yml", ".json")
-MAX_FILES = 1000  # of a folder that are searched
-MAX_FOLDERS = 200  # that are searched for a hint
-MAX_NESTING = 8  # of documents that call documents
+# A document may lie in a home folder: both limits bound the time of a search there.
+MAX_FILES = 1000  # files of one folder that are searched
+MAX_FOLDERS = 200  # folders that are searched for a hint
+MAX_NESTING = 8  # levels of documents that call documents, the documented limit
 
 
 def find(name: str, folders: Collection[Path], root: Path, calling: Collection[Path] = ()) -> Path:
@@ -54,11 +55,12 @@ def find(name: str, folders: Collection[Path], root: Path, calling: Collection[P
         name: The name in the document that calls.
         folders: The folders to search, in this order.
         root: The folder that the result must be in.
-        calling: The documents that call at the moment. They are a result only if no other document is.
+        calling: The documents that are calling. They are a result only if no other document matches.
 
     Raises:
-        ConfigurationError: if there is no such document, if there are several, or if it is outside `root`.
+        ConfigurationError: If no document or several documents match, or if the document is outside `root`.
     """
+    # A document comes from others: its names must not reach files outside the project.
     if Path(name).is_absolute() or ".." in Path(name).parts or not name.strip():
         raise ConfigurationError(f"{name!r} is outside the project folder")
     for folder in folders:
@@ -66,6 +68,7 @@ def find(name: str, folders: Collection[Path], root: Path, calling: Collection[P
             return _inside(folder / name, root, name)
     for folder in folders:
         matches = sorted({_inside(file, root, name) for file in _documents_named(folder / name)})
+        # A document and the one that it calls may have the same `name:`, for example in two folders.
         matches = [file for file in matches if file not in calling] or matches
         if len(matches) > 1:
             files = ", ".join(file.name for file in matches)
@@ -94,6 +97,7 @@ def _hint(name: str, folders: Collection[Path]) -> str:
 def _below(folder: Path) -> Iterator[Path]:
     """Iterate over the documents below a folder, without hidden folders."""
     for count, (path, folders, names) in enumerate(os.walk(folder)):
+        # In place, so that `os.walk` does not enter the folders that are left out.
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "node_modules")
         yield from (Path(path, name) for name in names if name.endswith(SUFFIXES))
         if count == MAX_FOLDERS:
@@ -101,6 +105,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _inside(file: Path, root: Path, name: str) -> Path:
+    # Real paths: a symbolic link may lead out of the project.
     path = Path(os.path.realpath(file))
     if not path.is_relative_to(os.path.realpath(root)):
         raise ConfigurationError(f"{name!r} is outside the project folder")
@@ -124,8 +129,10 @@ def _documents_named(path: Path) -> Iterator[Path]:
 def _has_name(file: Path, name: str) -> bool:
     try:
         raw = file.read_bytes()
+        # Most files of a folder are other documents, and parsing each would take seconds.
         if name.encode() not in raw:
             return False
+        # `repeatable`, so that documents of `workflow/v2.0` can be read too.
         value = read(raw, file.name, repeatable=frozenset({"steps", "loops"})).value
     except (OSError, DocumentError):
         return False
@@ -159,7 +166,7 @@ class Loaded(LoadedDocument):
         'Hello Ada'
     """
 
-    def deeds(self) -> LocalActions:
+    def local_actions(self) -> LocalActions:
         """Return the commands, Python functions and keys that the document uses on this machine."""
         return local_actions(self)
 
@@ -217,6 +224,7 @@ class _Loader:
         """Compile the document that a step calls, for the names that the step supplies."""
         project = self.project
         folders = list(dict.fromkeys([caller.folder, project.root, project.project]))
+        # A recorded run continues with the file that it called, even if that file was deleted.
         file = project.settings.recorded.called(project.open[-1], name) or caller.attempt(
             path, lambda: find(name, folders, project.project, project.open)
         )
@@ -234,6 +242,7 @@ class _Loader:
             return None
         try:
             dialect, source, document = self.file(file)
+        # The problems of a called document are reported together with those of its caller.
         except DocumentError as error:
             project.problems += error.problems
             return None
@@ -254,6 +263,7 @@ class _Loader:
     ) -> DocumentWorkflow | None:
         """Compile the open document; a document without a model inherits the settings of its caller."""
         defaults = {name: getattr(document, name) for name in _INHERITED}
+        # Model and settings belong together: a document with a model of its own inherits no key or address.
         if document.model is None and document.models is None:
             defaults |= {k: v for k, v in inherited.items() if defaults.get(k) is None}
         project = self.project
@@ -271,6 +281,7 @@ class _Loader:
         project.problems += compilation.problems
         if workflow is not None:
             project.notes += dialect.translator.remarks(document, source, self._called)
+        # Variables of `--set` belong to the first document only; it passes them on through `with`.
         if len(project.open) == 1:
             project.settable = _settable(document, compilation)
         return workflow
@@ -311,14 +322,17 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     loader = _Loader(project)
     dialect, source, document = loader.file(file)
     project.open.append(file)
-    with warnings.catch_warnings():  # `lints` reports what a loop warns of, with the place
+    # A loop warns when it is created. `lints` reports the same with the place in the document.
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", LoopwrightWarning)
         workflow = loader.compile(dialect, source, document, frozenset(settings.sets), {})
-    if not project.gaps:  # a part that was left out can use a variable
+    # A part that was left out may use the variable.
+    if not project.gaps:
         _refuse_unused(settings, project)
     if settings.strict:
         project.problems += project.notes
     if project.problems or workflow is None:
+        # Two passes may report the same problem; a dict removes repeats and keeps the order.
         raise DocumentError(dict.fromkeys(_in_order(project)))
     run_resources = resources(document, settings, project)
     if project.problems:
@@ -407,7 +421,7 @@ def _in_order(project: Project) -> list[Problem]:
 
 
 def _project(root: Path, settings: Settings) -> Path:
-    """Return the folder to search for documents: the caller's, else the current folder if the root is in it."""
+    """Return the folder to search for documents: the caller's, else the current folder if it contains the root."""
     if settings.project or settings.root:
         return settings.project or root
     current = Path.cwd()
@@ -417,6 +431,7 @@ def _project(root: Path, settings: Settings) -> Path:
 
 def _settable(document: Document, compilation: Compilation) -> frozenset[str]:
     """Return the names of the variables in the templates of a document, and of its constants."""
+    # `given.NAME` is the long form of a variable's name in templates.
     used = {name.removeprefix("given.") for _, names in compilation.used for name in names}
     reserved = ("loop", "steps", "loops", "env", "value", "input", "workflow", "strategy")
     variables = {name for name in used if name.partition(".")[0] not in reserved}
@@ -436,7 +451,7 @@ def _refuse_unused(settings: Settings, project: Project) -> None:
 
 
 def _source(path: str | Path, settings: Settings, project: Project) -> dict[str, Json]:
-    """Return how to load the document again, with its contents in case its files are deleted."""
+    """Return the settings to load the document again, with its contents in case its files are deleted."""
     files = {str(file): content for file, content in project.contents.items()}
     fields = {
         "file": os.path.realpath(path),
@@ -451,8 +466,10 @@ def _source(path: str | Path, settings: Settings, project: Project) -> dict[str,
         "allowed_hosts": list(settings.allowed_hosts),
         "lenient": settings.lenient,
         "strict": settings.strict,
+        # A run must be able to continue after its document was edited or deleted.
         "documents": Recorded(files, project.calls).to_json(),
     }
+    # Only what was set: the recorded object stays valid when a new setting is added.
     return {key: value for key, value in fields.items() if value}
 
 
@@ -461,5 +478,6 @@ def _budget(document: Document, settings: Settings) -> Budget | None:
     for name, unit in UNITS.items():
         values = (getattr(document.budget, unit, None), getattr(settings, name))
         if limits := [value for value in values if value is not None]:
+            # A caller may lower the budget of a document but not raise it.
             caps[unit] = min(limits)
     return Budget(**caps) if caps else None

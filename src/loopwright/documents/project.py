@@ -40,12 +40,15 @@ class Recorded:
         if not isinstance(data, Mapping):
             return cls()
         files = {
-            name: text.encode("utf-8", "surrogateescape") for name, text in data["files"].items()
+            # The journal stores text; `surrogateescape` restores any byte.
+            name: text.encode("utf-8", "surrogateescape")
+            for name, text in data["files"].items()
         }
         return cls(files, {(file, name): result for file, name, result in data["calls"]})
 
     def to_json(self) -> Json:
         """Return the documents as JSON; None if they are too large or not UTF-8."""
+        # Every run stores its documents, so large ones would make the journal grow quickly.
         if sum(map(len, self.files.values())) > MAX_RECORDED:
             return None
         try:
@@ -118,9 +121,9 @@ class Settings(RunLimits):
 
 @dataclass(frozen=True)
 class LoadedDocument:
-    """A document that is ready to run; `Loaded` adds what can be asked about it.
+    """A document that is ready to run. `Loaded` adds methods that examine it.
 
-    `sources` hold the places of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
+    `sources` hold the positions of the documents' parts, `calls` the file for each name that a file calls. `asks` are the
     settings of model calls with their places, `contents` the files with their bytes, `keys` the variables and the hosts
     that receive them.
     """
@@ -188,21 +191,24 @@ class Project:
 
         Files are read before the approval, and for functions of the caller, which need none.
         """
+        # The caller chose these functions in code, so the approval of the document does not cover them.
         own = reference in self.settings.agents.values()
         return None if own else self.settings.agreed
 
     def root_of(self, folder: Path) -> Path:
         """Return the folder that the files of a document must be in: the root, or its folder if that is elsewhere."""
+        # A called document may be in the project folder but outside the root of its caller.
         below = Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(self.root))
         return self.root if below else folder
 
     def content(self, path: Path) -> bytes:
-        """Return the contents of a document, read once: what is shown, recorded and run is the same."""
+        """Return the contents of a document. They are read once, so the display, the record and the run agree."""
         agreed, recorded = self.settings.agreed, self.settings.recorded
         gone = recorded.has(path)
         if gone:
             message = "no longer exists; the run continues with the recorded document"
             self.notes.append(Problem(shown_path(path), 0, 0, "", message))
+        # Approved contents are never read again: the file may have changed since the approval.
         if agreed is not None:
             if path not in agreed:
                 what = "is not among the approved files; run it again to approve it"

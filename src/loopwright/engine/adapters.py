@@ -44,6 +44,7 @@ async def feedback(last: Iteration, ctx: Context) -> Json:
         >>> run_sync(loop, "draft").history[1].output
         'Write more.'
     """
+    # After a failure the last draft is still the one to correct.
     previous = last.output
     if previous is None and last.error is not None and isinstance(last.input, Mapping):
         previous = last.input.get("previous")
@@ -111,7 +112,7 @@ def rotate(*strategies: Json, key: str = "strategy") -> FunctionStep:
     texts = [codec.canonical(strategy) for strategy in values]
     if not texts or len(set(texts)) < len(texts):
         raise ConfigurationError(
-            f"rotate: {list(strategies)!r}: give at least one strategy, and each only once"
+            f"rotate: {list(strategies)!r}: use at least one strategy, and each only once"
         )
 
     async def rotated(last: Iteration, ctx: Context) -> Json:
@@ -151,10 +152,11 @@ def merge(function: StepLike) -> FunctionStep:
     inner = as_step(function)
     if not isinstance(inner, Leaf):
         raise ConfigurationError(
-            f"merge: {inner.name} is a composite step; give a function of the last iteration"
+            f"merge: {inner.name} is a composite step; use a function of the last iteration"
         )
 
     async def merged(last: Iteration, ctx: Context) -> Json:
+        # The function acts inside this step, so a dry run must replace it here.
         members = await acting(ctx.run.stubs, inner, ctx.path)(last, ctx)
         if not isinstance(members, Mapping):
             raise StepError(

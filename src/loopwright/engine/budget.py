@@ -1,22 +1,20 @@
-"""The ledger: accounts along the path, reserve before a call and settle after it.
+"""Accounts of a run and its loops: a call reserves its highest cost first, and settles it afterwards.
 
-A budget binds only where a step reports what it costs; `cannot_bind` finds those that never will.
+1. Settled + reserved never exceeds a cap, in any account, at any time.
+2. A call that does not fit *now* waits for the calls in flight. It is refused only if these could not
+   free enough.
+3. Waiting calls are served in order, so that small calls cannot starve a large one. All accounts have
+   the same order: no call waits behind a later one, so no two calls wait for each other.
+4. A cost is added to every account up the tree, never computed as the difference of a shared counter.
 
-Rules:
-
-1. Settled + reserved never exceeds a cap, in any account, at any instant.
-2. A call that does not fit *now* waits for those in flight; it is refused only when nothing in
-   flight could free enough.
-3. Waiters are served in order, so that small calls cannot starve a large one. The order is one for
-   all accounts: nobody waits behind someone who came later, so nobody waits in a circle.
-4. What is spent is added to every account up the tree, never taken from the difference of a shared
-   counter.
+A budget has an effect only if a step reports its cost; `cannot_bind` warns of the others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Iterator
 
 from ..conditions import Budget, amount
 from ..conditions.limits import OVERSHOT
@@ -26,24 +24,37 @@ from .step import Leaf, Step
 
 __all__ = ["CANNOT_BIND", "OVERSHOOT", "Account", "cannot_bind", "reports"]
 
-# The codes of the warnings: a budget that nothing uses up, and a call that went beyond one.
+# The codes of the warnings: a budget that no step can use up, and a call that exceeded one.
 CANNOT_BIND = "budget_cannot_bind"
 OVERSHOOT = "overshoot"
 
-_Waiter = tuple[str, "asyncio.Future[None]"]  # the path of a call that waits, and what wakes it
+_Waiter = tuple[
+    str, "asyncio.Future[None]"
+]  # the path of a waiting call, and the future that wakes it
 
 
 class Account:
-    """What one loop, or the whole run, may spend and has spent.
+    """The budget and the cost of one loop, or of the run.
 
-    `settled` is spent for good, `judging` (of the whole run only) the part of it spent on judging,
-    `reserved` is promised to calls in flight, `round` is what the present iteration spent. `effects`
-    counts those that began, where it is `limited`: where a cap on them holds here or above.
+    `settled` is the final cost, `judging` (of the run only) the part of it for judging, `reserved` the
+    highest cost of the calls in flight, `iteration_usage` the cost of the current iteration. `effects`
+    counts the effects that began if it is `limited`: if this account or one above has a cap on them.
     """
 
     __slots__ = (
-        "_held", "_inner", "_turns", "_waiting",
-        "cap", "capped", "effects", "judging", "limited", "parent", "path", "reserved", "round",
+        "_held",
+        "_inner",
+        "_turns",
+        "_waiting",
+        "cap",
+        "capped",
+        "effects",
+        "iteration_usage",
+        "judging",
+        "limited",
+        "parent",
+        "path",
+        "reserved",
         "settled",
     )  # fmt: skip
 
@@ -65,48 +76,34 @@ class Account:
         self.settled = settled
         self.judging = NOTHING
         self.reserved = NOTHING
-        self.round = NOTHING
+        self.iteration_usage = NOTHING
         if cap is not None:  # only a capped account is ever reserved in
-            self._held: dict[str, Usage] = {}
+            self._held: dict[str, Usage] = {}  # the reservations by the paths of their calls
             self._turns = itertools.count()  # of the outermost capped account, for all below it
             self._waiting: dict[int, _Waiter] = {}  # by turn
-            self._inner: dict[int, _Waiter] = {}  # calls inside an effect that holds a promise
+            self._inner: dict[int, _Waiter] = {}  # calls inside an effect that has a reservation
 
     @property
     def caps(self) -> list[Budget]:
         """Its budget and those of the accounts above it, the innermost first."""
-        found = []
-        account: Account | None = self
-        while account is not None:
-            if account.cap is not None:
-                found.append(account.cap)
-            account = account.parent
-        return found
+        return [account.cap for account in reversed(self._capped()) if account.cap is not None]
 
     def spend(self, usage: Usage) -> None:
-        """Add what was spent here to this account and every one above."""
-        account: Account | None = self
-        while account is not None:
+        """Add a cost to this account and every one above."""
+        for account in self._chain():
             account.settled += usage
-            account.round += usage
-            account = account.parent
+            account.iteration_usage += usage
 
     def admit(self) -> None:
-        """Raise Stopped for the outermost capped account that has nothing left for a new round."""
-        account: Account | None = self
-        stopped: Stopped | None = None
-        while account is not None:
-            if account.cap is not None:
-                stop = account._used_up()
-                stopped = stopped if stop is None else Stopped(account.path, stop)
-            account = account.parent
-        if stopped is not None:
-            raise stopped
+        """Raise Stopped for the outermost account whose budget is used up."""
+        for account in self._capped():
+            if (stop := account._used_up()) is not None:
+                raise Stopped(account.path, stop)
 
     def _used_up(self) -> Stop | None:
         cap = self.cap
         assert cap is not None
-        if self.settled is NOTHING and not self.effects:
+        if self.settled is NOTHING and not self.effects:  # the common case of a first iteration
             return None
         return cap.check(History(usage=self.settled, effects=self.effects))
 
@@ -116,33 +113,26 @@ class Account:
         Raises:
             Stopped: by the outermost account whose limit of effects is used up; none is counted then.
         """
-        chain: list[Account] = []
-        account: Account | None = self
-        while account is not None:
-            chain.append(account)
-            account = account.parent
-        for one in reversed(chain):
-            if (
-                one.cap is not None
-                and one.cap.effects is not None
-                and one.effects >= one.cap.effects
-            ):
-                used = f"{one.effects} of {one.cap.effects} effects used"
-                raise Stopped(one.path, Stop(Reason.BUDGET, used))
-        for one in chain:
-            one.effects += 1
+        for account in self._capped():
+            cap = None if account.cap is None else account.cap.effects
+            if cap is not None and account.effects >= cap:
+                used = f"{account.effects} of {cap} effects used"
+                raise Stopped(account.path, Stop(Reason.BUDGET, used))
+        for account in self._chain():
+            account.effects += 1
 
     async def reserve(self, path: str, amount: Usage) -> None:
-        """Promise `amount` to the call at `path` in every capped account, waiting for its turn.
+        """Reserve `amount` for the call at `path` in every capped account, when it is its turn.
 
         Raises:
-            Stopped: by the account that can no longer fit it; the detail says which call it was.
+            Stopped: by the account that can no longer fit it; the detail names the call.
         """
         chain = self._capped()
         if not chain:
             return
         turn = next(chain[0]._turns)
         try:
+            # All accounts are checked again after each wait: another one may have filled up meanwhile.
             while (blocked := _first_blocked(chain, path, turn, amount)) is not None:
                 blocked._refuse_if_hopeless(path, amount)
                 await blocked._wait(path, turn)
@@ -156,48 +146,46 @@ class Account:
                 account._wake()
 
     def settle(self, path: str, usage: Usage) -> None:
-        """Replace what was promised to the call at `path` by what it really cost."""
+        """Replace the reservation of the call at `path` by its real cost."""
         for account in self._capped():
             amount = account._held.pop(path, None)
             if amount is not None:
-                account.reserved = _less(account.reserved, amount)
+                account.reserved = account.reserved.less(amount)
         if usage:
             self.spend(usage)
             if is_judging(path):
-                self._root().judging += usage
+                *_, root = self._chain()
+                root.judging += usage
         for account in self._capped():
             account._wake()
 
     def overshot(self, usage: Usage) -> str:
-        """Return what the call that just settled at `usage` spent beyond a cap that held until then, in
-        a sentence, or ""."""
+        """Return the sentence on a cap that the call with this usage, settled last, exceeded, or ""."""
         for account in self._capped():
             unit = account._over(account.settled)
-            if unit and not account._over(_less(account.settled, usage)):
+            # Each cap is reported once, by the call that exceeded it.
+            if unit and not account._over(account.settled.less(usage)):
                 spent, cap = getattr(account.settled, unit), getattr(account.cap, unit)
                 of = f"the budget of {account.path}" if account.path else "the run's budget"
                 return f"{amount(spent)} of {amount(cap)} {unit} of {of} spent{OVERSHOT}"
         return ""
 
-    def _root(self) -> Account:
-        account = self
-        while account.parent is not None:
-            account = account.parent
-        return account
-
-    def _capped(self) -> list[Account]:
-        chain = []
+    def _chain(self) -> Iterator[Account]:
+        """Iterate over this account and those above it."""
         account: Account | None = self
         while account is not None:
-            if account.cap is not None:
-                chain.append(account)
+            yield account
             account = account.parent
-        chain.reverse()  # the outermost first: it is the one to blame
-        return chain
+
+    def _capped(self) -> list[Account]:
+        """Return the accounts with a budget, the outermost first: it is the one to report."""
+        if not self.capped:
+            return []
+        return [account for account in self._chain() if account.cap is not None][::-1]
 
     def _blocks(self, path: str, turn: int, amount: Usage) -> bool:
         ahead = self._inner or (self._waiting and min(self._waiting) < turn)
-        # A call inside an effect that holds a promise goes first: those in front may wait for it.
+        # A call inside an effect with a reservation goes first: the calls ahead may wait for that effect.
         if ahead and not self._is_inner(path):
             return True
         return bool(self._over(self.settled + self.reserved + amount))
@@ -216,18 +204,18 @@ class Account:
         return "usd" if cap.usd is not None and total.usd > cap.usd + 5e-13 else ""
 
     def _refuse_if_hopeless(self, path: str, amount: Usage) -> None:
-        # What an effect holds cannot be freed while a call inside it waits.
+        # The reservation of an effect cannot be freed while a call inside it waits.
         inner = [path, *(other for other, _ in self._inner.values())]
         stuck = NOTHING
-        for holder, promised in self._held.items():
+        for holder, reserved in self._held.items():
             if any(one.startswith(holder + "/") for one in inner):
-                stuck += promised
+                stuck += reserved
         unit = self._over(self.settled + stuck + amount)
         if unit:
             raise Stopped(self.path, Stop(Reason.BUDGET, self._sentence(path, amount, unit)))
 
-    def _sentence(self, path: str, asked: Usage, unit: str) -> str:
-        wants, cap = getattr(asked, unit), getattr(self.cap, unit)
+    def _sentence(self, path: str, reserve: Usage, unit: str) -> str:
+        wants, cap = getattr(reserve, unit), getattr(self.cap, unit)
         spent = getattr(self.settled, unit)
         return (
             f"{amount(spent)} of {amount(cap)} {unit} spent; the call {path} may take {amount(wants)} "
@@ -241,6 +229,7 @@ class Account:
         await future
 
     def _wake(self) -> None:
+        # Only the first in the queue: the others would find themselves behind it.
         waiters = list(self._inner.values())
         if self._waiting:
             waiters.append(self._waiting[min(self._waiting)])
@@ -253,28 +242,18 @@ def _first_blocked(chain: list[Account], path: str, turn: int, amount: Usage) ->
     return next((account for account in chain if account._blocks(path, turn, amount)), None)
 
 
-def _less(a: Usage, b: Usage) -> Usage:
-    return Usage(
-        calls=a.calls - b.calls,
-        input_tokens=a.input_tokens - b.input_tokens,
-        output_tokens=a.output_tokens - b.output_tokens,
-        usd=max(0.0, a.usd - b.usd),
-        unpriced=a.unpriced - b.unpriced,
-        estimated=a.estimated - b.estimated,
-    )
-
-
 def reports(step: Step) -> bool:
-    """Return whether a step, or one inside it, can report what it costs.
+    """Return whether a step, or one inside it, can report its cost.
 
-    A model call does. A function does if it takes a context (`ctx.spend`) or states a `reserve`, a command
-    if it has `usage`. What nothing is known of counts as reporting.
+    A model call does. A function does if it takes a context (`ctx.spend`) or has a `reserve`, a command if
+    it has `usage`.
     """
     if step.reports is not None:
         return step.reports
     if isinstance(step, Leaf):
         return step.wants_context or step.reserve is not None
     parts = list(step.parts())
+    # An unknown composite step without parts may report: a warning would be wrong.
     return not parts or any(reports(part) for part in parts)
 
 
@@ -284,7 +263,7 @@ def cannot_bind(step: Step, budget: Budget, where: str) -> str:
         return ""
     units = [name for name in ("calls", "tokens", "usd") if getattr(budget, name) is not None]
     return (
-        f"{where}: the budget of {' and '.join(units)} cannot bind, as no step in it reports what it "
-        "costs; report it with ctx.spend(Usage(…)), give reserve= to the function or usage= to the "
+        f"{where}: the budget of {' and '.join(units)} has no effect, as no step in it reports its "
+        "cost; report it with ctx.spend(Usage(…)), add reserve= to the function or usage= to the "
         "command, or limit effects instead: Budget(effects=…)"
     )

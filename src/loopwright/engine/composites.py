@@ -1,4 +1,4 @@
-"""Composite steps: sequence, parallel, fallback, retry, with_timeout.
+"""Composite steps: sequence, parallel, fallback, retry and with_timeout.
 
 A composite step has no effect itself: it is replayed by running it again over the recorded effects.
 """
@@ -188,6 +188,7 @@ def _named(steps: tuple[StepLike, ...]) -> tuple[tuple[str, Step], ...]:
         raise ConfigurationError("give at least one step")
     parts = [as_step(s) for s in steps]
     names = [part.name.replace("/", "-") for part in parts]  # a slash separates the parts of a path
+    # A generated name must not be the name of another step: steps a, a and a-1 become a-2, a-3 and a-1.
     taken = {name for name in names if names.count(name) == 1}
     named = []
     for name, part in zip(names, parts, strict=True):
@@ -214,6 +215,7 @@ class _Parallel(_Named):
         return digest_of("parallel", *(f"{n} {s.fingerprint}" for n, s in self.members))
 
     async def run(self, value: Json, ctx: Context) -> Result:
+        # Functions and not coroutines: a coroutine that never starts is reported as never awaited.
         jobs = [functools.partial(attempt, ctx, n, part, value) for n, part in self.members]
         ended = await run_all(jobs, self.at_once)
         parts = [(n, p, r) for (n, p), r in zip(self.members, ended, strict=True)]
@@ -243,12 +245,12 @@ def parallel(
         >>> run_sync(parallel(str.upper, low=str.lower), "Ab").output
         {'upper': 'AB', 'low': 'ab'}
     """
-    most = codec.integer("parallel: at_once", at_once, minimum=1)
+    limit = codec.integer("parallel: at_once", at_once, minimum=1)
     members = _named(steps) if steps or not named else ()
     if taken := sorted({key for key, _ in members} & named.keys()):
         raise ConfigurationError(f"parallel: two steps have the name {taken[0]!r}")
     members += tuple((key, as_step(part, name=key)) for key, part in named.items())
-    return _Parallel(name, members, most)
+    return _Parallel(name, members, limit)
 
 
 @dataclass(frozen=True)
@@ -282,6 +284,7 @@ class _Fallback(_Named):
                 continue
             if result.satisfied or result.status.value in part.accept:
                 return combined(self.name, result.output, [(name, part, result)], ctx)
+            # An unsatisfied loop is kept: the next alternative may be worse.
             if best is None or _better(best[2], result) is result:
                 best = name, part, result
         if best is not None:
@@ -313,7 +316,7 @@ def _better(best: Result | None, other: Result | None) -> Result | None:
 
 
 def fallback(*steps: StepLike[In, Out], name: str = "fallback") -> CompositeStep[In, Out]:
-    """Try steps in order on the same input until one is satisfied.
+    """Run steps in order on the same input until one is satisfied.
 
     Args:
         steps: steps or functions, at least one.
@@ -345,6 +348,7 @@ class _Retrying(Wrapper):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        # Without the delays: a recorded run may resume with other ones.
         return digest_of("retrying", self.inner.fingerprint, str(self.attempts))
 
     async def run(self, value: Json, ctx: Context) -> Result:
@@ -354,20 +358,21 @@ class _Retrying(Wrapper):
             except StepError as error:
                 if number == self.attempts or not error.retryable:
                     raise
-                if not _tried(ctx, f"attempt-{number + 1}"):
+                # The wait before a recorded attempt is over.
+                if not _is_recorded(ctx, f"attempt-{number + 1}"):
                     await ctx.sleep(self._wait(number, error, ctx.run.random))
             else:
                 return result
         raise AssertionError("unreachable")
 
     def _wait(self, number: int, error: StepError, random: Callable[[], float]) -> float:
-        asked = error.retry_after or 0.0
+        # The random part keeps clients that failed together from retrying together.
         jittered = random() * min(self.longest, self.delay * 2.0 ** (number - 1))
-        return max(asked, jittered)
+        return max(error.retry_after or 0.0, jittered)
 
 
-def _tried(ctx: Context, name: str) -> bool:
-    """Return whether a replay already holds this attempt, so that its wait is over."""
+def _is_recorded(ctx: Context, name: str) -> bool:
+    """Return whether an earlier process began the part with this name."""
     replay = ctx.run.replay
     return replay is not None and replay.began(ctx.below(name)) is not None
 
@@ -404,10 +409,10 @@ def retry(
         >>> run_sync(retry(int, attempts=2, delay=0), "4").output
         4
     """
-    made = as_step(inner)
+    step = as_step(inner)
     return _Retrying(
-        name or made.name,
-        made,
+        name or step.name,
+        step,
         codec.integer("retry: attempts", attempts, minimum=1),
         codec.number("retry: delay", delay, minimum=0),
         codec.number("retry: longest", longest, minimum=0),
@@ -423,9 +428,11 @@ class _Limited(Wrapper):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        # Without the seconds: a recorded run may resume with another limit.
         return digest_of("limited", self.inner.fingerprint)
 
     async def run(self, value: Json, ctx: Context) -> Result:
+        # The limit counts from the recorded beginning, so that a resume does not extend it.
         began = ctx.run.replay.began(ctx.path) if ctx.run.replay else None
         start = ctx.run.now() if began is None else began
         stop = Stop(Reason.TIMEOUT, f"{self.name} took longer than its {self.seconds:g} s")
@@ -434,6 +441,7 @@ class _Limited(Wrapper):
         try:
             return await attempt(inner, "within", self.inner, value)
         except Stopped as stopped:
+            # A deadline of an outer loop ends that loop, and is no failure of this step.
             if stopped.owner != ctx.path:
                 raise
         ctx.run.append(Entry("expired", ctx.path, ctx.run.now()))
@@ -459,8 +467,8 @@ def with_timeout(inner: StepLike[In, Out], seconds: float) -> CompositeStep[In, 
         'A'
     """
     limit = codec.number("timeout: seconds", seconds, minimum=0, above=True)
-    made = as_step(inner)
-    return _Limited(made.name, made, limit)
+    step = as_step(inner)
+    return _Limited(step.name, step, limit)
 
 
 retrying, limited = retry, with_timeout  # the names of version 0.1

@@ -1,4 +1,4 @@
-"""Jobs that run at once: begun in order, kept in order, cancelled by an error, never by a question."""
+"""Concurrent jobs: they start in order, an error cancels them, a question to a person does not."""
 
 from __future__ import annotations
 
@@ -21,31 +21,36 @@ async def run_all(
     done: Callable[[int, T], None] | None = None,
     over: Callable[[], bool] | None = None,
 ) -> list[T]:
-    """Run jobs, at most `limit` at once, and return their values in the order of the jobs.
+    """Run jobs and return their values in the order of the jobs.
 
-    A job begins when there is room and it is `ready`, the first of them first (without `ready`: all
-    are). `done` gets the place and the value of each job that ends, before an error of the same
-    moment is raised. Once `over` says so nothing begins, the jobs that run are cancelled, and the
-    values of those that ended are returned.
+    The first error cancels the other jobs. A job that asks a person cancels nothing: the others
+    continue as far as they can, then its question is raised.
 
-    The first error cancels the other jobs; of several errors that of the earliest job is raised, so
-    that a replay raises the same. A job that asks a person cancels nothing: the others go on as far
-    as they can, then its question is raised.
+    Args:
+        jobs: functions that return coroutines.
+        limit: the most jobs that run at a time. Default: all.
+        ready: whether the job at a position may start. Default: each may.
+        done: called with the position and the value of each job that ends.
+        over: whether to stop: no other job starts, the running ones are cancelled, and the values of
+            the jobs that ended are returned.
     """
     waiting = list(range(len(jobs)))
     running: dict[asyncio.Task[T], int] = {}
     ended: dict[int, asyncio.Task[T]] = {}
-    each = limit or ready or done or over  # else nothing is to be done before the first error
+    # Without any of these there is nothing to do between the start and the first error.
+    each = limit or ready or done or over
     when = asyncio.FIRST_COMPLETED if each else asyncio.FIRST_EXCEPTION
     try:
         while over is None or not over():
-            able = waiting if ready is None else [n for n in waiting if ready(n)]
-            for number in able[: (limit or len(jobs)) - len(running)]:
+            startable = waiting if ready is None else [n for n in waiting if ready(n)]
+            for number in startable[: (limit or len(jobs)) - len(running)]:
                 waiting.remove(number)
                 running[asyncio.ensure_future(jobs[number]())] = number
             if not running:
                 break
             finished, _ = await asyncio.wait(running, return_when=when)
+            # Values before errors, and in order: `done` records what ended at the same moment as an
+            # error.
             for task in sorted(finished, key=lambda task: (_broken(task), running[task])):
                 number = running.pop(task)
                 ended[number] = task
@@ -56,7 +61,9 @@ async def run_all(
     finally:
         await _cancel(running)
     in_order = [ended[number] for number in sorted(ended)]
-    if any(map(_failed, in_order)):  # an error of a job that was cancelled may be the earliest
+    # The error of the earliest job is raised, even if that job failed while it was being cancelled: a
+    # replay must raise the same error.
+    if any(map(_failed, in_order)):
         ended |= {number: task for task, number in running.items()}
         in_order = [ended[number] for number in sorted(ended)]
     _raise_first(in_order)
@@ -64,13 +71,14 @@ async def run_all(
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
-    """Cancel tasks and wait for them; what they raise meanwhile is not reported as unseen."""
+    """Cancel tasks and wait for them."""
     tasks = list(tasks)
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
     for task in tasks:
+        # Retrieved, so that asyncio does not report the exception as never retrieved.
         _ = task.cancelled() or task.exception()
 
 

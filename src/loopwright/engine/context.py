@@ -13,7 +13,7 @@ import math
 from collections.abc import Coroutine, Mapping
 from typing import Any, ClassVar, cast
 
-from ..errors import StepError
+from ..errors import ConfigurationError, StepError
 from ..records import NOTHING, History, Iteration, Reason, Result, Status, Usage, own, own_json
 from ..records.codec import Json
 from ..records.result import key_of
@@ -23,7 +23,7 @@ from .deadlines import DeadlineScope
 from .effects import perform, unrecorded
 from .run_state import Run
 from .scope import Scope
-from .step import CompositeStep, In, Leaf, Out, Step
+from .step import CompositeStep, In, Leaf, Out, Step, StepLike, as_step
 
 __all__ = ["Context"]
 
@@ -40,14 +40,14 @@ class Context:
         >>> async def double(value: int) -> int:
         ...     return 2 * value
         >>> async def twice(value: int, ctx: Context) -> int:
-        ...     first = await ctx.call("first", step(double), value)
-        ...     return await ctx.call("second", step(double), first)
-        >>> from loopwright import step
+        ...     first = await ctx.call("first", double, value)
+        ...     return await ctx.call("second", double, first)
         >>> run_sync(twice, 3).output
         12
     """
 
     __slots__ = ("account", "gate", "names", "path", "run", "scope", "spent")
+    # Readers get copies: what a function does to a value must not change the record.
     _typed: ClassVar[bool] = False  # whether its reader receives values in their declared types
     _own = staticmethod(own_json)
 
@@ -60,7 +60,8 @@ class Context:
         self.account = account
         self.scope = scope
         self.spent = NOTHING
-        self.names: set[str] | None = None  # of the calls made so far, in a user's function only
+        # Names of the calls so far. Only user functions get a set: the engine names its own calls.
+        self.names: set[str] | None = None
 
     def child(self, path: str) -> Context:
         """Return the context of a step inside this one."""
@@ -154,6 +155,7 @@ class Context:
     @property
     def idempotency_key(self) -> str:
         """A key of 32 hex digits that stays the same when this effect is repeated after a crash."""
+        # Of run and path only: the key of a repeated attempt must be the same.
         text = f"{self.run.run_id}\n{self.path}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -215,15 +217,16 @@ class Context:
             Stopped: by the loop whose deadline comes first.
         """
         await self.run.settle()  # a crash during a long wait must not repeat what was paid for
+        # Sleeping past a deadline would only delay the stop.
         left = self.remaining()
         await self.run.clock.sleep(max(0.0, min(seconds, left)))
         if self.gate is not None:
-            self.gate.ask(self.run)
+            self.gate.check(self.run)
 
     def call(
         self,
         name: str,
-        step: Step[In, Out],
+        step: StepLike[In, Out],
         value: In = None,  # type: ignore[assignment]
         token: str = "",
     ) -> Coroutine[object, object, Out]:
@@ -231,7 +234,7 @@ class Context:
 
         Args:
             name: its name in the path and the journal; each call of a function needs another one.
-            step: the step, such as `step(function)` or a Loop.
+            step: a step, a function or an object of another library, as for `Loop`.
             value: its input.
             token: replaces the input in the fingerprint, where the input is already on record.
 
@@ -245,57 +248,72 @@ class Context:
             return self._called(name, step, value, token)
         if isinstance(step, Leaf):
             plain = step.reserve is None and not step.wants_context
+            # The one place that chooses the fast path; `LoopRun` makes the same choice once per
+            # loop.
             if plain and self.run.silent and self.gate is None and not self.account.limited:
                 return unrecorded(self, name, step, value)
             return perform(self, f"{self.path}/{name}" if self.path else name, step, value, token)
         if isinstance(step, CompositeStep):
             return self._through(self.below(name), step, value)
-        raise self._bad_step(name, step)
+        return self.call(name, self._made(name, step), value, token)
 
     async def outcome(
         self,
         name: str,
-        step: Step[In, Out],
+        step: StepLike[In, Out],
         value: In = None,  # type: ignore[assignment]
     ) -> Result[Out]:
         """Run a step inside this one and return how it ended; a leaf completes or raises.
 
         Args:
             name: its name in the path and the journal.
-            step: the step.
+            step: a step, a function or an object of another library.
             value: its input.
 
         Returns:
             The result of the step.
         """
+        made = self._made(name, step)
         if self.names is None:
-            return await self._ended(name, step, value)
+            return await self._ended(name, made, value)
         self._take(name)
-        return (await self._ended(name, step, self._passed(step, value))).view(typed=self._typed)
+        return (await self._ended(name, made, self._passed(made, value))).view(typed=self._typed)
 
     # What the engine does for it.
 
-    async def _called(self, name: str, step: Step, value: Json, token: str) -> Json:
+    async def _called(self, name: str, step: StepLike, value: Json, token: str) -> Json:
         """Run a step for a user's function, which may change what it passes and what it receives."""
+        made = self._made(name, step)
         self._take(name)
+        # A context without names: the name was checked here, and the engine's own calls are not
+        # counted.
         within = Context(self.run, self.path, self.gate, self.account, self.scope)
-        return self._own(await within.call(name, step, self._passed(step, value), token))
+        return self._own(await within.call(name, made, self._passed(made, value), token))
 
     def _passed(self, step: Step, value: Json) -> Json:
         """Return an input for a step as it is recorded; the function that passes it may change it."""
-        if isinstance(step, Step) and (declared := step.input_type) is not None:
+        if (declared := step.input_type) is not None:
             return declared.write_input(value)
         return own_json(value)
 
-    def _bad_step(self, name: str, step: object) -> StepError:
-        return StepError(
-            f"{getattr(step, '__name__', step)!r} is not a step; make it one with step(…)",
-            path=self.below(name),
-            kind="bad_step",
-            retryable=False,
-        )
+    def _made(self, name: str, step: StepLike) -> Step:
+        """Return what a function calls as a step.
+
+        Raises:
+            StepError: of kind `bad_step`, if it cannot be one.
+        """
+        try:
+            made = as_step(step)
+        except ConfigurationError as error:
+            problem = str(error)
+        else:
+            if isinstance(made, Leaf | CompositeStep):
+                return made
+            problem = f"{made!r:.60} is neither a Leaf nor a CompositeStep"
+        raise StepError(problem, path=self.below(name), kind="bad_step", retryable=False)
 
     def _take(self, name: str) -> None:
+        # Paths are the keys of a replay: two calls of one name would share one recorded output.
         assert self.names is not None
         if name in self.names:
             raise StepError(
@@ -309,6 +327,7 @@ class Context:
     async def _through(self, path: str, step: CompositeStep, value: Json) -> Json:
         if not step.keeps_types:
             value = json_of(value)
+        # A composite step has no entry: on a resume it runs again over the recorded effects.
         result: Result = await step.run(value, self.child(path))
         if result.status is Status.FAILED and not result.gone_on:
             raise StepError.of(result, path)
@@ -321,8 +340,7 @@ class Context:
         path = self.below(name)
         if isinstance(step, CompositeStep):
             return await step.run(value if step.keeps_types else json_of(value), self.child(path))
-        if not isinstance(step, Leaf):
-            raise self._bad_step(name, step)
+        assert isinstance(step, Leaf)  # a step is a leaf or a composite
         output = await perform(self, path, step, value, "")
         return Result(Status.SATISFIED, Reason.COMPLETED, f"{path} completed", output, name=name)
 

@@ -1,6 +1,7 @@
-"""Deadlines and guards that bind everything inside a loop, the outermost first.
+"""Deadlines and guards that apply to everything inside a loop, the outermost first.
 
-A call that runs past its deadline is cancelled, and left behind if it does not end within GRACE seconds.
+A call that runs past its deadline is cancelled. If it does not end within GRACE seconds, the run
+continues without it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar
 
-from ..conditions import Condition, asked, named
+from ..conditions import Condition, check_safely, named
 from ..errors import Stopped
 from ..records import History, Reason, Stop
 from .blocking import watch
@@ -19,15 +20,15 @@ from .run_state import Run
 
 __all__ = ["DeadlineScope"]
 
-GRACE = 0.5  # seconds that a cancelled call gets to clean up before it is left behind
+GRACE = 0.5  # seconds that a cancelled call gets to clean up before it is abandoned
 _T = TypeVar("_T")
 
 
 class DeadlineScope:
-    """What an enclosing loop asks before each effect inside it: its deadline and its guards.
+    """The deadline and the guards of a loop, checked before each effect inside it.
 
-    `deadline` is in active seconds and `stop` says that it passed, `wall` in seconds since the epoch
-    and `wall_stop` says so; `view` shows the loop's history as of now.
+    `deadline` is in active seconds and `wall` in seconds since the epoch; `stop` and `wall_stop` are
+    the reasons to report when they pass. `view` returns the loop's history as of now.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class DeadlineScope:
         view: Callable[[], History] | None = None,
     ) -> None:
         self.owner = owner
+        # Outermost first: if several stop at once, the outermost one is reported.
         self.chain: tuple[DeadlineScope, ...] = (*outer.chain, self) if outer else (self,)
         self.deadline = deadline
         self.stop = stop or Stop(Reason.TIMEOUT)
@@ -56,17 +58,17 @@ class DeadlineScope:
         self.view = view
         self._bound = math.inf
 
-    def ask(self, run: Run) -> None:
-        """Raise Stopped for the outermost loop whose time or guard says so."""
+    def check(self, run: Run) -> None:
+        """Raise Stopped for the outermost loop whose deadline passed or whose guard stops it."""
         now = run.now()
-        for gate in self.chain:
-            if now >= gate._due(run, now):
-                raise gate._late()
-            if gate.guards and gate.view is not None:
-                history = gate.view()
-                for guard in gate.guards:
-                    if (stop := asked(guard, history)) is not None:
-                        raise Stopped(gate.owner, named(stop, gate.owner))
+        for member in self.chain:
+            if now >= member._due(run, now):
+                raise member._late()
+            if member.guards and member.view is not None:
+                history = member.view()
+                for guard in member.guards:
+                    if (stop := check_safely(guard, history)) is not None:
+                        raise Stopped(member.owner, named(stop, member.owner))
 
     async def limit(self, run: Run, work: Callable[[], Awaitable[_T]], path: str = "") -> _T:
         """Do `work` until the nearest deadline, then cancel it; with a path, report a held event loop.
@@ -74,40 +76,44 @@ class DeadlineScope:
         Raises:
             Stopped: by the loop whose deadline it is.
         """
-        left = self.remaining(run)
-        if left == math.inf:
+        seconds = self.remaining(run)
+        if seconds == math.inf:
             return await work()
-        watched = watch(path, max(0.0, left)) if path else None
-        body = _Leavable(_contained(work, run))
+        # Not for waits of the engine itself: they always yield to the event loop.
+        watched = watch(path, max(0.0, seconds)) if path else None
+        body = _Abandonable(_contained(work, run))
+        # A task of its own: `asyncio.timeout` could not abandon a call that ignores its
+        # cancellation.
         task = asyncio.create_task(body)
         try:
-            await asyncio.wait({task}, timeout=max(0.0, left))
+            await asyncio.wait({task}, timeout=max(0.0, seconds))
             if task.done():
                 return task.result()
-            await _leave(task, body)
+            await _abandon(task, body)
         except asyncio.CancelledError:
-            await _leave(task, body)
+            await _abandon(task, body)
             raise
         finally:
             if watched is not None and (report := watched.end()):
                 run.warn(report, code="blocking_event_loop")
-        self.ask(run)
+        self.check(run)
         raise self.expired(run)  # the clock and the timer differ by less than their resolution
 
     def remaining(self, run: Run) -> float:
         """Return the seconds until the nearest deadline, or infinity."""
         now = run.now()
-        return min(gate._due(run, now) for gate in self.chain) - now
+        return min(scope._due(run, now) for scope in self.chain) - now
 
     def expired(self, run: Run) -> Stopped:
         """Return the interruption by the loop with the nearest deadline, the outermost on ties."""
         now = run.now()
-        return min(self.chain, key=lambda gate: gate._due(run, now))._late()
+        return min(self.chain, key=lambda scope: scope._due(run, now))._late()
 
     def _due(self, run: Run, now: float) -> float:
-        """Return the active second at which it ends: a wall clock that is set back wins no time."""
+        """Return the active second at which it ends."""
         if self.wall == math.inf:
             return self.deadline
+        # The minimum so far: a wall clock that is set back does not move the deadline.
         self._bound = min(self._bound, now + self.wall - run.clock.wall())
         return min(self.deadline, self._bound)
 
@@ -123,15 +129,14 @@ async def _contained(work: Callable[[], Awaitable[_T]], run: Run) -> _T:
         raise run.failure(error, "").to_error() from error
 
 
-class _Leavable(Coroutine[object, object, _T]):
-    """A coroutine that can be left behind: the next cancel ends it, even if it ignores cancels.
+class _Abandonable(Coroutine[object, object, _T]):
+    """A coroutine that can be abandoned: the next cancel ends it, even if it ignores cancels."""
 
-    Otherwise `asyncio.run`, which cancels the remaining tasks and waits for them, would never return.
-    """
+    # Otherwise `asyncio.run`, which cancels the remaining tasks and waits for them, would never return.
 
     def __init__(self, inner: Coroutine[object, object, _T]) -> None:
         self._inner = inner
-        self.left = False
+        self.abandoned = False
 
     def __await__(self) -> Generator[object, object, _T]:
         return self._inner.__await__()
@@ -140,7 +145,7 @@ class _Leavable(Coroutine[object, object, _T]):
         return self._inner.send(value)
 
     def throw(self, error: Any, value: object = None, traceback: object = None) -> object:
-        if self.left and isinstance(error, asyncio.CancelledError):
+        if self.abandoned and isinstance(error, asyncio.CancelledError):
             self.close()
             raise error
         return self._inner.throw(error)
@@ -150,10 +155,10 @@ class _Leavable(Coroutine[object, object, _T]):
             self._inner.close()
 
 
-async def _leave(task: asyncio.Task[_T], body: _Leavable[_T]) -> None:
-    """Cancel a task and give it GRACE seconds; what does not end by then is left behind."""
+async def _abandon(task: asyncio.Task[_T], body: _Abandonable[_T]) -> None:
+    """Cancel a task and wait GRACE seconds for it; a task that is still running then is abandoned."""
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE)
-    body.left = True
+    body.abandoned = True
     if task.done() and not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not report it

@@ -47,13 +47,15 @@ _PLAIN = ATOMS | {dict, list, tuple}  # types of values that are JSON, or are ma
 
 
 async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token: str) -> Json:
-    """Perform an effect by the rules above, or return its recorded output."""
+    """Perform an effect, or return its recorded output."""
     run, replay = ctx.run, ctx.run.replay
+    # A digest of the input costs time: without a journal no replay can compare it.
     fingerprint, request = "", None
     if run.keeps:
         fingerprint = f"{step.fingerprint}:{token or codec.digest(value)}"
         if replay is not None and (recorded := replay.finished.get(path)) is not None:
             return _replayed(run, recorded, fingerprint, step)
+        # Secrets are removed before the request reaches the journal.
         request = step.asks()
         if request is not None:
             request = run.clean(request)
@@ -77,14 +79,17 @@ async def perform(ctx: EffectContext, path: str, step: Leaf, value: Json, token:
 async def _begin(ctx: EffectContext, started: Entry, step: Leaf, value: Json) -> Json:
     """Reserve the cost, record the intent and act."""
     run, replay, path = ctx.run, ctx.run.replay, started.path
-    if replay is not None and path in replay.doubts:  # it was counted when it was restored
-        if (answer := _doubt(run, path, step)) is not None:
+    if replay is not None and path in replay.unsettled:
+        # Its first attempt was counted when the account was restored.
+        if (answer := _answer_in_doubt(run, path, step)) is not None:
             return _settled_by(run, answer, started, step)
     elif ctx.account.limited and not is_note(step.fingerprint):
         ctx.account.begin()
     if step.reserve is not None:
+        # Before "started" is recorded: a call that never fits leaves no effect in doubt.
         await _reserve(ctx, step, value, started)
     run.append(started)
+    # Listeners receive an entry only once it is durable, so they cost one more wait.
     pending = run.settle() if run.listeners else run.sync()
     if pending is not None:
         await _durable(ctx, started, pending)
@@ -95,6 +100,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     """Act, settle and record how it ended."""
     run, gate, path, cause = ctx.run, ctx.gate, started.path, None
     types = step.types
+    # Annotations are read at the first call, because they may name classes that are defined later.
     if types is not None and not types.simple:
         types = step.declared()
     inner = ctx.within(path, typed=types is not None) if step.wants_context else None
@@ -102,22 +108,26 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     finished = Entry("finished", path, began, None, started.fingerprint)
     try:
         # The step gets a copy: what it does to its input changes nothing that is recorded.
-        given = own_json(value) if types is None else types.read(value)
+        argument = own_json(value) if types is None else types.read(value)
         act = step.act if run.stubs is None else acting(run.stubs, step, path)
         if gate is None:
-            output = await act(given, inner)
+            output = await act(argument, inner)
         else:
-            output = await gate.limit(run, functools.partial(act, given, inner), path)
+            # The path lets a watcher name this step if it blocks the event loop.
+            output = await gate.limit(run, functools.partial(act, argument, inner), path)
         if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
             output = codec.normalise(output, what="output")
         else:
             output = _written(ctx, step, output, path)
         finished.value = output
     except BaseException as error:
+        # BaseException: a cancelled call must be settled too. `_broken` raises again what is no
+        # failure of the step.
         _broken(error, ctx, inner, started, finished)
         cause = _cause(error)
     if inner is not None or started.reserved is not NOTHING:
         _settle(ctx, inner, started, finished)
+    # Measured after the settlement, so that the entry covers everything that the effect did.
     finished.seconds = run.now() - began
     run.append(finished)
     if ctx.account.capped and finished.usage and (spent := ctx.account.overshot(finished.usage)):
@@ -126,35 +136,34 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
         try:
             raise finished.error.to_error() from cause
         finally:
-            cause = None  # or this frame and its traceback would hold each other
+            cause = None  # otherwise this frame and its traceback keep each other alive
     return output
 
 
 async def unrecorded(
     ctx: EffectContext, name: str, step: Leaf, value: Json, token: str = ""
 ) -> Json:
-    """Perform an effect of a run that nobody can ever read: only its output matters.
-
-    Without it the row "the same without a journal, to bare" of `benchmarks.engine` is 50 % slower.
-    """
+    """Perform an effect of a run without a journal, listeners and limits: only its output matters."""
+    # A fast path: without it the row "the same without a journal, to bare" of `benchmarks.engine` is
+    # 50 % slower.
     run, path = ctx.run, ctx.path
     if run.cancelled is not None:
         raise Stopped("", run.cancelled)
     try:
         types = step.types
         if types is not None and types.simple:
-            given = own(value)
+            argument = own(value)
         else:
             types = step.declared()
-            given = own_json(value) if types is None else types.read(value)
-        output = await step.act(given, None)
+            argument = own_json(value) if types is None else types.read(value)
+        output = await step.act(argument, None)
         if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
             return codec.normalise(output, what="output")
         return _written(ctx, step, output, name)
     except asyncio.CancelledError as error:
         if run.cancelled is not None:
             raise Stopped("", run.cancelled) from None
-        if not _unasked(error, ctx):
+        if not _is_self_cancelled(error, ctx):
             raise
         raise run.failure(error, f"{path}/{name}" if path else name).to_error() from error
     except (Exception, SystemExit) as error:
@@ -168,10 +177,12 @@ def _written(ctx: EffectContext, step: Leaf, output: object, path: str) -> Json:
     if types is None or (types.simple and type(output) in _PLAIN):
         plain = codec.normalise(output, what="output")
         return plain if redactor is None else redactor.clean(plain)
+    # Here and not when the types are read: only a step that runs deserves a warning.
     if types.problem:
         ctx.run.warn(types.problem, code=ANNOTATION_UNREADABLE)
     if (
         type(output) not in _PLAIN
+        # An evaluator may return any form of an evaluation.
         and not path.endswith("evaluate")
         and (sentence := types.untyped(output))
     ):
@@ -184,16 +195,13 @@ def _written(ctx: EffectContext, step: Leaf, output: object, path: str) -> Json:
 def _check_allowed(ctx: EffectContext) -> None:
     """Raise Stopped if a deadline, a guard or a cancel forbids that anything begins."""
     if ctx.gate is not None:
-        ctx.gate.ask(ctx.run)
+        ctx.gate.check(ctx.run)
     if ctx.run.cancelled is not None:
         raise Stopped("", ctx.run.cancelled)
 
 
 async def _reserve(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> None:
-    """Reserve the most that a call may cost in every account, waiting for its turn.
-
-    `started.seconds` records how long that took: a loop began when it asked, not when it was served.
-    """
+    """Reserve the highest cost of a call in every account, and wait until it fits."""
     run, path = ctx.run, started.path
     assert step.reserve is not None
     try:
@@ -210,11 +218,12 @@ async def _reserve(ctx: EffectContext, step: Leaf, value: Json, started: Entry) 
         ctx.account.settle(path, NOTHING)
         raise
     started.reserved = amount
+    # The wait counts as time of the loop: it began when it requested the reservation.
     started.seconds = run.now() - started.at
 
 
 async def _durable(ctx: EffectContext, started: Entry, pending: Awaitable[None]) -> None:
-    """Wait until the intent is durable; a call that may not begin after that has cost nothing."""
+    """Wait until "started" is durable; a call that may not begin after that costs nothing."""
     try:
         await pending
         _check_allowed(ctx)
@@ -231,8 +240,9 @@ def _broken(
     finished: Entry,
 ) -> None:
     """Record an error of the step; raise any other again."""
-    own = isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError)
-    if own or _unasked(error, ctx):
+    # A journal that fails is no failure of the step: the run must end, not adapt.
+    is_failure = isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError)
+    if is_failure or _is_self_cancelled(error, ctx):
         finished.error = ctx.run.failure(error, started.path)
         return
     # At the larger of what was reported and what was reserved: the cost of a cut call is unknown.
@@ -246,15 +256,15 @@ def _broken(
     raise error
 
 
-def _unasked(error: BaseException, ctx: EffectContext) -> bool:
-    """Return whether a step was cancelled by itself or a library, not by anyone who cancelled the run."""
+def _is_self_cancelled(error: BaseException, ctx: EffectContext) -> bool:
+    """Return whether a step cancelled itself, or a library did; the run and its task are not cancelled."""
     if not isinstance(error, asyncio.CancelledError) or ctx.run.cancelled is not None:
         return False
     return not being_cancelled()
 
 
 def being_cancelled() -> bool:
-    """Return whether someone asked for the current task to be cancelled."""
+    """Return whether the cancellation of the current task is requested."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -274,6 +284,7 @@ def _cut(ctx: EffectContext, started: Entry, usage: Usage, error: BaseException)
     ctx.account.settle(started.path, usage)
     if isinstance(error, JournalError | OwnershipLost):
         return  # there is nothing to write to
+    # The effect stays without an outcome: it may have acted, so a resume must decide about it.
     entry = Entry("cut", started.path, started.at, fingerprint=started.fingerprint, usage=usage)
     if isinstance(error, Suspended):
         entry.value = {"asks": error.path}
@@ -324,6 +335,7 @@ def _refuse_change(run: Run, recorded: Entry, fingerprint: str) -> None:
     if run.accept_changes:
         run.append(Entry("accepted", recorded.path, run.now(), fingerprint=fingerprint))
         return
+    # The message says which of the two changed, because the remedies differ.
     code_before, input_before = recorded.fingerprint.split(":", 1)
     code_now, input_now = fingerprint.split(":", 1)
     changed, before, now = "its input", input_before, input_now
@@ -338,8 +350,8 @@ def _refuse_change(run: Run, recorded: Entry, fingerprint: str) -> None:
     )
 
 
-def _doubt(run: Run, path: str, step: Leaf) -> Json:
-    """Return None if an effect in doubt may run again, else a person's answer.
+def _answer_in_doubt(run: Run, path: str, step: Leaf) -> Json:
+    """Return None if an effect without an outcome may run again, else a person's answer.
 
     Raises:
         Suspended: until there is an answer.
@@ -356,11 +368,12 @@ def _doubt(run: Run, path: str, step: Leaf) -> Json:
 
 
 def _settled_by(run: Run, answer: Json, started: Entry, step: Leaf) -> Json:
-    """Record a person's answer as the outcome of an effect in doubt, at the cost that was reserved."""
+    """Record a person's answer as the outcome of an effect, at the cost that was reserved."""
     assert run.replay is not None
-    path, doubt = started.path, run.replay.doubts[started.path]
+    path, attempted = started.path, run.replay.unsettled[started.path]
     finished = Entry("finished", path, run.now(), fingerprint=started.fingerprint)
-    finished.usage = doubt.reserved.at_most()
+    # The first attempt may have been billed in full.
+    finished.usage = attempted.reserved.at_most()
     if isinstance(answer, dict):
         finished.value = answer["output"]
         if (declared := step.output_type) is not None:

@@ -1,23 +1,37 @@
 """Objects of other libraries as steps: registered types and adapters from entry points.
 
-`as_step` in `engine/step.py` asks here before it treats an object as a function: metrics and scorers of other
-libraries are callable too.
+`as_step` in `engine/step.py` calls `adapted` before it treats an object as a function: metrics and scorers of
+other libraries are callable too.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from typing_extensions import TypeVar
 
 from ..errors import LoopwrightWarning
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ADAPTERS", "Purpose", "adapted", "register"]
+__all__ = [
+    "ADAPTERS",
+    "AgentLike",
+    "AgentOutput",
+    "EvaluatesOutput",
+    "MeasuresTestCase",
+    "Purpose",
+    "RunnableLike",
+    "ScoresOutput",
+    "ScoresTask",
+    "adapted",
+    "register",
+]
 
 ADAPTERS = "loopwright.adapters"  # the group of entry points
 BROKEN_ADAPTER = "adapter_broken"
@@ -25,6 +39,67 @@ _OURS = "loopwright"
 
 Purpose = Literal["execute", "evaluate"]
 Factory = Callable[[Any, Purpose], object]
+
+
+Out_co = TypeVar("Out_co", covariant=True, default=Any)
+
+
+class AgentOutput(Protocol[Out_co]):
+    """The result of an agent of pydantic-ai, for type checkers."""
+
+    @property
+    def output(self) -> Out_co:
+        """The output."""
+
+
+class AgentLike(Protocol[Out_co]):
+    """An agent of pydantic-ai, for type checkers: a step that returns the agent's output."""
+
+    @property
+    def output_type(self) -> object:
+        """The type of its output."""
+
+    def run(self, user_prompt: str, /) -> Awaitable[AgentOutput[Out_co]]:
+        """Run the agent on a prompt."""
+
+
+class RunnableLike(Protocol):
+    """A runnable of LangChain or a graph of LangGraph, for type checkers: its output has no type."""
+
+    @property
+    def ainvoke(self) -> Callable[..., Awaitable[Any]]:
+        """Its method that runs it."""
+
+
+class EvaluatesOutput(Protocol):
+    """An evaluator of pydantic-evals, for type checkers."""
+
+    @property
+    def evaluate_async(self) -> Callable[..., Awaitable[Any]]:
+        """Its method that evaluates an output."""
+
+
+class ScoresOutput(Protocol):
+    """A scorer of autoevals, for type checkers."""
+
+    @property
+    def eval_async(self) -> Callable[..., Awaitable[Any]]:
+        """Its method that scores an output."""
+
+
+class ScoresTask(Protocol):
+    """A scorer of Inspect, for type checkers."""
+
+    def __call__(self, state: Any, target: Any) -> Awaitable[Any]:
+        """Score the state of a task."""
+
+
+class MeasuresTestCase(Protocol):
+    """A metric of DeepEval, for type checkers."""
+
+    @property
+    def a_measure(self) -> Callable[..., Awaitable[Any]]:
+        """Its method that measures a test case."""
 
 
 @runtime_checkable
@@ -73,8 +148,9 @@ def adapted(target: object, purpose: Purpose) -> object:
     """
     if type(target) is FunctionType and not target.__dict__:
         return None
-    if (made := _registered(target, purpose)) is not None:
-        return made
+    if (step := _registered(target, purpose)) is not None:
+        return step
+    # The roots are compared first, so that no adapter imports its library for a foreign object.
     roots = _roots_of(target)
     for adapter in _adapters():
         if not roots.isdisjoint(adapter.roots) and adapter.matches(target):
@@ -101,6 +177,7 @@ def _adapters() -> tuple[_Adapter, ...]:
     # Reading metadata takes milliseconds, and most programs have no such objects.
     from importlib.metadata import entry_points
 
+    # Others first: a package may replace a built-in adapter for its own objects.
     points = sorted(entry_points(group=ADAPTERS), key=lambda point: (_is_ours(point), point.name))
     return tuple(adapter for point in points if (adapter := _loaded(point)) is not None)
 

@@ -21,29 +21,27 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, which differs in e
 
 
 def known_as(fingerprint: str) -> Callable[[_Function], _Function]:
-    """Give a function of this package its fingerprint: a name and a version, such as `adapters.feedback/1`.
+    """Return a decorator that sets the fingerprint of a function, such as `adapters.feedback/1`.
 
-    A run in flight then goes on where the function was moved, was written anew or runs under another Python;
-    the version changes when its meaning does.
+    A recorded run then resumes although the function was moved or rewritten, or Python is another version.
+    Change the version when the meaning of the function changes.
     """
 
-    def made(function: _Function) -> _Function:
+    def decorate(function: _Function) -> _Function:
         setattr(function, KNOWN_AS, fingerprint)
         return function
 
-    return made
+    return decorate
 
 
 def source_digest(function: Function) -> str:
-    """Return a digest of a function's name and of what it does; where it is defined does not matter.
-
-    A function of this package goes by the name that `known_as` gave it.
-    """
-    if given := getattr(function, KNOWN_AS, ""):
-        return str(given)
+    """Return the fingerprint that `known_as` set, else a digest of a function's name and bytecode."""
+    if fingerprint := getattr(function, KNOWN_AS, ""):
+        return str(fingerprint)
     code = getattr(function, "__code__", None)
-    if code is None:  # a callable object: what its class does when it is called
+    if code is None:  # a callable object: the method that its class defines
         code = getattr(getattr(type(function), "__call__", None), "__code__", None)  # noqa: B004
+    # Without the function around it: moving a function must not invalidate its recorded runs.
     name = str(getattr(function, "__qualname__", function)).rpartition("<locals>.")[2]
     if isinstance(function, functools.partial):
         bound = repr((function.args, sorted(function.keywords.items())))
@@ -53,7 +51,7 @@ def source_digest(function: Function) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _code_digest(code: CodeType) -> str:
-    # Bytecode rather than source: there is always some, and a comment is no change.
+    # Bytecode rather than source: it always exists, and comments do not change it.
     consts = [
         _code_digest(c)
         if isinstance(c, CodeType)
@@ -64,5 +62,5 @@ def _code_digest(code: CodeType) -> str:
 
 
 def digest_of(*parts: str) -> str:
-    """Return 16 hex digits that name these texts."""
+    """Return a digest of texts as 16 hex digits."""
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,7 +1,8 @@
-"""What a run that was killed left running: found by the token in its environment, and ended.
+"""Ends the processes that a killed run left running; the token in their environment identifies them.
 
-The supervisors of the run end it by themselves, as their pipes close; they may still be at it. Where
-there is no subreaper (macOS) they end process groups only, and what left its group is found here.
+The supervisors of such a run end its processes when their pipes close, which may still be in progress.
+On systems without a subreaper (macOS) they end process groups only; this module also ends the processes
+that left their group.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -17,69 +17,70 @@ from pathlib import Path
 
 __all__ = ["TOKEN", "end_leftovers", "title_of"]
 
-TOKEN = "LOOPWRIGHT_RUN"  # the variable that names the run of a process  # noqa: S105
-PATIENCE = 5.0  # seconds in which supervisors finish, and again those in which the rest dies
-TICK = 0.02  # seconds between two looks
+TOKEN = "LOOPWRIGHT_RUN"  # the environment variable that names the run of a process  # noqa: S105
+PATIENCE = 5.0  # seconds for supervisors to finish, and again for the processes that are killed
+TICK = 0.02  # seconds between two searches
 _PROC = Path("/proc")
 
 
 def title_of(token: str) -> str:
-    """Return what the supervisors of a run are called in the list of processes."""
+    """Return the title of the supervisors of a run in the list of processes."""
     return f"lw-{token[:12]}"  # a title has 15 bytes
 
 
 async def end_leftovers(token: str, proc: Path = _PROC) -> list[int]:
-    """End every process of a run of which nobody is left to run it; return those that live on.
-
-    Supervisors are waited for first: they know processes whose environment says nothing.
-    """
-    looks = int(PATIENCE / TICK)
-    found: list[int] = []
-    for look in range(2 * looks):
+    """End all processes of a run whose own process is dead; return those that cannot be ended."""
+    searches = int(PATIENCE / TICK)
+    remaining: list[int] = []
+    for search in range(2 * searches):
         supervisors, others = _of_run(token, proc)
-        found = [*supervisors, *others]
-        if not found:
+        remaining = [*supervisors, *others]
+        if not remaining:
             return []
-        kill = not supervisors or look >= looks
+        # Supervisors first: they also end processes that cleared their environment.
+        kill = not supervisors or search >= searches
         for pid in supervisors:
             _send(pid, signal.SIGKILL if kill else signal.SIGTERM)
+        # All are stopped before the first is killed, so that none can start another meanwhile.
         for pid in others if kill else ():
             _send(pid, signal.SIGSTOP)
         for pid in others if kill else ():
             _send(pid, signal.SIGKILL)
         await asyncio.sleep(TICK)
-    return found
+    return remaining
 
 
 def _send(pid: int, number: int) -> None:
-    with contextlib.suppress(OSError):  # it is gone, or another user's
+    with contextlib.suppress(OSError):  # it has ended, or belongs to another user
         os.kill(pid, number)
 
 
 def _of_run(token: str, proc: Path) -> tuple[list[int], list[int]]:
     """Return the supervisors of a run, and its other processes."""
-    mark, title, ours = f"{TOKEN}={token}".encode(), title_of(token), os.getpid()
+    variable, title, own_pid = f"{TOKEN}={token}".encode(), title_of(token), os.getpid()
     if not (proc / "self/stat").exists():
-        return [], [pid for pid in _listed(mark) if pid != ours]
+        return [], [pid for pid in _listed(variable) if pid != own_pid]
     supervisors, others = [], []
     for folder in proc.iterdir():
-        if not folder.name.isdigit() or int(folder.name) == ours:
+        if not folder.name.isdigit() or int(folder.name) == own_pid:
             continue
         with contextlib.suppress(OSError):
             if (folder / "comm").read_text(errors="replace").strip() == title:
                 supervisors.append(int(folder.name))
-            elif mark in (folder / "environ").read_bytes().split(b"\0"):
+            elif variable in (folder / "environ").read_bytes().split(b"\0"):
                 others.append(int(folder.name))
     return supervisors, others
 
 
-def _listed(mark: bytes) -> Iterator[int]:
-    """Iterate over the processes whose environment, as `ps` shows it, has a mark."""
+def _listed(variable: bytes) -> Iterator[int]:
+    """Iterate over the processes whose environment, as `ps` prints it, contains a variable."""
+    import shutil  # loads three compression libraries, and only systems without /proc need it
+
     ps = shutil.which("ps")
     if ps is None:
         return
     done = subprocess.run([ps, "axeww", "-o", "pid=,command="], capture_output=True, check=False)
     for line in done.stdout.splitlines():
         number, _, rest = line.strip().partition(b" ")
-        if mark in rest.split(b" ") and number.isdigit():
+        if variable in rest.split(b" ") and number.isdigit():
             yield int(number)

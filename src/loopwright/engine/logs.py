@@ -31,8 +31,10 @@ def log_warning(text: str, run_id: str, path: str) -> None:
 
 def log_listener(info: RunInfo) -> Callable[[Entry], None] | None:
     """Return the listener that logs the entries of a run; None if the logger ignores them all."""
+    # Without a listener the entries take the shorter path of `Run.append`.
     if not _log.isEnabledFor(logging.INFO):
         return None
+    # Read per run, so that a program may set it after the import.
     content = os.environ.get(CONTENT) == "1"
 
     def listen(entry: Entry) -> None:

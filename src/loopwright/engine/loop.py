@@ -28,7 +28,7 @@ from ..conditions import (
     Passed,
     PhaseLimit,
     Timeout,
-    asked,
+    check_safely,
     has_goal,
     named,
     prefer,
@@ -55,7 +55,7 @@ from .loop_run import LoopRun
 from .outcomes import acceptable
 from .step import (
     CompositeStep,
-    EvaluationLike,
+    EvaluatorLike,
     FunctionStep,
     In,
     Leaf,
@@ -67,18 +67,18 @@ from .step import (
     source_digest,
 )
 
-__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_TOLD", "Loop", "any_of"]
+__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of"]
 
-DEFAULT_LIMIT = 10  # iterations of a loop that names no limit
-MAX_DEPTH = 8  # loops within loops
+DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
+MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
 FAILURES_IN_A_ROW = 3
 UNDECIDED_IN_A_ROW = 2
 FEEDBACK_SHOWN = 200  # characters of feedback in the sentence on why a loop ended
 LIMIT_UNREACHABLE = "limit_unreachable"
-NO_GOAL = "no_goal"  # the code of the warning, and what it says
-NO_GOAL_TOLD = (
+NO_GOAL = "no_goal"  # the code of the warning, and its sentence
+NO_GOAL_SENTENCE = (
     "its evaluator gives scores only, and no condition says which score is enough, so it cannot be "
-    "satisfied; give a score_at_least"
+    "satisfied; add a score_at_least"
 )
 
 
@@ -142,7 +142,7 @@ class Loop(CompositeStep[In, Out]):
 
     keeps_types: ClassVar[bool] = True
     execute: StepLike[In, Out]
-    evaluate: StepLike[Out, EvaluationLike] | None = None
+    evaluate: EvaluatorLike[Out] | None = None
     adapt: StepLike[Iteration[In, Out], In] | None = None
     until: Condition | None = None
     guards: Condition | None = None
@@ -177,6 +177,7 @@ class Loop(CompositeStep[In, Out]):
         max_usd: float | None,
         timeout: float | None,
     ) -> None:
+        # The loop is frozen; these fields are completed once, here.
         put = functools.partial(object.__setattr__, self)
         limits = LoopLimits(
             min_score=min_score,
@@ -193,6 +194,7 @@ class Loop(CompositeStep[In, Out]):
         for stage in ("execute", "evaluate", "adapt"):
             if (function := getattr(self, stage)) is not None or stage == "execute":
                 part = as_step(function, purpose="evaluate" if stage == "evaluate" else "execute")
+                # The output of adapt is the input of execute, so it has that type.
                 if stage == "adapt" and isinstance(part, FunctionStep):
                     part = part.making_input_of(as_step(self.execute))
                 if self.on_failure == "retry":
@@ -226,7 +228,7 @@ class Loop(CompositeStep[In, Out]):
         if codec.integer("loop: min_iterations", self.min_iterations, minimum=1) > CEILING:
             raise ConfigurationError(
                 f"loop: min_iterations: {self.min_iterations} is above the ceiling of {CEILING}; "
-                f"give at most {CEILING}"
+                f"use at most {CEILING}"
             )
         codec.integer("loop: rejudge", self.rejudge, minimum=0)
         codec.number("loop: retry_delay", self.retry_delay, minimum=0)
@@ -234,7 +236,7 @@ class Loop(CompositeStep[In, Out]):
             condition = getattr(self, name)
             if condition is not None and not isinstance(condition, Condition):
                 raise ConfigurationError(
-                    f"loop: {name}: {condition!r} is not a condition; give one, or several with | or & "
+                    f"loop: {name}: {condition!r} is not a condition; use one, or several with | or & "
                     "between them"
                 )
         for name in ("on_iteration", "on_terminate"):
@@ -258,6 +260,7 @@ class Loop(CompositeStep[In, Out]):
             conditions.append(Passed())
         if not any(isinstance(c, MaxIterations | PhaseLimit) for c in conditions):
             conditions.append(MaxIterations(max(DEFAULT_LIMIT, self.min_iterations)))
+        # A limit inside an "and" is listed twice if it also stands alone.
         yield from dict.fromkeys(conditions)
 
     @functools.cached_property
@@ -267,7 +270,7 @@ class Loop(CompositeStep[In, Out]):
 
     def _warn_of_no_goal(self) -> None:
         if self.evaluate is not None and not self.has_goal and as_step(self.evaluate).scores_only:
-            message = f"loop {self.name}: {NO_GOAL_TOLD}"
+            message = f"loop {self.name}: {NO_GOAL_SENTENCE}"
             warnings.warn(LoopwrightWarning(message, code=NO_GOAL), stacklevel=4)
 
     def _unreachable(self) -> Iterator[str]:
@@ -334,6 +337,7 @@ class Loop(CompositeStep[In, Out]):
             self.name,
             *("" if stage is None else as_step(stage).fingerprint for stage in stages),
             *(_written(condition) for condition in self.members),
+            # Later options are added only if they are set, so that earlier journals stay valid.
             f"{self.on_failure} {self.max_retries} {self.keep} {self.min_iterations}",
             *([f"rejudge {self.rejudge}"] if self.rejudge else []),
             *(
@@ -347,10 +351,10 @@ class Loop(CompositeStep[In, Out]):
 
     @functools.cached_property
     def watched(self) -> tuple[Condition, ...]:
-        """Guards that time or spending can trip between rounds: those of ours cannot, but for
-        limits."""
+        """The guards that are also checked before each effect: those that the user defined."""
         if self.guards is None:
             return ()
+        # Conditions of this package change with the record only, and limits have checks of their own.
         return tuple(guard for guard in self.guards.flat() if not guard.ours)
 
     @functools.cached_property
@@ -406,6 +410,7 @@ class Loop(CompositeStep[In, Out]):
 
         `members` are its conditions with the limits that a person raised; by default its own.
         """
+        # Failures before conditions: a failed iteration has no evaluation to decide on.
         failures, undecided = history.streaks
         if failures and (stop := self._failed(history)) is not None:
             return stop
@@ -415,9 +420,11 @@ class Loop(CompositeStep[In, Out]):
             return Stop(Reason.EVALUATOR_UNUSABLE, f"{detail}: {why}" if why else detail)
         stops: list[Stop] | None = None
         for condition in members or self.members:
-            stop = condition.check(history) if condition.ours else asked(condition, history)
+            # Conditions of this package do not fail, and need no copies of the history.
+            stop = condition.check(history) if condition.ours else check_safely(condition, history)
             if stop is None:
                 continue
+            # `min_iterations` delays conditions, but not limits and not the failure of a condition.
             if not condition.early or len(history) >= self.min_iterations or stop.failure:
                 stops = [stop] if stops is None else [*stops, stop]
         if stops is None:
@@ -475,7 +482,7 @@ class Loop(CompositeStep[In, Out]):
             if not self.has_goal or (
                 isinstance(goal, Passed) and any(item.score is not None for item in history)
             ):
-                yield NO_GOAL, NO_GOAL_TOLD
+                yield NO_GOAL, NO_GOAL_SENTENCE
                 continue
             lack = (
                 "it has no evaluate" if self.evaluate is None else f"no iteration had {goal.reads}"
@@ -502,5 +509,5 @@ def _one_of(name: str, value: object, words: tuple[str, ...]) -> None:
 
 def any_of(*conditions: Condition | None) -> Condition | None:
     """Return the conditions joined by "or", without the missing ones; None if there is none."""
-    found = tuple(c for c in conditions if c is not None)
-    return None if not found else found[0] if len(found) == 1 else AnyOf(found)
+    present = tuple(c for c in conditions if c is not None)
+    return None if not present else present[0] if len(present) == 1 else AnyOf(present)

@@ -15,11 +15,11 @@ from .run_state import Run
 
 __all__ = ["MOMENTS", "approved"]
 
-MOMENTS = ("iteration", "limit")  # when a loop can ask, and the kind of the question
+MOMENTS = ("iteration", "limit")  # when a loop can ask; also the kinds of its questions
 _LIMITS = (Reason.MAX_ITERATIONS, Reason.PHASE_LIMIT)
 
 
-class AskingRun(Protocol):
+class RunWithQuestions(Protocol):
     """The parts of a `LoopRun` that a question needs."""
 
     loop: LoopDeclaration
@@ -29,14 +29,15 @@ class AskingRun(Protocol):
     ctx: Context
 
 
-def approved(loop_run: AskingRun, stop: Stop | None) -> Stop | None:
-    """Return how a loop with questions ends after its latest iteration; None is another iteration.
+def approved(loop_run: RunWithQuestions, stop: Stop | None) -> Stop | None:
+    """Return the stop of a loop with questions after its latest iteration, or None if it continues.
 
-    `stop` is the decision of its conditions. A person can change a limit, never a success.
+    `stop` is the decision of its conditions. A person can raise a limit, but not undo a success.
 
     Raises:
         Suspended: until the question is answered.
     """
+    # The ceiling cannot be raised, so at the ceiling there is nothing to ask.
     asks = loop_run.loop.approve
     if stop is None:
         return _after_iteration(loop_run) if "iteration" in asks else None
@@ -45,7 +46,7 @@ def approved(loop_run: AskingRun, stop: Stop | None) -> Stop | None:
     return stop
 
 
-def _after_iteration(loop_run: AskingRun) -> Stop | None:
+def _after_iteration(loop_run: RunWithQuestions) -> Stop | None:
     number = len(loop_run.history)
     replay = loop_run.run_state.replay
     if replay is not None and f"{loop_run.path}/{number}/limit" in replay.answers:
@@ -58,11 +59,12 @@ def _after_iteration(loop_run: AskingRun) -> Stop | None:
         return None
     if answer.get("accept"):
         return Stop(Reason.ACCEPTED, f"a person accepted the output of iteration {number}")
+    # A person who accepts the output satisfies the loop; one who only ends it does not.
     ended = f"a person ended it after iteration {number}"
     return Stop(Reason.STOPPED, _with_reason(ended, answer))
 
 
-def _at_limit(loop_run: AskingRun, stop: Stop) -> Stop:
+def _at_limit(loop_run: RunWithQuestions, stop: Stop) -> Stop:
     number, best = len(loop_run.history), loop_run.history.best
     detail = stop.detail
     if best is not None and best.score is not None:
@@ -71,12 +73,13 @@ def _at_limit(loop_run: AskingRun, stop: Stop) -> Stop:
     # An approval raises the limit, so that the loop reaches this line only after a refusal.
     answer = _ask(loop_run, "limit", request, detail)
     if answer["approve"]:
+        # Only the rule of a dry run approves here: a real answer has raised the limit already.
         return replace(stop, detail=f"{stop.detail}; a dry run does not raise limits")
     return replace(stop, detail=_with_reason(f"{stop.detail}, and a person ended it there", answer))
 
 
 def _ask(
-    loop_run: AskingRun, name: str, request: dict[str, Json], detail: str
+    loop_run: RunWithQuestions, name: str, request: dict[str, Json], detail: str
 ) -> Mapping[str, Json]:
     number = len(loop_run.history)
     request |= {"loop": loop_run.path, "iteration": number}

@@ -99,10 +99,11 @@ class Attempt:
                 self.cause = error.__cause__
             elif isinstance(error, Stopped | asyncio.CancelledError):
                 self.cut = cut = run.stopped_by(error)
+                # An inner loop that the same guard ended has an output, which is worth keeping.
                 if self.stage == "execute":
                     self.output = self._rescued(cut)
                 self.failure = Failure(self.stage, "interrupted", cut.stop.detail, self.ctx.path)
-            else:
+            else:  # a suspension or a lost journal ends the run, not the iteration
                 return False
         self.ended = run.now()
         return True
@@ -115,7 +116,7 @@ class Attempt:
             output=self.output,
             evaluation=self.evaluation,
             error=self.failure,
-            usage=self.ctx.account.round,
+            usage=self.ctx.account.iteration_usage,
             seconds=self.ended - self.began,
             interrupted=self.cut is not None,
             steps=self.scope.parts,

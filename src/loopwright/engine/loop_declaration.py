@@ -1,4 +1,4 @@
-"""A declared loop as its run reads it: what to do, what bounds it, and how it decides."""
+"""The interface of a declared loop to its run: its stages, its limits and its decisions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["LoopDeclaration"]
 
 
 class LoopDeclaration(Protocol):
-    """What a run of a loop needs of it; see `Loop`, which explains each."""
+    """The members of a loop that its run uses; `Loop` explains them."""
+
+    # A protocol, so that `loop_run` does not import `loop`, and lists of documents can be loops too.
 
     @property
     def name(self) -> str: ...

@@ -61,6 +61,7 @@ def with_limits(
                 raise ConfigurationError(
                     f"loop: {name}: {other!r} is a condition of the loop too; name the limit once"
                 )
+    # Several units of one budget share a condition, which is joined once.
     for condition in dict.fromkeys(conditions.values()):
         until = condition if until is None else until | condition
     return until

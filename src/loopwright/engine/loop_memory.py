@@ -1,4 +1,4 @@
-"""Memory in a loop: the space of a run as steps, and a loop that reads lessons and records episodes."""
+"""Memory in a run: a space as recorded calls, and a loop that reads lessons and records episodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..errors import ConfigurationError, JournalError, StepError
 from ..memory import Episode, Fact, Lessons, Memory, Space, SuccessRate
 from ..records import Iteration, Result, Status, codec
 from ..records.codec import Json
+from ..records.excerpts import excerpt_line
 from .composites import Wrapper
 from .context import Context
 from .scope import Scope
@@ -23,34 +24,32 @@ __all__ = [
     "remembering",
 ]
 
-READS = (
-    "all", "recall", "episodes", "success_rate", "recall_facts", "facts", "lessons", "notes",
-)  # fmt: skip
-WRITES = (
+# Methods of `Space` that take the time and a key.
+_WRITES = (
     "set", "delete", "clear", "record", "feedback", "remember", "reinforce", "contradict",
     "supersede", "decay", "consolidate", "cleanup", "note",
 )  # fmt: skip
 
 
-def memory_of(ctx: Context, who: str) -> Memory:
-    """Return the memory of a run.
+def memory_of(ctx: Context, owner: str) -> Memory:
+    """Return the memory of a run. `owner` is the name of the step that needs it, for the message.
 
     Raises:
         StepError: of kind `no_memory`, if it has none.
     """
-    found: Memory | None = ctx.run.resources.get("memory")
-    if found is None:
+    memory: Memory | None = ctx.run.resources.get("memory")
+    if memory is None:
         raise StepError(
-            f"{who} remembers from run to run, and this run has no memory; give it a journal, or "
+            f"{owner} needs a memory, and this run has none; use a journal, or "
             "resources={'memory': …}",
             kind="no_memory",
             retryable=False,
         )
-    return found
+    return memory
 
 
-class Operation(Leaf):
-    """The leaf that calls a method of a space with its input as the arguments."""
+class MemoryEffect(Leaf):
+    """The step that calls a method of a space with its input as the arguments."""
 
     fingerprint: str
 
@@ -61,19 +60,22 @@ class Operation(Leaf):
         self.fingerprint = digest_of("memory", space, method)
 
     async def act(self, value: Mapping[str, Json], ctx: Context) -> Json:
-        """Call it, with the time of the run and the key of this effect."""
+        """Call the method, with the time of the run and the key of this effect."""
         space = Space(memory_of(ctx, self.space), self.space, run=ctx.run_id)
-        given = dict(ctx.run.clean(value))  # what it keeps outlives the run
-        if self.method in WRITES:
-            given["at"] = ctx.run.clock.wall()
-            given["key"] = f"{ctx.idempotency_key}~{digest_of(codec.encode(value))[:8]}"
+        # Secrets are removed here too, because a memory is stored outside the journal.
+        arguments = dict(ctx.run.clean(value))
+        if self.method in _WRITES:
+            arguments["at"] = ctx.run.clock.wall()
+            # An effect that is repeated after a crash writes once; one that a rewind changed writes again.
+            arguments["key"] = f"{ctx.idempotency_key}~{digest_of(codec.encode(value))[:8]}"
         try:
-            found = await getattr(space, self.method)(**given)
+            result = await getattr(space, self.method)(**arguments)
         except JournalError as error:
+            # A failure of the step, because the run can continue without its memory.
             raise StepError(f"memory: {error}", kind="memory_unavailable") from error
-        if getattr(found, "unreadable", 0):
-            ctx.warn(f"{found.unreadable} damaged entries of the memory were left out")
-        return found
+        if getattr(result, "unreadable", 0):
+            ctx.warn(f"{result.unreadable} damaged entries of the memory are left out")
+        return result
 
 
 class MemorySpaceStep:
@@ -90,19 +92,14 @@ class MemorySpaceStep:
         self._ctx = ctx
         self.name = name
         self._count = 0
-        self._operations: dict[str, Operation] = {}
 
-    async def _call(self, method: str, **given: Json) -> Json:
+    async def _call(self, method: str, **arguments: Json) -> Json:
         names = self._ctx.names or ()
         self._count += 1
-        name = f"memory-{self._count}"
-        while name in names:  # another object for a space of the same step
+        # Another object for a space of the same step may have used the name.
+        while (name := f"memory-{self._count}") in names:
             self._count += 1
-            name = f"memory-{self._count}"
-        operation = self._operations.get(method)
-        if operation is None:
-            operation = self._operations[method] = Operation(self.name, method)
-        return await self._ctx.call(name, operation, given)
+        return await self._ctx.call(name, MemoryEffect(self.name, method), arguments)
 
     async def set(self, name: str, value: Json) -> None:
         await self._call("set", name=name, value=value)
@@ -111,8 +108,8 @@ class MemorySpaceStep:
         return (await self.all()).get(name, default)
 
     async def all(self) -> dict[str, Json]:
-        found: dict[str, Json] = await self._call("all")
-        return found
+        values: dict[str, Json] = await self._call("all")
+        return values
 
     async def delete(self, name: str) -> None:
         await self._call("delete", name=name)
@@ -138,34 +135,34 @@ class MemorySpaceStep:
         return number
 
     async def recall(self, query: str = "", *, limit: int = 5, action: str = "") -> list[Episode]:
-        found = await self._call("recall", query=query, limit=limit, action=action)
-        return [Episode.from_json(item) for item in found]
+        episodes = await self._call("recall", query=query, limit=limit, action=action)
+        return [Episode.from_json(item) for item in episodes]
 
     async def episodes(self, action: str = "") -> list[Episode]:
         return [Episode.from_json(item) for item in await self._call("episodes", action=action)]
 
     async def success_rate(self, action: str = "") -> SuccessRate:
-        found = await self._call("success_rate", action=action)
-        return SuccessRate(found["successes"], found["partial"], found["failures"])
+        rate = await self._call("success_rate", action=action)
+        return SuccessRate(rate["successes"], rate["partial"], rate["failures"])
 
     async def feedback(self, episode: int, text: str, *, rating: float | None = None) -> None:
         await self._call("feedback", episode=episode, text=text, rating=rating)
 
     async def remember(self, text: str, *, category: str = "", confidence: float = 0.5) -> str:
-        found: str = await self._call(
+        fact: str = await self._call(
             "remember", text=text, category=category, confidence=confidence
         )
-        return found
+        return fact
 
     async def recall_facts(
         self, query: str = "", *, limit: int = 5, category: str = ""
     ) -> list[Fact]:
-        found = await self._call("recall_facts", query=query, limit=limit, category=category)
-        return [Fact.from_json(item) for item in found]
+        facts = await self._call("recall_facts", query=query, limit=limit, category=category)
+        return [Fact.from_json(item) for item in facts]
 
     async def facts(self, category: str = "", *, status: str = "active") -> list[Fact]:
-        found = await self._call("facts", category=category, status=status)
-        return [Fact.from_json(item) for item in found]
+        facts = await self._call("facts", category=category, status=status)
+        return [Fact.from_json(item) for item in facts]
 
     async def reinforce(self, fact: str) -> None:
         await self._call("reinforce", fact=fact)
@@ -174,8 +171,8 @@ class MemorySpaceStep:
         await self._call("contradict", fact=fact, reason=reason)
 
     async def supersede(self, fact: str, text: str, *, confidence: float = 0.5) -> str:
-        found: str = await self._call("supersede", fact=fact, text=text, confidence=confidence)
-        return found
+        new: str = await self._call("supersede", fact=fact, text=text, confidence=confidence)
+        return new
 
     async def decay(self, *, half_life: float = 30 * 86400.0) -> None:
         await self._call("decay", half_life=half_life)
@@ -194,8 +191,8 @@ class MemorySpaceStep:
         return number
 
     async def notes(self, *, latest: int = 0) -> list[Json]:
-        found: list[Json] = await self._call("notes", latest=latest)
-        return found
+        notes: list[Json] = await self._call("notes", latest=latest)
+        return notes
 
 
 def remembered(ctx: Context, name: str) -> MemorySpaceStep:
@@ -224,9 +221,9 @@ def remembered(ctx: Context, name: str) -> MemorySpaceStep:
 _OUTCOMES: Mapping[Status, str] = MappingProxyType(
     {Status.SATISFIED: "success", Status.EXHAUSTED: "partial", Status.FAILED: "failure"}
 )
-_LONGEST = 300  # characters of what was tried, said or given, as an episode keeps it
-_ROUNDS = 10  # the latest rounds of a loop that an episode keeps
-NOTHING = Lessons().to_json()
+_MAX_CHARS = 300  # of each text in an episode
+_LATEST = 10  # iterations in an episode
+NO_LESSONS = Lessons().to_json()
 
 
 class LoopWithMemory(Wrapper):
@@ -247,38 +244,43 @@ class LoopWithMemory(Wrapper):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A digest of the loop and of what is remembered of it."""
-        kept = f"{self.space} {self.most} {self.facts}"
-        return digest_of("remembering", self.inner.fingerprint, kept)
+        """A digest of the loop, of its space and of the number of lessons."""
+        lessons = f"{self.space} {self.most} {self.facts}"
+        return digest_of("remembering", self.inner.fingerprint, lessons)
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        """Recall, run the loop, record."""
+        """Read the lessons, run the loop, record an episode."""
+        # A scope of its own: templates and `lessons` look the name `memory` up in it.
         scope = Scope(self.name, value, ctx.scope, ctx.path)
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
         scope.outputs = {"memory": await self._recall(inner)}
         result: Result = await self.inner.run(value, inner)
+        # The scope hides the loop from the step around it, which reads ended loops.
         if ctx.scope is not None:
             for name, ended in scope.loops.items():
                 ctx.scope.keep_loop(name, ended)
+        # A suspended or cancelled run has no outcome yet.
         if result.status in _OUTCOMES:
             await self._record(value, result, ctx)
         return result
 
     async def _recall(self, ctx: Context) -> Json:
-        given = {"action": self.name, "most": self.most, "facts": self.facts}
+        arguments = {"action": self.name, "most": self.most, "facts": self.facts}
         try:
-            return await ctx.call("recall", Operation(self.space, "lessons"), given)
+            return await ctx.call("recall", MemoryEffect(self.space, "lessons"), arguments)
         except StepError as error:
+            # A missing memory is a mistake in the program; a store that fails is not.
             if error.kind == "no_memory":
                 raise
-            ctx.warn(f"it goes on without the lessons of earlier runs: {error}")
-            return NOTHING
+            ctx.warn(f"the loop runs without the lessons of earlier runs: {error}")
+            return NO_LESSONS
 
     async def _record(self, value: Json, result: Result, ctx: Context) -> None:
         try:
-            await ctx.call("record", Operation(self.space, "record"), self._episode(value, result))
+            episode = self._episode(value, result)
+            await ctx.call("record", MemoryEffect(self.space, "record"), episode)
         except StepError as error:
-            ctx.warn(f"later runs will not know of it: {error}")
+            ctx.warn(f"later runs get no lessons from this run: {error}")
 
     def _episode(self, value: Json, result: Result) -> dict[str, Json]:
         history = result.history
@@ -286,26 +288,24 @@ class LoopWithMemory(Wrapper):
         return {
             "action": self.name,
             "outcome": _OUTCOMES[result.status],
-            "description": _cut(codec.text_of(value)),
+            "description": excerpt_line(codec.text_of(value), _MAX_CHARS),
             "score": best.score if best is not None else None,
-            "feedback": _cut(best.feedback if best is not None else result.detail),
-            "tried": [_tried(item) for item in history[-_ROUNDS:]],
+            "feedback": excerpt_line(
+                best.feedback if best is not None else result.detail, _MAX_CHARS
+            ),
+            "tried": [_attempt(item) for item in history[-_LATEST:]],
             "context": {"reason": result.reason.value, "iterations": result.iterations},
         }
 
 
-def _tried(item: Iteration) -> dict[str, Json]:
-    found: dict[str, Json] = {"iteration": item.number, "tried": _cut(codec.text_of(item.output))}
+def _attempt(item: Iteration) -> dict[str, Json]:
+    output = excerpt_line(codec.text_of(item.output), _MAX_CHARS)
+    attempt: dict[str, Json] = {"iteration": item.number, "tried": output}
     if item.score is not None:
-        found["score"] = item.score
+        attempt["score"] = item.score
     if item.feedback:
-        found["feedback"] = _cut(item.feedback)
-    return found
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+        attempt["feedback"] = excerpt_line(item.feedback, _MAX_CHARS)
+    return attempt
 
 
 def remembering(
@@ -330,20 +330,22 @@ def remembering(
 
     >>> from loopwright import Loop, MaxIterations, MemoryJournal, run_sync
     >>> async def draft(task, ctx):
-    ...     return f"{task}; seen: {[item['score'] for item in lessons(ctx)['lessons']]}"
+    ...     return f"{task}; earlier: {[item['score'] for item in lessons(ctx)['lessons']]}"
     >>> loop = Loop(draft, lambda text: 0.5, until=MaxIterations(1))
     >>> journal = MemoryJournal()
     >>> for _ in range(2):
     ...     print(run_sync(remembering(loop), "note", journal=journal).output)
-    note; seen: []
-    note; seen: [0.5]
+    note; earlier: []
+    note; earlier: [0.5]
     """
-    made = as_step(loop)
-    if not isinstance(made, CompositeStep):
-        raise ConfigurationError(f"remembering: {made.name} is no loop; give a Loop, or a workflow")
+    step = as_step(loop)
+    if not isinstance(step, CompositeStep):
+        raise ConfigurationError(
+            f"remembering: {step.name} is a plain step; use a Loop or a workflow"
+        )
     codec.integer("remembering: most", most, minimum=0)
     codec.integer("remembering: facts", facts, minimum=0)
-    return LoopWithMemory(made, space or made.name, most, facts)
+    return LoopWithMemory(step, space or step.name, most, facts)
 
 
 def lessons(ctx: Context) -> dict[str, Json]:
@@ -360,4 +362,4 @@ def lessons(ctx: Context) -> dict[str, Json]:
         if "memory" in scope.outputs and isinstance(scope.outputs["memory"], Mapping):
             return dict(codec.copied(scope.outputs["memory"]))
         scope = scope.parent
-    return dict(NOTHING)
+    return dict(NO_LESSONS)

@@ -1,11 +1,11 @@
 """The run of one loop: adapt, execute, evaluate, record and decide, until a condition ends it.
 
-`LoopRun.run` and `LoopRun.iterate` are the loop; every other function here is a detail of one of their
-lines. The state in the journal is restored in `_restore`, `recorded_stop` and `admit`.
+`LoopRun.run` and `LoopRun.iterate` are the loop; each other function is a detail of one of their lines.
+`_restore`, `recorded_stop` and `admit` restore the state in the journal.
 
 A subclass runs another kind of loop with the same record and the same rules: the list of a document
-(`ListRun`) chooses the next number, the input and the decision. An `Attempt` has its own context, so
-that several can run at once.
+(`ListRun`) chooses the next number, the input and the decision. Each `Attempt` has a context, so
+that several can run at a time.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ class LoopRun:
             stop = self.recorded_stop() or self.begin()
             while stop is None:
                 iteration = await self.iterate()
+                # Recorded before the decision: after a crash, the decision is made again from the
+                # same record.
                 await self.record(iteration)
                 stop = self.decide() or self.begin()
             return await self.finish(stop)
@@ -101,6 +103,8 @@ class LoopRun:
         loop = self.loop
         with self.attempt() as attempt:
             if attempt.stage == "adapt":
+                # The token replaces the input in the fingerprint: the iteration is on record, and
+                # may be long.
                 attempt.adapted(await attempt.call("adapt", loop.adapt, self.history.last, "round"))
             attempt.executed(await attempt.call("execute", loop.execute, attempt.input))
             if loop.evaluate is not None:
@@ -110,8 +114,9 @@ class LoopRun:
     def __init__(self, loop: LoopDeclaration, value: Json, ctx: Context) -> None:
         self.loop = loop
         self.run_state = run = ctx.run
-        own = ctx.path.rsplit("/", 1)[-1] == loop.name
-        self.path = path = ctx.path if own else ctx.below(loop.name)
+        # A step of a workflow has the name of its loop in its path already.
+        named = ctx.path.rsplit("/", 1)[-1] == loop.name
+        self.path = path = ctx.path if named else ctx.below(loop.name)
         self.current = value = self._typed_input(value)
         self.start = run.now()
         self.history = History()
@@ -137,7 +142,7 @@ class LoopRun:
         if budget is not None and loop.unbound:
             run.warn(f"{CANNOT_BIND}: {loop.unbound}")
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
-        # Context.call would make the same choice for each call; here it is made once.
+        # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
         self.call: Call = functools.partial(unrecorded, self.ctx) if unread else self.ctx.call
 
@@ -146,6 +151,7 @@ class LoopRun:
         loop = self.loop
         if loop.seconds == math.inf and loop.wall == math.inf and not loop.watched:
             return outer
+        # The sentences of the conditions at their limit, for calls that are cancelled there.
         last = History(elapsed=loop.seconds, now=loop.wall)
         limits = [c for c in loop.members if isinstance(c, Timeout | Deadline)]
         stops = {stop.reason: stop for c in limits if (stop := c.check(last)) is not None}
@@ -170,17 +176,19 @@ class LoopRun:
         return history
 
     def _restore(self, replay: RecordedRun) -> None:
-        """Restore the iterations, and the end, that the journal holds."""
+        """Restore the recorded iterations, and the recorded end."""
+        # Only the condition on the wall clock reads it.
         wall = self.run_state.clock.wall() if self.loop.wall < math.inf else 0.0
         began = replay.began(self.path)
         if began is not None:
             self.start = began
         usage = NOTHING
-        for entry in replay.rounds.get(self.path, ()):
+        for entry in replay.records.get(self.path, ()):
             record = self._typed_record(entry.value)
             usage += record.usage
             self.history = self.history.with_iteration(record, entry.seconds, usage, wall)
             self.current = self.scope.current = record.input
+            # The `seconds` of an iteration are those of its loop, so this is the loop's beginning.
             self.start = entry.at - entry.seconds
             self.cut = _cut_of(entry) or self.cut
         self.scope.history = self.history
@@ -213,19 +221,18 @@ class LoopRun:
             ReplayMismatch: if the output no longer fits.
         """
         declared, adapt = self.loop.input_type, self.loop.adapt
-        if (
-            declared is None
-        ):  # the input has the type of the loop's input, or of what adapt returned
-            carried = getattr(self.scope.initial, "type", None)
-            declared = carried if adapt is None or record.number == 1 else adapt.output_type
-        made = self.loop.output_type
-        if (declared is None or declared.is_json) and (made is None or made.is_json):
+        # Without a declaration, the input has the type of the loop's input, or of the output of adapt.
+        if declared is None:
+            initial_type = getattr(self.scope.initial, "type", None)
+            declared = initial_type if adapt is None or record.number == 1 else adapt.output_type
+        output_type = self.loop.output_type
+        if (declared is None or declared.is_json) and (output_type is None or output_type.is_json):
             return record
         value, output = json_of(record.input), json_of(record.output)
         if declared is not None:
             value = declared.attach(value)
-        if made is not None and output is not None:
-            output = retyped(made, output, f"{self.path}/{record.number}")
+        if output_type is not None and output is not None:
+            output = retyped(output_type, output, f"{self.path}/{record.number}")
         return replace(record, input=value, output=output)
 
     # The lines of `run` and `iterate`.
@@ -242,6 +249,7 @@ class LoopRun:
         Raises:
             Suspended: if a person decides and has not answered yet.
         """
+        # An iteration that was cut short is no basis for a decision.
         if self.cut is not None:
             return self.cut.stop
         stop = self.loop.decide(self.history, self.members)
@@ -275,7 +283,7 @@ class LoopRun:
         # One that began before the crash was admitted then; the limits apply to its next new effect.
         if began is None:
             if gate is not None:
-                gate.ask(run)
+                gate.check(run)
             if self.account.capped:
                 self.account.admit()
             began = run.now()
@@ -286,10 +294,10 @@ class LoopRun:
         """Set the context of iteration `number`; a loop runs one at a time, so all share one context."""
         ctx, replay = self.ctx, self.run_state.replay
         self.scope.number, self.scope.parts = number, None
-        # No step holds this context: each of them gets a child of it.
+        # Changed in place: steps get children of this context, never the context itself.
         ctx.path, ctx.spent = path, NOTHING
         # The recorded usage of this iteration counts for it, whether or not its effects are replayed.
-        self.account.round = NOTHING if replay is None else replay.spent(path)
+        self.account.iteration_usage = NOTHING if replay is None else replay.spent(path)
 
     def attempt(self) -> Attempt:
         """Return the iteration that was begun, with the input of the last one or of a person."""
@@ -332,7 +340,7 @@ class LoopRun:
             run.append(entry)
             run.note(iteration)
         else:
-            run.rounds += 1
+            run.iterations += 1
         self.history = self.history.with_iteration(iteration, elapsed, self.account.settled, wall)
         self.history.effects = self.account.effects
         self.scope.history = self.history
@@ -345,6 +353,7 @@ class LoopRun:
         """
         if self.ended is None:
             await self._end(self.loop.ending(stop, self.history))
+        # The end of this loop is recorded; the outer loop that stopped it ends too.
         if self.cut is not None and self.cut.owner != self.path:
             raise self.cut
         assert self.ended is not None
@@ -353,6 +362,7 @@ class LoopRun:
     async def _end(self, stop: Stop) -> None:
         """Record how the loop ended, with the owner of the guard if that is not this loop."""
         loop, run, cut, reported = self.loop, self.run_state, self.cut, None
+        # A loop that was cut short must end now, without further votes.
         if loop.rejudge and cut is None:
             reported = await self._rejudged(stop)
         for code, remark in loop.remarks(stop, self.history):
@@ -367,11 +377,12 @@ class LoopRun:
                 ended["cut"] = {"owner": cut.owner, "stop": cut.stop.to_json()}
             run.append(Entry("ended", self.path, run.now(), value=ended))
         self._register(result)
+        # Set before the hook is called, so that a cancellation during the hook keeps this end.
         self.ended = result
         await self._terminated()
 
     async def _rejudged(self, stop: Stop) -> float | None:
-        """Return the mean score of fresh votes on the output, which did not take part in its choice.
+        """Return the mean score of new votes on the output, which did not take part in its choice.
 
         None if no evaluator scores the output, or if no time or budget is left. The loop has ended, so
         a failure is a warning.
@@ -415,7 +426,7 @@ class LoopRun:
         if stop.satisfied and stop.reason is not Reason.IMPROVED and history.last is not None:
             return history.last.output
         chosen = history.latest_eligible if self.loop.keep == "last" else history.best
-        if chosen is None:  # a draft without a verdict is better than none
+        if chosen is None:  # an output without a verdict is better than none
             chosen = next((item for item in reversed(history) if item.output is not None), None)
         return chosen.output if chosen is not None else None
 

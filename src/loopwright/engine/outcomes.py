@@ -1,7 +1,6 @@
-"""How the parts of a composite step ended, and how the step ends because of them.
+"""The outcome of a composite step: the worst of its parts, so that no success hides an unsatisfied loop.
 
-A part that fails raises, like a function. The others count by status: the worst of them is the status
-of the step, so that no success hides a loop that was not satisfied.
+A part that fails raises an error, as a function does.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def acceptable(owner: str, accept: str | Iterable[str], *, required: bool) -> tu
             )
     if words and required:
         raise ConfigurationError(
-            f"{owner}: required ends the workflow where it is {' or '.join(words)}, which accept "
-            "allows; keep one of the two"
+            f"{owner}: required and accept: {' and '.join(words)} contradict each other; remove one of "
+            "the two"
         )
     return tuple(str(word) for word in words)
 
@@ -48,9 +47,9 @@ def acceptable(owner: str, accept: str | Iterable[str], *, required: bool) -> tu
 def combined(
     name: str, output: Json, ended: Sequence[tuple[str, Step, Result]], ctx: Context
 ) -> Result:
-    """Return how a step named `name` ended: as the worst of its parts, each a (name, step, result).
+    """Return the result of a step: that of the worst of its parts, each a (name, step, result).
 
-    Of several the first counts. A status that a part accepts does not count.
+    Of several equal ones, the first counts. A status that a part accepts does not count.
     """
     counting = [(part, r) for part, step, r in ended if r.status.value not in step.accept]
     if not all(r.satisfied for _, r in counting):
@@ -62,6 +61,7 @@ def combined(
             output,
             name=name,
             also=worst.also,
+            # The document continued after this failure, so the step around this one does too.
             gone_on=worst.status is Status.FAILED,
             error=worst.error,
             cause=worst.cause,
@@ -97,7 +97,7 @@ class _OverBudget(Unsatisfied, BudgetExceeded):
 
 
 async def attempt(ctx: Context, name: str, inner: Step, value: Json) -> Result:
-    """Run a part and return how it ended; a failed loop raises like a failed function.
+    """Run a part and return its result; a failed loop raises an error, as a failed function does.
 
     Raises:
         StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.
@@ -106,7 +106,7 @@ async def attempt(ctx: Context, name: str, inner: Step, value: Json) -> Result:
 
 
 def checked(result: Result, inner: Step, path: str) -> Result:
-    """Return how a part ended, if the step around it continues.
+    """Return the result of a part if the step around it continues.
 
     Raises:
         StepError: if it failed and its failure is not tolerated, or it is required and not satisfied.

@@ -1,11 +1,7 @@
-"""Going on with a run that is on record: with a raised limit, or from an earlier point with an edited
-input.
+"""Changes to a recorded run before it is resumed: a higher limit, or another input of an iteration.
 
-Rules:
-
-1. Nothing is deleted: what no longer holds is set aside by a rewind, as everything recorded after it is.
-2. Who raised what, and who edited what, is on record (`accepted`, `answered`), so that every later
-   resume sees the same. A run that nobody reopened is returned as it ended.
+1. Entries are never deleted. A rewind sets aside those that the change makes invalid.
+2. Each change is an entry (`accepted`, `answered`), so that every later resume applies it too.
 """
 
 from __future__ import annotations
@@ -40,17 +36,28 @@ async def raise_limit(
     max_effects: int | None = None,
     loop: str = "",
 ) -> list[str]:
-    """Raise the limit that ended a run, so that the next resume goes on where it stood.
+    """Raise the limit that ended a run, so that the next resume continues from there.
 
-    `max_iterations` is for a loop (`loop` names it by path or name; by default the outermost that used
-    its iterations up, of an agent's phases the last); `max_usd`, `max_calls`, `max_total_tokens` and
-    `max_effects` are for the run or loop whose budget of that unit was used up. A run that has not
-    ended keeps what it did and gets the limit. Returns the paths of what was raised, "" for the run.
+    A run that has not ended gets the limit and keeps its entries.
+
+    Args:
+        journal: the journal of the run.
+        run_id: the run.
+        max_iterations: the new limit of a loop.
+        max_usd: the new limit in US dollars of the run or loop that used up its budget.
+        max_calls: the same in model calls.
+        max_total_tokens: the same in input and output tokens together.
+        max_effects: the same in effects.
+        loop: the path or name of the loop for `max_iterations`. Default: the outermost loop that used up
+            its iterations; of the phases of an agent, the last one.
+
+    Returns:
+        The paths of the loops whose limit was raised, "" for the run.
 
     Raises:
         RunNotFound: if there is no such run.
         RunLocked: if a live process runs it.
-        ConfigurationError: if something else ended it, or the limit is not above what is used.
+        ConfigurationError: if something else ended it, or the limit is not above the used amount.
     """
     raised = []
     info = await journal.find(run_id)
@@ -66,70 +73,76 @@ async def raise_limit(
         "max_usd": max_usd, "max_calls": max_calls, "max_total_tokens": max_total_tokens,
         "max_effects": max_effects,
     }  # fmt: skip
-    for name, most in budgets.items():
-        if most is None:
+    for name, maximum in budgets.items():
+        if maximum is None:
             continue
         if name != "max_usd":
-            codec.integer(name, most, minimum=1)
+            codec.integer(name, maximum, minimum=1)
+        # Read again for each limit: the previous one may have rewound the run.
         entries = surviving(await journal.entries(info.run_id))
-        path, point = _budget(info.run_id, entries, name, most)
-        await _record(journal, info.run_id, point, path, {name: most})
+        path, point = _budget(info.run_id, entries, name, maximum)
+        await _record(journal, info.run_id, point, path, {name: maximum})
         raised.append(path)
     return raised
 
 
 def _iterations(run_id: str, replay: RecordedRun, maximum: int, loop: str) -> tuple[str, str]:
-    """Return the path of the loop to go on, and the point to rewind to, "" if it has not ended."""
+    """Return the path of the loop to continue, and the point to rewind to, "" if it has not ended."""
     ends = {path: Stop.from_json(end["stop"]) for path, end in replay.ended.items() if path}
-    open_ = [path for path in replay.rounds if path not in ends and "" not in replay.ended]
-    able = [*open_, *(path for path, stop in ends.items() if stop.reason in _LIMITS)]
-    able = [path for path in able if f"{path}/items" not in replay.finished]  # no list of items
+    running = [path for path in replay.records if path not in ends and "" not in replay.ended]
+    loops = [*running, *(path for path, stop in ends.items() if stop.reason in _LIMITS)]
+    # The length of a list is its limit, which cannot be raised.
+    loops = [path for path in loops if f"{path}/items" not in replay.finished]
     if loop:
-        able = [path for path in able if loop in (path, path.rsplit("/", 1)[-1])]
-    if not able:
+        loops = [path for path in loops if loop in (path, path.rsplit("/", 1)[-1])]
+    if not loops:
         raise _not_by_limit(run_id, replay, loop, ends)
-    path = able[-1] if loop else _outermost(able, ends)
-    used = len(replay.rounds.get(path, ()))
+    path = loops[-1] if loop else _outermost(loops, ends)
+    used = len(replay.records.get(path, ()))
     if maximum <= used:
         raise ConfigurationError(
             f"max_iterations: {maximum} is not above the {used} iterations that {path} has used; "
-            f"give {used + 1} or more"
+            f"use {used + 1} or more"
         )
     if maximum > CEILING:
         raise ConfigurationError(
-            f"max_iterations: {maximum} is above the ceiling of {CEILING}; give at most {CEILING}"
+            f"max_iterations: {maximum} is above the ceiling of {CEILING}; use at most {CEILING}"
         )
     return path, f"{path}/ended" if path in ends else ""
 
 
-def _outermost(able: Sequence[str], ends: dict[str, Stop]) -> str:
-    """Return the outermost of these loops; of phases, which follow each other, the one that was last."""
-    path = min(able, key=lambda path: path.count("/"))
+def _outermost(loops: Sequence[str], ends: dict[str, Stop]) -> str:
+    """Return the outermost of these loops; of the phases of an agent, the last one."""
+    path = min(loops, key=lambda path: path.count("/"))
     if path not in ends or ends[path].reason is not Reason.PHASE_LIMIT:
         return path
     agent = path.rpartition("/")[0]
-    return [each for each in able if each in ends and each.rpartition("/")[0] == agent][-1]
+    return [each for each in loops if each in ends and each.rpartition("/")[0] == agent][-1]
 
 
 def _not_by_limit(
     run_id: str, replay: RecordedRun, loop: str, ends: dict[str, Stop]
 ) -> ConfigurationError:
-    names = {path.rsplit("/", 1)[-1] for path in replay.rounds}
-    if loop and loop not in names | set(replay.rounds):
-        hint = nearest(loop, names) or f"; there are {', '.join(sorted(names)) or 'none'}"
+    names = {path.rsplit("/", 1)[-1] for path in replay.records}
+    if loop and loop not in names | set(replay.records):
+        hint = nearest(loop, names) or f"; its loops are: {', '.join(sorted(names)) or 'none'}"
         return ConfigurationError(f"loop: there is no loop {loop!r} in {run_id}{hint}")
     stops = [stop for path, stop in ends.items() if not loop or loop in path.split("/")]
     root = replay.ended.get("")
     stop = stops[-1] if stops else Stop.from_json(root["stop"]) if root else None
-    why = f"it ended otherwise ({stop.reason.value}: {stop.detail})" if stop else "it has no loop"
+    why = (
+        f"it ended for another reason ({stop.reason.value}: {stop.detail})"
+        if stop
+        else "it has no loop"
+    )
     return ConfigurationError(
-        f"{run_id}: no limit of iterations ended {loop or 'it'}: {why}; rewind it to go on from an "
+        f"{run_id}: no limit of iterations ended {loop or 'it'}: {why}; rewind it to continue from an "
         "earlier point"
     )
 
 
 def _budget(run_id: str, entries: Sequence[Entry], name: str, maximum: float) -> tuple[str, str]:
-    """Return whose budget was used up ("" is the run), and the point to rewind to."""
+    """Return the owner of the used-up budget ("" is the run), and the point to rewind to."""
     unit = UNITS[name]
     replay = RecordedRun(entries)
     root = replay.ended.get("")
@@ -138,7 +151,7 @@ def _budget(run_id: str, entries: Sequence[Entry], name: str, maximum: float) ->
         raise ConfigurationError(
             f"{run_id}: no budget of {_WORDS[unit]} ended it, but {stop.reason.value}: {stop.detail}"
         )
-    stops = [found for entry in entries if (found := _spent_out(entry)) is not None]
+    stops = [owner for entry in entries if (owner := _used_up_by(entry)) is not None]
     path, point = "", ""
     if root is not None:
         path = stops[-1][0] if stops else ""
@@ -147,13 +160,13 @@ def _budget(run_id: str, entries: Sequence[Entry], name: str, maximum: float) ->
     if maximum <= used:
         raise ConfigurationError(
             f"{name}: {amount(maximum)} is not above the {amount(used)} {_UNITS[unit]} that are spent; "
-            "give more"
+            "use a higher limit"
         )
     return path, point
 
 
-def _spent_out(entry: Entry) -> tuple[str, str] | None:
-    """Return the owner of the budget that this entry says is used up, and the entry's point."""
+def _used_up_by(entry: Entry) -> tuple[str, str] | None:
+    """Return the owner of the used-up budget that an entry records, and the point of the entry."""
     word = Reason.BUDGET.value
     if entry.kind == "iteration" and entry.error is not None and entry.error.kind == word:
         return entry.error.path, f"{entry.path}/{entry.value.number}/record"
@@ -164,33 +177,38 @@ def _spent_out(entry: Entry) -> tuple[str, str] | None:
 
 
 async def rewind_with_input(journal: Journal, run_id: str, path: str, value: Json) -> Rewind:
-    """Go back to the beginning of an iteration, which then has `value` as its input.
+    """Rewind a run to the beginning of an iteration, which then has another input.
 
-    `path` is that of an iteration, such as `refine/3`; the edited input stands in for what adapt made.
+    Args:
+        journal: the journal of the run.
+        run_id: the run.
+        path: the path of the iteration, such as `refine/3`.
+        value: its new input, in place of the output of adapt.
 
     Raises:
-        RunNotFound: if there is no such run, or nothing was recorded there.
+        RunNotFound: if there is no such run, or no entry at the path.
         RunLocked: if a live process runs it.
-        ConfigurationError: if the path is not that of an iteration of a loop, or the value no JSON.
+        ConfigurationError: if the path is not that of an iteration, or the value is not JSON.
     """
     info = await journal.find(run_id)
     try:
-        given = codec.normalise(value, what="input")
+        new_input = codec.normalise(value, what="input")
     except StepError as error:
         raise ConfigurationError(str(error)) from None
     entries = surviving(await journal.entries(info.run_id))
     loop, _, number = path.rpartition("/")
     stages = {e.path.removeprefix(f"{path}/").split("/")[0] for e in entries if _in(e, path)}
+    # The input of an item is the item, so a list has no input to replace.
     is_list = any(entry.path == f"{loop}/items" for entry in entries)
     if not loop or not number.isdigit() or is_list or not stages & {"adapt", "execute"}:
-        rounds = [f"{e.path}/{e.value.number}" for e in entries if e.kind == "iteration"]
-        hint = nearest(path, rounds) or (f", such as {rounds[-1]}" if rounds else "")
+        paths = [f"{e.path}/{e.value.number}" for e in entries if e.kind == "iteration"]
+        hint = nearest(path, paths) or (f", such as {paths[-1]}" if paths else "")
         raise ConfigurationError(
-            f"{path!r} is no iteration of a loop, which alone can be given another input; "
-            f"give its path{hint}"
+            f"{path!r} is not an iteration of a loop, and only an iteration can have another input; "
+            f"use its path{hint}"
         )
     done = await journal.rewind(info.run_id, path)
-    await _append(journal, info.run_id, Entry("answered", f"{path}/input", 0.0, value=given))
+    await _append(journal, info.run_id, Entry("answered", f"{path}/input", 0.0, value=new_input))
     return done
 
 
@@ -199,16 +217,18 @@ def _in(entry: Entry, path: str) -> bool:
 
 
 async def _record(
-    journal: Journal, run_id: str, point: str, path: str, told: dict[str, Json]
+    journal: Journal, run_id: str, point: str, path: str, limits: dict[str, Json]
 ) -> None:
+    # First the rewind: it would set aside an entry that was recorded before it.
     if point:
         await journal.rewind(run_id, point)
-    await _append(journal, run_id, Entry("accepted", path, 0.0, value=told))
+    await _append(journal, run_id, Entry("accepted", path, 0.0, value=limits))
 
 
 async def _append(journal: Journal, run_id: str, entry: Entry) -> None:
-    """Put an entry durably into the journal of a run that nobody runs, and give it back."""
+    """Append an entry durably to a run without a process, and release the run."""
     log = await journal.open(await journal.find(run_id), resume=True)
+    # An open run has the status "running"; the entries know the one from before.
     row = replace(log.info, status=status_of(log.recorded), updated=time.time())
     entry.at = row.active
     try:

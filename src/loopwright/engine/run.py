@@ -1,4 +1,4 @@
-"""Run a step: its journal is opened, the step is driven to its end, and its result is recorded.
+"""The public functions that run and resume a step, with their options and the checks of these.
 
 The same run ID resumes a run. A finished run is returned from its journal.
 """
@@ -143,33 +143,42 @@ async def run(
     if missing := _missing_names(root, resources):
         raise ConfigurationError("; ".join(missing))
     store, opened = _journal_of(journal)
-    held = RunResources(resources, store)
+    run_resources = RunResources(resources, store)
     try:
         request = RunRequest(
-            root, value, store, held, budget, source=source or {}, accept_changes=accept_changes
+            root,
+            value,
+            store,
+            run_resources,
+            budget,
+            source=source or {},
+            accept_changes=accept_changes,
         )
         shown = [*listeners, *_progress(progress)]
         fresh, log = await request.open(run_id, takeover=takeover, observed=bool(shown))
-        begun, failed = opened_listeners(shown, log)
+        started, failed = opened_listeners(shown, log)
         if (logging := log_listener(log.info)) is not None:
-            begun.append(logging)
+            started.append(logging)
         state = Run(
             fresh.run_id,
             log,
             clock or SystemClock(),
             random or _random.random,
-            listeners=begun,
-            resources=held,
+            listeners=started,
+            resources=run_resources,
             accept_changes=accept_changes,
             in_doubt=in_doubt,
+            # Read for each run, so that a program may set it after the import.
             debug=bool(os.environ.get(DEBUG)),
-            redactor=redactor_of(held),
+            redactor=redactor_of(run_resources),
         )
+        # Not recorded as warnings of the run: they concern the listeners of this process only.
         state.warnings += failed
         return await request.drive(state, fresh)
     finally:
-        if held.opened is not None:
-            await held.opened.close()
+        if run_resources.opened is not None:
+            await run_resources.opened.close()
+        # A journal that the caller passed stays open: it may be used for other runs.
         if opened and store is not None:
             await store.close()
 
@@ -207,8 +216,8 @@ def run_sync(
     Raises:
         JournalError, ConfigurationError: as `run` does.
 
-    Inside a running event loop, as in a notebook, the run has a thread with another event loop. The caller's
-    event loop does nothing else meanwhile, so the result has the warning `blocking_event_loop` outside IPython.
+    Inside a running event loop, as in a notebook, the run gets a thread with another event loop. It blocks the
+    caller's event loop, so outside IPython the result has the warning `blocking_event_loop`.
 
     Example:
         >>> from loopwright import Loop, MaxIterations, run_sync
@@ -231,7 +240,7 @@ async def resume(
     max_effects: int | None = None,
     **options: Unpack[ResumeOptions],
 ) -> Result[Out]:
-    """Continue a recorded run; first raise the limit that ended it, if one is given.
+    """Continue a recorded run, and raise the limit that ended it if you pass a new one.
 
     Args:
         step: the step that was run, unchanged.
@@ -249,7 +258,7 @@ async def resume(
 
     Raises:
         RunNotFound: if the journal has no such run.
-        ConfigurationError: for a limit that did not end it, or that is not above what is used.
+        ConfigurationError: for a limit that did not end it, or that is not above the used amount.
 
     Example:
         >>> import asyncio
@@ -262,7 +271,7 @@ async def resume(
     """
     store, opened = _journal_of(journal)
     if store is None:
-        raise ConfigurationError("resume: it needs the journal that the run was recorded in")
+        raise ConfigurationError("resume: journal: use the journal in which the run is recorded")
     try:
         info = await store.find(run_id)
         limits = (max_iterations, max_usd, max_calls, max_total_tokens, max_effects)
@@ -322,7 +331,7 @@ def _with_models(
     if models is not None:
         if not hasattr(models, "resolve"):
             raise ConfigurationError(
-                f"run: models: {models!r:.60} is not a Models; give one, such as Models(…)"
+                f"run: models: {models!r:.60} is not a Models; use one, such as Models(…)"
             )
         own["models"] = models
     if model:
@@ -334,9 +343,7 @@ def _with_models(
         return resources
     for name in own if resources is not None else ():
         if name in cast("Mapping[str, Any]", resources):
-            raise ConfigurationError(
-                f"run: {name}: is given twice; leave it out of resources, or out of the call"
-            )
+            raise ConfigurationError(f"run: {name}: it is also in resources; remove one of the two")
     # A chain, because a copy would load resources that no step may need.
     return ChainMap(own, cast("MutableMapping[str, Any]", resources)) if resources else own
 
@@ -371,18 +378,18 @@ def _check_options(
 ) -> None:
     if budget is not None and not isinstance(budget, Budget):
         raise ConfigurationError(
-            f"run: budget: {budget!r} is not a Budget; give one, such as Budget(usd=0.5)"
+            f"run: budget: {budget!r} is not a Budget; use one, such as Budget(usd=0.5)"
         )
     words = ("suspend", "rerun")
     if in_doubt not in words:
         hint = nearest(str(in_doubt), words)
-        raise ConfigurationError(f"run: in_doubt: {in_doubt!r} is none of suspend, rerun{hint}")
+        raise ConfigurationError(f"run: in_doubt: {in_doubt!r} is neither suspend nor rerun{hint}")
     if resources is not None and not isinstance(resources, Mapping):
         raise ConfigurationError(
-            f"run: resources: {resources!r:.60} is not a mapping; give names to objects, such as {{'model': …}}"
+            f"run: resources: {resources!r:.60} is not a mapping; use objects by name, such as {{'model': …}}"
         )
     if callable(listeners):
-        raise ConfigurationError(f"run: listeners: {listeners!r} is not a list; give a list")
+        raise ConfigurationError(f"run: listeners: {listeners!r} is not a list; use a list")
     for listener in listeners:
         if not callable(listener) and not hasattr(listener, "opened"):
             raise ConfigurationError(f"run: listeners: {listener!r} is not a function")

@@ -34,7 +34,7 @@ __all__ = ["RunRequest"]
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A run as its caller asked for it."""
+    """The step, input and options of one run."""
 
     step: Step
     value: Json
@@ -47,7 +47,7 @@ class RunRequest:
     async def open(
         self, run_id: str, *, takeover: bool, observed: bool = False
     ) -> tuple[RunInfo, RunLog]:
-        """Open the journal of the run; return the row of a run that begins now, and the log.
+        """Open the journal of the run; return the row of a new run, and the log.
 
         Raises:
             JournalError: if it cannot be opened, or holds another run under this ID.
@@ -55,6 +55,7 @@ class RunRequest:
         fresh = fresh_row(self.step, self.value, run_id)
         redactor = redactor_of(self.resources)
         if redactor is not None:
+            # Refused, not redacted: a run cannot compute with a replaced input.
             redactor.refuse("input", fresh.input)
             redactor.refuse("the source of the run", self.source)
         if self.store is not None or observed:  # listeners may read the limits
@@ -65,8 +66,10 @@ class RunRequest:
         try:
             self._check_same(fresh, log)
         except ReplayMismatch:
+            # Released with its former status: the run is as it was before this attempt.
             await log.close(replace(log.info, status=status_of(log.recorded)))
             raise
+        # Answers that were posted while no process ran it become entries before the replay.
         if log.recorded:
             await take_up(self.store, log)
         return fresh, log
@@ -80,7 +83,7 @@ class RunRequest:
             before, now = codec.digest(info.input), codec.digest(fresh.input)
             raise ReplayMismatch(
                 f"{info.run_id}: its input was {before} when it was recorded, now it is {now}; "
-                "resume without an input, or use another run id",
+                "resume without an input, or use another run ID",
                 path="",
                 recorded=before,
                 now=now,
@@ -88,7 +91,7 @@ class RunRequest:
         if info.name != step.name:
             raise ReplayMismatch(
                 f"{info.run_id}: it was recorded as {info.name!r}, not as {step.name!r}; "
-                "resume with the step of that name, or use another run id",
+                "resume with the step of that name, or use another run ID",
                 path="",
                 recorded=info.name,
                 now=step.name,
@@ -104,7 +107,7 @@ class RunRequest:
             )
 
     async def drive(self, state: Run, fresh: RunInfo) -> Result:
-        """Run the step to its end, as the caller sees it, and release what was opened for it."""
+        """Run the step to its end, return the caller's copy of its result, and release its objects."""
         info, budget = state.log.info, self.budget
         if self.accept_changes:
             _accept(state, info.fingerprint, fresh.fingerprint)
@@ -113,7 +116,7 @@ class RunRequest:
             if unbound := cannot_bind(self.step, budget, "run"):
                 state.warn(f"{CANNOT_BIND}: {unbound}")
         try:
-            if state.silent:  # nobody can ever read it, so only its result matters
+            if state.silent:  # it has no record, so only its result matters
                 result = await _outcome(state, self.step, fresh.input)
             else:
                 result = await _drive(state, self.step, bounded(info, fresh))
@@ -130,18 +133,18 @@ def _accepted_in(log: RunLog) -> str:
 
 
 def _accept(state: Run, recorded: str, now: str) -> None:
-    """Record that a run goes on with changed code: it need not be accepted at every resume."""
+    """Record that a run continues with changed code, so that it is accepted once and not at each resume."""
     replay = state.replay
     if replay is not None and "" not in replay.ended:
-        known = replay.accepted.get("", recorded)
-        if known and known != now:
+        accepted = replay.accepted.get("", recorded)
+        if accepted and accepted != now:
             state.append(Entry("accepted", "", state.now(), fingerprint=now))
 
 
 def _cap(state: Run, budget: Budget) -> None:
-    """Put a cap on the whole run, as a person may have raised it."""
-    if state.replay is not None and (told := state.replay.raised.get("")):
-        budget = raised_budget(budget, told)
+    """Limit the run by a budget, with the caps that a person raised."""
+    if state.replay is not None and (limits := state.replay.raised.get("")):
+        budget = raised_budget(budget, limits)
     uncapped = state.account
     state.account = Account("", None, budget, uncapped.settled)
     if state.replay is not None and state.account.limited:
@@ -150,18 +153,20 @@ def _cap(state: Run, budget: Budget) -> None:
 
 
 async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
-    """Run the root step, record how the run ended, and give the run back."""
+    """Run the root step, record how the run ended, and release the run."""
     replay = state.replay
     if replay is not None and "" in replay.ended:
         result = finished(state, replay.ended[""], step)
         await state.log.close(row_of(info, result, replay.active))
         return result
-    if replay is not None and replay.doubts and state.log.keeps_values:
-        left = await end_leftovers(state.token)
-        if left:
-            numbers = ", ".join(map(str, left))
+    # Before anything is repeated: two processes must not work on the same files.
+    if replay is not None and replay.unsettled and state.log.keeps_values:
+        pids = await end_leftovers(state.token)
+        if pids:
+            numbers = ", ".join(map(str, pids))
             state.warn(f"processes of an earlier attempt of this run cannot be ended: {numbers}")
-    if replay is not None:  # loops inside an ended one are not run again, and still are its loops
+    # Loops inside an ended loop do not run again, but the result shows them.
+    if replay is not None:
         state.loops = ended_loops(state, replay, step)
     if not state.log.silent:
         state.log.on_cancel = state.cancel
@@ -171,10 +176,10 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
         kind = "suspended" if result.status is Status.SUSPENDED else "ended"
         state.append(Entry(kind, "", state.now(), value=ended_entry(result)))
         await state.settle()
-    except BaseException as error:
+    except BaseException as error:  # of any kind: the lease must be released
         await _interrupted(state, info, error)
         if state.lost and isinstance(error, asyncio.CancelledError):
-            await _forgive(asyncio.current_task())
+            await _uncancel(asyncio.current_task())
             raise OwnershipLost(f"{state.run_id}: another owner took this run over") from None
         raise
     if not state.log.silent:
@@ -189,7 +194,7 @@ def _typed_input(step: Step, value: Json) -> Json:
 
 
 async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
-    """Give back a run that was interrupted, with the time that it was alive."""
+    """Release a run that was interrupted, with its active time."""
     if state.log.silent:
         return
     if not isinstance(error, JournalError | OwnershipLost):
@@ -199,19 +204,21 @@ async def _interrupted(state: Run, info: RunInfo, error: BaseException) -> None:
         status="interrupted",
         active=state.now(),
         updated=state.clock.wall(),
-        iterations=state.rounds,
+        iterations=state.iterations,
         score=state.score,
         usage=state.account.settled,
     )
+    # Shielded: a second cancellation must not leave the run locked by a live process.
     await asyncio.shield(state.log.close(row))
 
 
-async def _forgive(task: asyncio.Task[object] | None) -> None:
-    """Take back the cancellation by which a run was asked to end, delivered or still pending."""
+async def _uncancel(task: asyncio.Task[object] | None) -> None:
+    """Take back the cancellation of the task by which a run is cancelled, delivered or pending."""
     assert task is not None
+    # A pending cancellation is delivered at the next await.
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(0)
-    if task.uncancel():  # someone else wants the task itself to end
+    if task.uncancel():  # the task is cancelled too, not only the run
         raise asyncio.CancelledError
 
 
@@ -232,12 +239,14 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
     except Suspended as suspended:
         request = state.clean({"path": suspended.path, **suspended.request})
         if state.log.silent:
-            state.warn("without a journal nobody can answer; give the run one: journal='sqlite:…'")
+            state.warn(
+                "a run without a journal cannot receive answers; use one: journal='sqlite:…'"
+            )
         result = _cut(state.cleaned_stop(suspended.stop), state, step)
     finally:
-        state.task = None  # it is over: a cancel comes too late
+        state.task = None  # a later cancel must not reach the caller's task
     if state.cancelled is not None:
-        await _forgive(task)
+        await _uncancel(task)
     account = state.account
     failed = _failed_part(result, state)
     return Result(
@@ -260,7 +269,7 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         reported_score=result.reported_score,
         items=result.items,
         outcomes=state.outcomes,
-        total=state.rounds,
+        total=state.iterations,
         error=failed.error,
         cause=failed.cause,
         members=step.steps if isinstance(step, Workflow) else {},
@@ -281,8 +290,8 @@ def _failed_part(result: Result, state: Run) -> Result:
     """Return the result whose failure ended a run: its own, else that of the loop that failed last."""
     if result.error is not None or result.status is not Status.FAILED:
         return result
-    failed = (loop for loop in reversed(state.loops.values()) if loop.error is not None)
-    return next(failed, result)
+    loops = (loop for loop in reversed(state.loops.values()) if loop.error is not None)
+    return next(loops, result)
 
 
 def _cut(stop: Stop, state: Run, step: Step) -> Result:

@@ -1,6 +1,6 @@
 """The row of a run, the entry of its end, and the results that are built from them.
 
-A row carries the bounds of a run, the conditions of each loop, for whoever shows it.
+A row contains the bounds of a run, which are the conditions of each loop, for lists and pages.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def new_run_id() -> str:
-    """Return a fresh run id that sorts by time: date, time and 6 random letters and digits."""
+    """Return a new run ID that sorts by time: date, time and 6 random letters and digits."""
+    # From the system and not from `random`, whose seed may be the same in two processes.
     number = int.from_bytes(os.urandom(8), "big")
     letters = "".join(_LETTERS[number // 36**place % 36] for place in range(6))
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + letters
 
 
 def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
-    """Return the row of a run that begins now.
+    """Return the row of a new run.
 
     Raises:
         ConfigurationError: for an invalid run ID or input.
@@ -69,22 +70,22 @@ def fresh_row(step: Step, value: Json, run_id: str) -> RunInfo:
     declared = step.input_type
     try:
         if declared is None:
-            given = codec.normalise(value, what="input")
+            recorded_input = codec.normalise(value, what="input")
         else:
-            given = declared.write_input(value)
+            recorded_input = declared.write_input(value)
     except StepError as error:
         raise ConfigurationError(str(error)) from None
     now = time.time()
-    return RunInfo(run_id or new_run_id(), step.name, given, created=now, updated=now)
+    return RunInfo(run_id or new_run_id(), step.name, recorded_input, created=now, updated=now)
 
 
 def described(
     fresh: RunInfo, step: Step, source: Mapping[str, Json], budget: Budget | None
 ) -> RunInfo:
-    """Return a row with what only a journal needs: the step's fingerprint, and its bounds."""
+    """Return a row with the fields that only a journal needs: the step's fingerprint, and its bounds."""
     bounds = _bounds_of(step, budget)
-    kept = {**source, "bounds": bounds} if bounds else dict(source)
-    return replace(fresh, fingerprint=step.fingerprint, source=kept)
+    described_source = {**source, "bounds": bounds} if bounds else dict(source)
+    return replace(fresh, fingerprint=step.fingerprint, source=described_source)
 
 
 def bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
@@ -96,7 +97,7 @@ def bounded(info: RunInfo, fresh: RunInfo) -> RunInfo:
 
 
 def ended_entry(result: Result) -> Json:
-    """Return what the journal keeps of how a run ended."""
+    """Return the value of the entry of a run's end."""
     return {
         "name": result.name,
         "stop": Stop(result.reason, result.detail, result.also).to_json(),
@@ -113,7 +114,7 @@ def ended_entry(result: Result) -> Json:
 
 
 def finished(state: Run, ended: Json, step: Step) -> Result:
-    """Return the result of a run that the journal holds to its end.
+    """Return the result of a run whose end is in the journal.
 
     Raises:
         ReplayMismatch: if a recorded value no longer fits its declared type.
@@ -124,6 +125,7 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
     loops = ended_loops(state, replay, step)
     own = loops.get(ended["name"])
     agents = replay.reported()
+    # A workflow may contain a loop of its own name, whose history is not that of the run.
     history = own.history if own is not None and ended.get("iterations") else History()
     if agents.get(ended["name"], {}).get("kind") == "phased":
         history = _phases(replay, ended["name"])
@@ -154,8 +156,10 @@ def finished(state: Run, ended: Json, step: Step) -> Result:
 
 def _phases(replay: RecordedRun, path: str) -> History:
     """Return the iterations of the phases of the agent at a path."""
-    within = [rounds for loop, rounds in replay.rounds.items() if loop.rpartition("/")[0] == path]
-    return agents_history([entry.value for entry in rounds] for rounds in within)
+    phases = [
+        entries for loop, entries in replay.records.items() if loop.rpartition("/")[0] == path
+    ]
+    return agents_history([entry.value for entry in entries] for entries in phases)
 
 
 def _typed(declared: ValueType | None, value: Json, path: str) -> Json:
@@ -185,10 +189,11 @@ def _loops_in(step: Step) -> dict[str, Step]:
 
 
 def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
-    """Return the results of the loops that the journal holds to their end, in the order they ended."""
+    """Return the results of the loops whose end is in the journal, in the order of their ends."""
     loops = LoopResults()
+    # Walking the step takes time, and a run without ended loops has nothing to type.
     declared = _loops_in(step) if replay.ended else {}
-    loops.lists.update(replay.lists())
+    loops.lists.update(replay.lists())  # first: the names of loops in a list depend on it
     for path, value in replay.ended.items():
         if path:
             result = _loop_result(state, replay, path, value)
@@ -199,23 +204,23 @@ def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
 
 def _typed_result(loop: Step, result: Result) -> Result:
     """Return the recorded result of a loop with the declared types of its values."""
-    taken, made = loop.input_type, loop.output_type
-    if all(each is None or each.is_json for each in (taken, made)):
+    input_type, output_type = loop.input_type, loop.output_type
+    if all(each is None or each.is_json for each in (input_type, output_type)):
         return result
     history = History()
     for item in result.history:
-        value = item.input if taken is None else taken.attach(item.input)
-        typed = replace(item, input=value, output=_typed(made, item.output, result.name))
+        value = item.input if input_type is None else input_type.attach(item.input)
+        typed = replace(item, input=value, output=_typed(output_type, item.output, result.name))
         history = history.with_iteration(
             typed, result.history.elapsed, result.history.usage, result.history.now
         )
-    output = _typed(made, result.output, result.name)
+    output = _typed(output_type, result.output, result.name)
     return replace(result, output=output, history=history)
 
 
 def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Result:
     history, usage = History(), Usage()
-    for entry in replay.rounds.get(path, ()):
+    for entry in replay.records.get(path, ()):
         usage += entry.value.usage
         history = history.with_iteration(entry.value, entry.seconds, usage, entry.at)
     stop = Stop.from_json(value["stop"])
@@ -237,7 +242,7 @@ def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Res
 
 
 def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
-    """Return the row of a run that ended, after so many active seconds."""
+    """Return the row of a run that ended; `active` are its active seconds."""
     best = result.best or next((r.best for r in result.loops.values() if r.best), None)
     return replace(
         info,
@@ -252,7 +257,7 @@ def row_of(info: RunInfo, result: Result, active: float) -> RunInfo:
     )
 
 
-_MOST = 200  # loops and lists that a row names; a generated workflow may have thousands
+_MAX_NAMES = 200  # loops and lists in a row; a generated workflow may have thousands
 
 
 def _bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
@@ -264,9 +269,9 @@ def _bounds_of(step: Step, budget: Budget | None = None) -> dict[str, Json]:
     loops: list[Json] = []
     lists: dict[str, None] = {}
     _collect(step, "", loops, lists)
-    bounds: dict[str, Json] = {"loops": loops[:_MOST]} if loops else {}
+    bounds: dict[str, Json] = {"loops": loops[:_MAX_NAMES]} if loops else {}
     if lists:
-        bounds["lists"] = list(lists)[:_MOST]
+        bounds["lists"] = list(lists)[:_MAX_NAMES]
     if budget is not None:
         bounds["budget"] = budget.to_json()["budget"]
     return bounds

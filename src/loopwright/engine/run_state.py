@@ -1,4 +1,4 @@
-"""The state of one run in one process: journal, clock, accounts, questions, resources and listeners."""
+"""The state of one run in one process: journal, clock, account, questions, resources and listeners."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ class SystemClock:
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        own = type(loop).time is not asyncio.BaseEventLoop.time  # a loop with a clock of its own
-        self.monotonic = loop.time if own else time.monotonic
+        virtual = type(loop).time is not asyncio.BaseEventLoop.time
+        # The standard loop calls time.monotonic itself: calling it directly saves a Python call per entry.
+        self.monotonic = loop.time if virtual else time.monotonic
 
     def wall(self) -> float:
         """Return seconds since the epoch."""
@@ -86,24 +87,24 @@ Listener = Callable[[Entry], None] | RunObserver
 def opened_listeners(
     listeners: Sequence[Listener], log: RunLog
 ) -> tuple[list[Callable[[Entry], None]], tuple[str, ...]]:
-    """Return the listeners for the entries of a run, and a sentence on each that failed to begin."""
-    begun: list[Callable[[Entry], None]] = []
+    """Return the listeners for the entries of a run, and a warning for each that failed to start."""
+    started: list[Callable[[Entry], None]] = []
     failed = []
     for listener in listeners:
         try:
             if hasattr(listener, "opened"):
-                begun.append(listener.opened(log.info.view(), [e.view() for e in log.recorded]))
+                started.append(listener.opened(log.info.view(), [e.view() for e in log.recorded]))
             else:
-                begun.append(listener)
+                started.append(listener)
         except BaseException as error:  # a listener never ends a run
-            failed.append(f"listener_failed: a listener could not begin: {error_line(error)}")
-    return begun, tuple(failed)
+            failed.append(f"listener_failed: a listener could not start: {error_line(error)}")
+    return started, tuple(failed)
 
 
 class RunResources(Mapping[str, Any]):
     """The resources of a run by name; `memory` is the one that the caller passed, else the journal's.
 
-    Nothing is loaded or opened before a step asks for it.
+    Nothing is loaded or opened before a step reads it.
     """
 
     __slots__ = ("_files", "_memory", "_passed", "_store", "opened")
@@ -185,6 +186,7 @@ class Run:
         "clock",
         "debug",
         "in_doubt",
+        "iterations",
         "keeps",
         "listeners",
         "log",
@@ -197,7 +199,6 @@ class Run:
         "redactor",
         "replay",
         "resources",
-        "rounds",
         "run_id",
         "score",
         "silent",
@@ -223,17 +224,18 @@ class Run:
         redactor: Redactor | None = None,
     ) -> None:
         self.run_id = run_id
-        self.redactor = redactor or None  # one that knows no secret is none
+        self.redactor = redactor or None  # without secrets there is nothing to search for
         self.log = log
         self.replay = RecordedRun(log.recorded) if log.recorded else None
-        self.keeps = log.keeps_values or self.replay is not None  # fingerprints are worth making
+        # Whether fingerprints are computed: a journal in memory needs them only for a replay.
+        self.keeps = log.keeps_values or self.replay is not None
         self.clock = clock
         self.random = random
         self.listeners = tuple(listeners)
         self.resources = resources or {}
         self.stubs: Stubs | None = self.resources.get("stubs")
         self.permits: Permits | None = self.resources.get("permits")
-        # A silent run performs its effects on a shorter path, which asks no stubs.
+        # A silent run performs its effects on a shorter path, which has no stubs.
         self.silent = log.silent and not self.listeners and self.stubs is None
         self.owned: dict[str, Any] = {}
         self.accept_changes = accept_changes
@@ -246,8 +248,9 @@ class Run:
         self.warnings = tuple(self.replay.warnings) if self.replay else ()
         self.cancelled: Stop | None = None
         self.lost = False
-        self.rounds = 0
+        self.iterations = 0
         self.score: float | None = None
+        # The row of a resumed run shows the iterations of all its processes.
         for entry in log.recorded:
             if entry.kind == "iteration":
                 self.note(entry.value)
@@ -255,6 +258,7 @@ class Run:
         self._pending: list[Entry] = [] if self.listeners else _NONE
         self._notified = 0
         self._monotonic = clock.monotonic
+        # Active time continues from the last entry, so that time without a process does not count.
         self._shift = (self.replay.active if self.replay else 0.0) - clock.monotonic()
         self.sync = log.sync
         # Without listeners an entry goes straight to the log.
@@ -298,7 +302,7 @@ class Run:
     def _failure(self, error: BaseException, path: str) -> Failure:
         if isinstance(error, StepError):
             failure = Failure.of("", error, path, self.redact)
-            if error.traceback:  # that of an inner step stands
+            if error.traceback:  # the one of an inner step is nearer to the cause
                 return failure
             exception, traceback = self._traceback(error, own=False)
             return replace(failure, exception=exception, traceback=traceback)
@@ -322,7 +326,7 @@ class Run:
 
     def note(self, record: Iteration) -> None:
         """Count an iteration of any loop, and keep the best score: the row of an open run shows both."""
-        self.rounds += 1
+        self.iterations += 1
         score = record.score
         if score is not None and (self.score is None or score > self.score):
             self.score = score
@@ -337,15 +341,16 @@ class Run:
         self._pending.append(entry)
 
     async def settle(self) -> None:
-        """Wait until everything appended is durable, then call the listeners."""
-        mark = self._notified + len(self._pending)
+        """Wait until all appended entries are durable, then call the listeners."""
+        # The position in the order of all entries, because other tasks append while this one waits.
+        position = self._notified + len(self._pending)
         pending = self.log.sync()
         if pending is not None:
             await pending
-        count = mark - self._notified  # others may have settled, and appended, meanwhile
+        count = position - self._notified  # others may have settled, and appended, meanwhile
         if count > 0:
             durable, self._pending = self._pending[:count], self._pending[count:]
-            self._notified = mark
+            self._notified = position
             self._notify(durable)
 
     async def settled(self) -> None:
@@ -377,15 +382,15 @@ class Run:
     def warn(self, sentence: str, path: str = "", *, code: str = "") -> None:
         """Add a sentence to the result's warnings, once, with its code and the first path it applies to."""
         sentence = self.clean(sentence)
+        # A warning of an earlier process may have a code or a path before the same sentence.
         if any(w == sentence or w.endswith(f": {sentence}") for w in self.warnings):
             return
         warning = ": ".join(part for part in (code, path, sentence) if part)
         self.warnings += (warning,)
         if code != "blocking_event_loop":  # logged while the step blocked, with its stack
             log_warning(warning, self.run_id, path)
-        if (
-            not self.silent
-        ):  # recorded, so that a resumed run has the warnings of its earlier processes
+        # Recorded, so that a resumed run has the warnings of its earlier processes.
+        if not self.silent:
             self.append(Entry("warned", "", self.now(), value=warning))
 
     def ask(
@@ -398,6 +403,7 @@ class Run:
         if replay is not None and path in replay.answers:
             return replay.answers[path]
         detail, request = self.clean(detail), self.clean(dict(request))
+        # A resume asks the same question again: one entry is enough.
         if not self.silent and (replay is None or path not in replay.asked):
             asked = {"request": dict(request), "detail": detail, "since": self.clock.wall()}
             self.append(Entry("asked", path, self.now(), value=asked))
@@ -430,6 +436,7 @@ class Run:
         recorded = self.replay.steps.get(path) if self.replay is not None else None
         if recorded is not None and recorded.value.get("stop") == stop:
             return
+        # Removed first, because the order of the outcomes is that of the ends.
         self.outcomes.pop(outcome.name, None)
         self.outcomes[outcome.name] = outcome
         if not self.silent:
@@ -450,4 +457,4 @@ class Run:
             self.task.cancel()
 
 
-_NONE: list[Entry] = []  # of a run without listeners; never appended to
+_NONE: list[Entry] = []  # shared by all runs without listeners; it stays empty

@@ -43,17 +43,15 @@ class Scope:
     def __init__(self, name: str, initial: Json, parent: Scope | None, path: str = "") -> None:
         self.name = name
         self.path = path
-        self.talks: dict[str, Any] | None = (
-            None  # conversations that continue from iteration to iteration
-        )
+        # Conversations that continue from one iteration to the next.
+        self.talks: dict[str, Any] | None = None
         self.parent = parent
         self.initial = initial
         self.current = initial
         self.number = 0
         self.total = 0  # items, if it runs over a list
-        self.parts: Mapping[str, Json] | None = (
-            None  # outputs of steps, for the record of the current iteration
-        )
+        # Outputs of steps, for the record of the current iteration.
+        self.parts: Mapping[str, Json] | None = None
         self.history = _UNBEGUN
         # Read-only until `keep` replaces them: most scopes are loops', which have neither.
         self.outputs: Mapping[str, Json] = _NOTHING_YET
@@ -61,12 +59,12 @@ class Scope:
         self.members: Mapping[str, object] = _NOTHING_YET  # the steps of a workflow by name
         self.results: Mapping[str, Result] = _NOTHING_YET
         self.loops: Mapping[str, Result] = _NOTHING_YET  # in the order of their ends
-        self.variables: dict[str, Json] | None = (
-            None  # of a document, which has no access to variables outside it
-        )
+        # Variables of a document, which has no access to those outside it.
+        self.variables: dict[str, Json] | None = None
 
     def keep(self, name: str, result: Result) -> None:
         """Show the result of a step under its name."""
+        # Replaced, not changed: steps that run at the same time may be reading them.
         self.results = {**self.results, name: result}
         self.outputs = {**self.outputs, name: result.output}
 

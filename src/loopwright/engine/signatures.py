@@ -50,6 +50,7 @@ class FunctionTypes:
     def read(self, value: Json) -> object:
         """Return the function's own copy of a recorded value, in its declared type."""
         kind, declared = type(value), self.input
+        # A record, such as the Iteration that adapt receives, is a type of its own.
         if declared is None or kind in declared.flat or isinstance(value, Record):
             return own(value)
         return declared.read(value, self.name)
@@ -72,6 +73,7 @@ class FunctionTypes:
             return ""
         if self.like is not None and self.like.input_type is not None:
             return ""
+        # `model_dump` rather than an import of pydantic: most programs have no models.
         model = dataclasses.is_dataclass(kind) or hasattr(kind, "model_dump")
         if not model or isinstance(output, Record):
             return ""
@@ -84,8 +86,8 @@ class FunctionTypes:
 def types_of(function: Callable[..., Any], name: str) -> FunctionTypes:
     """Return the declared types of a function, by its annotations."""
     if isinstance(function, type):
-        made = dataclasses.is_dataclass(function) or hasattr(function, "model_fields")
-        return FunctionTypes(name, None, value_type(function, name) if made else None)
+        is_model = dataclasses.is_dataclass(function) or hasattr(function, "model_fields")
+        return FunctionTypes(name, None, value_type(function, name) if is_model else None)
     hints, parameters, problem = _hints(function)
     declared: dict[str, ValueType | None] = {}
     first = next(iter(parameters), "")
@@ -122,18 +124,20 @@ def _hints(function: Any) -> tuple[dict[str, Any], dict[str, inspect.Parameter],
         parameters = {}
     hints: dict[str, Any] = {}
     problem = ""
+    # A decorator has other globals than the function whose annotations it copied.
     names = inspect.unwrap(inner)
     for name, annotation in annotations.items():
         if not isinstance(annotation, str):
             hints[name] = annotation
             continue
         try:
+            # One by one: an annotation that cannot be read must not hide the others.
             holder = python_types.SimpleNamespace(__annotations__={name: annotation})
-            found = typing.get_type_hints(holder, names.__globals__, include_extras=True)
+            read = typing.get_type_hints(holder, names.__globals__, include_extras=True)
         except Exception as error:  # an annotation is any expression of the user's
             problem = f"the annotation {annotation!r} cannot be read ({codec.error_line(error)})"
         else:
-            hints[name] = found[name]
+            hints[name] = read[name]
     return hints, parameters, problem
 
 

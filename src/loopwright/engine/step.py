@@ -1,8 +1,7 @@
-"""What a step is: a function is the simplest one.
+"""Steps: everything that runs is one, so steps nest, such as a loop in a workflow in a loop.
 
-Everything that runs is a step, so steps nest: a loop in a workflow in a loop. A `Leaf` acts on the world
-itself, a `CompositeStep` runs other steps. A function is a leaf: `f()`, `f(value)` or `f(value, ctx)`,
-plain (it runs in a thread) or async.
+A `Leaf` acts itself, a `CompositeStep` runs other steps. A function is a leaf: `f()`, `f(value)` or
+`f(value, ctx)`, plain (it runs in a thread) or async.
 """
 
 from __future__ import annotations
@@ -30,7 +29,16 @@ from ..errors import ConfigurationError
 from ..records import Evaluation, Result, Usage, own
 from ..records.codec import Json
 from ..records.typed import ValueType
-from .external import Purpose, adapted
+from .external import (
+    AgentLike,
+    EvaluatesOutput,
+    MeasuresTestCase,
+    Purpose,
+    RunnableLike,
+    ScoresOutput,
+    ScoresTask,
+    adapted,
+)
 from .fingerprints import KNOWN_AS, digest_of, known_as, source_digest
 from .signatures import FunctionTypes, types_of
 from .threads import in_thread
@@ -40,8 +48,10 @@ __all__ = [
     "PYTHON",
     "CompositeStep",
     "EvaluationLike",
+    "EvaluatorLike",
     "FunctionStep",
     "Leaf",
+    "MetricLike",
     "Step",
     "StepLike",
     "as_step",
@@ -52,7 +62,7 @@ __all__ = [
     "step",
 ]
 
-Function = Callable[..., Any]  # what a function takes is read from its signature
+Function = Callable[..., Any]  # its signature decides which arguments it receives
 In = TypeVar("In", default=Any)
 Out = TypeVar("Out", default=Any)
 # The defaults keep a bare `Step`, `Leaf` or `CompositeStep` legal under `mypy --strict`.
@@ -169,7 +179,7 @@ class Leaf(Step[In_contra, Out_co]):
         return output
 
     def asks(self) -> Json:
-        """Return what a call sends, where its input does not say it: part of its journal entry."""
+        """Return the request that a call sends, for its journal entry, if it differs from the input."""
         return None
 
     def act(self, value: In_contra, ctx: Any) -> Awaitable[Out_co]:
@@ -178,7 +188,7 @@ class Leaf(Step[In_contra, Out_co]):
 
 
 class CompositeStep(Step[In_contra, Out_co]):
-    """A step that runs other steps: it has no effect itself, and is replayed by running it again."""
+    """A step that runs other steps: it has no effect itself, and a replay runs it again."""
 
     supplies: Collection[str] = ()  # template variables inside it, beyond those always there
     keeps_types: ClassVar[bool] = False  # whether it passes on values with their declared types
@@ -201,6 +211,8 @@ class CompositeStep(Step[In_contra, Out_co]):
         raise NotImplementedError
 
 
+EvaluationLike = Evaluation | float | bool | Mapping[str, Any] | None  # what an evaluator returns
+MetricLike = EvaluatesOutput | ScoresOutput | ScoresTask | MeasuresTestCase  # of other libraries
 if TYPE_CHECKING:
     from .context import Context
 
@@ -209,10 +221,13 @@ if TYPE_CHECKING:
         Step[In, Out]
         | Callable[[In], Awaitable[Out] | Out]
         | Callable[[In, Context], Awaitable[Out] | Out]
+        | AgentLike[Out]
+        | RunnableLike
     )
+    EvaluatorLike = StepLike[In, EvaluationLike] | MetricLike
 else:
-    StepLike = Step | Function
-EvaluationLike = Evaluation | float | bool | Mapping[str, Any] | None  # what an evaluator returns
+    StepLike = Step | Function | AgentLike | RunnableLike
+    EvaluatorLike = StepLike | MetricLike
 
 
 _UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
@@ -221,10 +236,9 @@ _UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has no
 class FunctionStep(Leaf[In_contra, Out_co]):
     """A Python function as a leaf step.
 
-    `reserve` is the worst case that one call may cost, or a function of the input that says so.
-    `idempotent` says that it may run twice when the process dies under it (the default for
-    functions; see Context.idempotency_key). `reports` says whether it reports what it costs, where that
-    differs from taking a context.
+    `reserve` is the highest cost of a call, or a function of the input that returns it. `idempotent`:
+    it may run twice if the process dies during a call (see Context.idempotency_key). `reports`: whether
+    it reports its cost, if that differs from whether it takes a context.
     """
 
     act: _Act
@@ -261,7 +275,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         reports: bool | None = None,
         typed: bool = False,
     ) -> None:
-        # Read late: an annotation may name a class that is defined further down.
+        # Annotations are read at the first use: they may name classes that are defined later.
         self.types = _UNREAD if typed and not hasattr(function, KNOWN_AS) else None
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
@@ -297,6 +311,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         types, wanted = self.declared(), reader.input_type
         if types is None or types.output is not None or wanted is None or wanted.is_json:
             return self
+        # A copy: the same function may be a step elsewhere, with another reader.
         adapter = copy.copy(self)
         adapter.types = copy.copy(types)
         adapter.types.like, adapter.types.simple = reader, False
@@ -313,22 +328,21 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         return f"step({self.name})"
 
 
-def reserving(
-    given: Usage | Reserve | None,
-) -> Reserve | None:
-    """Return what says of an input what its call may cost at worst; it gets a copy of the input."""
-    if isinstance(given, Usage):
-        return lambda _: given
-    return None if given is None else lambda value: given(own(value))
+def reserving(reserve: Usage | Reserve | None) -> Reserve | None:
+    """Return the function from an input to the highest cost of its call; it receives a copy."""
+    if isinstance(reserve, Usage):
+        return lambda _: reserve
+    return None if reserve is None else lambda value: reserve(own(value))
 
 
 def _parameters(function: Function) -> int:
     if not callable(function):
-        raise ConfigurationError(f"{function!r} cannot be a step; give a function or a step")
+        raise ConfigurationError(f"{function!r} cannot be a step; use a function or a step")
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # some builtins do not say; they take the value
+    except (TypeError, ValueError):  # some builtins have no signature; they take the value
         return 1
+    # A default is the author's choice, except for `ctx`, which is always passed.
     fixed = [
         p
         for p in parameters
@@ -352,6 +366,7 @@ def _parameters(function: Function) -> int:
 def _caller(function: Function, count: int, inline: bool) -> _Act:
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
+    # `inspect.unwrap` does not look into a partial.
     if isinstance(function, functools.partial):
         is_async = inspect.iscoroutinefunction(function.func)
 
@@ -368,17 +383,17 @@ def _caller(function: Function, count: int, inline: bool) -> _Act:
 
 
 async def _now(function: Function, args: tuple[object, ...]) -> Json:
-    found = function(*args)
-    return await found if inspect.isawaitable(found) else found
+    result = function(*args)
+    return await result if inspect.isawaitable(result) else result
 
 
 async def _threaded(function: Function, args: tuple[object, ...]) -> Json:
-    found = await in_thread(function, *args)
-    return await found if inspect.isawaitable(found) else found
+    result = await in_thread(function, *args)
+    return await result if inspect.isawaitable(result) else result
 
 
 def as_step(
-    step: StepLike[In, Out], *, name: str = "", purpose: Purpose = "execute"
+    step: StepLike[In, Out] | MetricLike, *, name: str = "", purpose: Purpose = "execute"
 ) -> Step[In, Out]:
     """Return a step as it is, an object of another library by its adapter, and a function as a FunctionStep.
 
@@ -387,14 +402,14 @@ def as_step(
     """
     if isinstance(step, Step):
         return step
-    made = adapted(step, purpose)
-    if made is None:
-        return FunctionStep(step, name=name, typed=True)
-    if not isinstance(made, Step):
+    adapter = adapted(step, purpose)
+    if adapter is None:
+        return FunctionStep(cast("Function", step), name=name, typed=True)
+    if not isinstance(adapter, Step):
         raise ConfigurationError(
-            f"the adapter of {type(step).__name__} returned {made!r:.60}, which is not a step"
+            f"the adapter of {type(step).__name__} returned {adapter!r:.60}, which is not a step"
         )
-    return made
+    return adapter
 
 
 class StepDecorator(Protocol):
@@ -484,7 +499,7 @@ def step(
         8
     """
 
-    def made(inner: Function) -> FunctionStep:
+    def decorate(inner: Function) -> FunctionStep:
         made_step = FunctionStep(
             inner, name=name, reserve=reserve, idempotent=idempotent, inline=inline,
             fingerprint=fingerprint, typed=True,
@@ -492,4 +507,4 @@ def step(
         made_step.stub = "" if hasattr(inner, KNOWN_AS) else PYTHON
         return made_step
 
-    return cast("StepDecorator", made) if function is None else made(function)
+    return cast("StepDecorator", decorate) if function is None else decorate(function)

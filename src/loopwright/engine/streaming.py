@@ -135,8 +135,9 @@ async def stream(
 
     listeners = options.pop("listeners", ())
     if callable(listeners):
-        raise ConfigurationError(f"stream: listeners: {listeners!r} is not a list; give a list")
+        raise ConfigurationError(f"stream: listeners: {listeners!r} is not a list; use a list")
     arguments: Any = {**options, "listeners": [*listeners, receive_entry], "on_text": receive_text}
+    # A task of its own: the run must continue while the consumer handles an event.
     task = asyncio.create_task(run(step, value, **arguments))
     task.add_done_callback(lambda _: put(None))
     try:

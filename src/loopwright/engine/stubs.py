@@ -53,6 +53,8 @@ class Stubs(Protocol):
 
 def acting(stubs: Stubs | None, step: Leaf, path: str) -> _Act:
     """Return the function that performs a step at a path: its own, or that of its stub."""
+    # Steps of this package without an effect outside the run, such as adapters, act in a dry run
+    # too.
     if stubs is None or not step.stub:
         return step.act
 

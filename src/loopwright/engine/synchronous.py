@@ -19,7 +19,9 @@ __all__ = ["BLOCKING", "wait_for"]
 
 BLOCKING = "blocking_event_loop"  # the code of the warning
 _SENTENCE = "run_sync blocks the event loop that it is called in; use: await run(…)"
-_INTERVAL = 0.2  # seconds between two looks for Ctrl-C, which a wait cannot notice everywhere
+_INTERVAL = (
+    0.2  # seconds between two checks for Ctrl-C, which some systems do not deliver to a wait
+)
 
 
 def wait_for(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -58,7 +60,7 @@ def _run(runner: asyncio.Runner, start: Callable[[], Coroutine[Any, Any, Result]
 
 
 class _Thread(threading.Thread):
-    """A thread that runs a coroutine in an event loop of its own."""
+    """A thread that runs a coroutine in another event loop."""
 
     def __init__(self, start: Callable[[], Coroutine[Any, Any, Result]]) -> None:
         super().__init__(name="loopwright run_sync", daemon=True)
@@ -81,6 +83,7 @@ class _Thread(threading.Thread):
 
     def _run_coroutine(self) -> None:
         async def begin() -> Result:
+            # The lock orders this and `cancel`: a cancellation before the task exists is not lost.
             with self._lock:
                 self._task = asyncio.current_task()
                 if self._cancelled:
@@ -106,6 +109,7 @@ def _run_in_thread(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
             pass
     except BaseException:  # Ctrl-C
         thread.cancel()
+        # Joined, so that the run has released its journal when the caller continues.
         if thread.ident is not None:
             thread.join()
         raise

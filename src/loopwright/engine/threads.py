@@ -1,7 +1,7 @@
-"""Plain functions beside the event loop: daemon threads that a deadline can leave behind.
+"""Plain functions in daemon threads, which a deadline can abandon.
 
-The standard pool is not used: its few workers are joined at exit, so one function that hangs would
-hold the process.
+The standard pool is not used: its few workers are joined at exit, so one function that hangs would keep
+the process from ending.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ __all__ = ["in_thread"]
 
 T = TypeVar("T")
 
-AT_ONCE = 256
-_room = threading.BoundedSemaphore(AT_ONCE)  # a bound on threads of the process, not state of a run
+AT_ONCE = 256  # threads: more would use memory without running sooner
+_room = threading.BoundedSemaphore(AT_ONCE)  # one per process: it holds no state of a run
 
 
 async def in_thread(function: Callable[..., T], *args: object) -> T:
-    """Call a plain function in a thread of its own and return its value or raise its error.
+    """Call a plain function in a new thread, and return its value or raise its error.
 
-    A cancelled caller stops waiting at once; the thread ends by itself and what it returns is
-    dropped.
+    A cancelled caller stops waiting at once. The thread continues to its end, and its value is dropped.
     """
+    # Polled: a semaphore of asyncio belongs to one event loop, and there may be several.
     while not _room.acquire(blocking=False):
         await asyncio.sleep(0.005)
     loop = asyncio.get_running_loop()
@@ -38,11 +38,11 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
         value = None
         try:
             value = context.run(function, *args)
-        except BaseException as raised:  # handed to the caller, whatever it is
+        except BaseException as raised:  # of any kind: the caller receives it
             error = raised
         finally:
             _room.release()
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: no caller waits
             loop.call_soon_threadsafe(_hand_over, future, value, error)
 
     threading.Thread(target=work, name=f"loopwright {function!r:.60}", daemon=True).start()
@@ -50,7 +50,7 @@ async def in_thread(function: Callable[..., T], *args: object) -> T:
 
 
 def _hand_over(future: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:
-    if future.done():
+    if future.done():  # the caller was cancelled
         return
     if isinstance(error, StopIteration):  # a future cannot carry it
         error = RuntimeError("the function raised StopIteration")

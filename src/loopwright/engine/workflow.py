@@ -147,6 +147,7 @@ class Workflow(CompositeStep[In, Out]):
             last = short.result
             return Result(last.status, last.reason, str(short), last.output, name=self.name)
         except (StepError, Stopped, asyncio.CancelledError) as error:
+            # An interrupted process records nothing: a resume may still run these steps.
             if _stop_of(error, ctx.run) is not None:
                 self._not_run(ctx, scope)
             raise
@@ -158,6 +159,7 @@ class Workflow(CompositeStep[In, Out]):
     async def _drive(self, ctx: Context, value: Json, ended: dict[str, Result]) -> None:
         """Run the steps, each when the steps that it needs have ended."""
         order = self.order
+        # Without concurrency no tasks are needed, and a traceback shows the caller.
         if self.at_once == 1:
             for key in order:
                 self._keep(ctx, key, await self._one(ctx, key, value, ended), ended)
@@ -201,6 +203,7 @@ class Workflow(CompositeStep[In, Out]):
 
     def _not_run(self, ctx: Context, scope: Scope) -> None:
         """Record the steps of the root workflow that do not run because it ends early."""
+        # Only the steps of the root are in the result.
         for key in self.order if scope.parent is None else ():
             if key not in ctx.run.outcomes:
                 ctx.run.step_ended(ctx.below(key), StepOutcome(key))
@@ -221,10 +224,10 @@ def _check_shape(
     for field, value in (("steps", steps), ("needs", needs)):
         if not isinstance(value, Mapping):
             raise ConfigurationError(
-                f"workflow {name}: {field}: {value!r} is not an object; give one by names of steps"
+                f"workflow {name}: {field}: {value!r} is not an object; use one by names of steps"
             )
     if not steps:
-        raise ConfigurationError(f"workflow {name}: has no steps; give at least one")
+        raise ConfigurationError(f"workflow {name}: has no steps; add at least one")
     for key in steps:
         if not isinstance(key, str):
             raise ConfigurationError(f"workflow {name}: the name {key!r} of a step is not text")
@@ -233,9 +236,10 @@ def _check_shape(
                 f"workflow {name}: the step {key!r} has a slash; it is part of paths"
             )
     for key, needed in needs.items():
+        # Text is a sequence too: `needs={"b": "a"}` would need a step for each letter.
         if isinstance(needed, str) or not isinstance(needed, Sequence):
             raise ConfigurationError(
-                f"workflow {name}: needs of {key!r}: give a list of steps, not {needed!r}"
+                f"workflow {name}: needs of {key!r}: use a list of steps, not {needed!r}"
             )
 
 
@@ -244,7 +248,7 @@ def _key_of(name: str, step: StepLike, steps: Mapping[str, StepLike]) -> str:
     keys = [key for key, other in steps.items() if other is step]
     if not keys:
         raise ConfigurationError(
-            f"workflow {name}: output: {step!r:.60} is not one of its steps; give a step, or a name"
+            f"workflow {name}: output: {step!r:.60} is not one of its steps; use a step, or a name"
         )
     return keys[0]
 
@@ -273,6 +277,7 @@ def _stop_of(error: BaseException, run: Run) -> Stop | None:
 
 
 def _circle(needs: Mapping[str, Sequence[str]], left: Sequence[str]) -> list[str]:
+    # Each remaining step needs a remaining one, so the walk comes back to a step that it has visited.
     path = [left[0]]
     while True:
         following = next(n for n in needs[path[-1]] if n in left)

@@ -283,7 +283,7 @@ def text_check(
         text = codec.text_of(value)
         return await in_thread(evaluate, text) if slow else evaluate(text)
 
-    # The default name is part of the fingerprint and of journal paths.
+    # The default name is part of recorded journal paths.
     name = name or (next(iter(rules)).partition(" ")[0] if len(rules) == 1 else "text")
     return FunctionStep(
         checked, name=name, fingerprint=digest_of("check", *rules, repr(ignore_case))

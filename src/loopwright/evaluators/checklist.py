@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..engine.context import Context
 from ..engine.outcomes import attempt, combined
-from ..engine.step import CompositeStep, FunctionStep, Step, StepLike, as_step, digest_of
+from ..engine.step import CompositeStep, EvaluatorLike, FunctionStep, Step, as_step, digest_of
 from ..errors import ConfigurationError, nearest
 from ..records import Evaluation, Result, as_evaluation, codec
 from ..records.codec import Json
@@ -17,7 +17,7 @@ from .criteria import grade, segments
 
 __all__ = ["Check", "as_check", "checklist"]
 
-Check = StepLike | Mapping[str, Json]  # an evaluator, a function, or options of `check`
+Check = EvaluatorLike | Mapping[str, Json]  # an evaluator, a function, or options of `check`
 
 
 @dataclass(frozen=True)
@@ -98,4 +98,4 @@ def as_check(name: str, target: Check) -> Step:
     if isinstance(target, Step):
         return target
     step = as_step(target, name=name, purpose="evaluate")
-    return check(target, name=name) if isinstance(step, FunctionStep) else step
+    return check(step.function, name=name) if isinstance(step, FunctionStep) else step

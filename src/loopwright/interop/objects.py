@@ -10,18 +10,21 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..engine.context import Context
+from ..engine.signatures import FunctionTypes
 from ..engine.step import Leaf, digest_of, source_digest
 from ..errors import ConfigurationError, StepError
 from ..models.endpoints import is_own_origin
 from ..models.prices import Price, cost, price_of
-from ..records import Evaluation, Usage, codec
+from ..records import Evaluation, Usage, codec, own_json
 from ..records.codec import Json
+from ..records.typed import ValueType, value_type
 
 __all__ = [
     "UNREPORTED",
@@ -41,6 +44,13 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 MISSING: Any = object()
 
 
+class _OutputTypes(FunctionTypes):
+    """The types of an object whose input is JSON: only its output has a declared type."""
+
+    def read(self, value: Json) -> object:
+        return own_json(value)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ObjectStep(Leaf[Any, Any]):
     """A step that calls an object of another library. Adapters derive from it and write `call`.
@@ -57,6 +67,8 @@ class ObjectStep(Leaf[Any, Any]):
         reports: Whether the object reports what it costs. Default: True.
         scores_only: Whether an evaluator never gives a verdict. Default: False.
         stub: The kind of the object in the error of a dry run without a rule for it.
+        returns: The type of the output, which later steps then receive as itself. Default: None, which means
+            JSON.
     """
 
     target: Any
@@ -69,6 +81,22 @@ class ObjectStep(Leaf[Any, Any]):
     reports: bool = True
     scores_only: bool = False
     stub: str = "object of another library"  # in a dry run
+    returns: Any = None
+
+    @functools.cached_property
+    def types(self) -> FunctionTypes | None:
+        """How its output is written in the declared type, or None."""
+        declared = None if self.returns is None else value_type(self.returns, self.name)
+        return None if declared is None else _OutputTypes(self.name, None, declared)
+
+    def declared(self) -> FunctionTypes | None:
+        """Return its declared types, or None."""
+        return self.types
+
+    @property
+    def output_type(self) -> ValueType | None:
+        """The declared type of its output, or None."""
+        return None if self.types is None else self.types.output
 
     @property
     def fingerprint(self) -> str:
@@ -132,7 +160,7 @@ class EvaluatorStep(ObjectStep):
     """An evaluator of another library. Adapters derive from it and write `call`.
 
     Args:
-        target, name, adapter, identity, unseen, reserve, reports, scores_only, stub: As for `ObjectStep`.
+        target, name, adapter, identity, unseen, reserve, reports, scores_only, stub, returns: As for `ObjectStep`.
         idempotent: Whether a call may be repeated after a crash. Default: True, as an evaluator changes nothing.
         expected: The expected output. Default: the member `expected` or `target` of the loop's input.
         scale: The lowest and the highest score of the object. Default: 0 to 1.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 from ..engine.context import Context
 from ..engine.external import Purpose
+from ..engine.signatures import types_of
+from ..errors import ConfigurationError
 from ..records import NOTHING, Usage
+from ..records.typed import value_type
 from .objects import ObjectStep, charged, described, price_in, text_of
 
 __all__ = ["AgentStep", "PydanticAIAdapter"]
@@ -33,6 +37,7 @@ class PydanticAIAdapter:
             name=target.name or "agent",
             adapter="pydantic-ai/1",
             identity=identity,
+            returns=_returned(target.output_type),
         )
 
 
@@ -82,6 +87,35 @@ def _spent(total: Any, responses: Sequence[Any], ctx: Context) -> Usage:
         spent += usage
     inner = Usage(total.requests, total.input_tokens, total.output_tokens).less(spent)
     return spent + Usage(inner.calls, inner.input_tokens, inner.output_tokens, unpriced=inner.calls)
+
+
+def _returned(output: Any) -> Any:
+    """Return the type of the output of an agent, or None if it has no JSON form.
+
+    An agent declares a type, a function that makes the output, a wrapper of these, or several of them.
+    """
+    declared = _declared(output)
+    try:
+        return None if declared is None or value_type(declared, "") is None else declared
+    except ConfigurationError:
+        return None
+
+
+def _declared(output: Any) -> Any:
+    for wrapped in (
+        "output",
+        "outputs",
+        "output_function",
+    ):  # of ToolOutput, NativeOutput, TextOutput
+        if not isinstance(output, type) and hasattr(output, wrapped):
+            return _declared(getattr(output, wrapped))
+    if isinstance(output, Sequence) and not isinstance(output, str):
+        types = [_declared(item) for item in output]
+        return None if None in types else Union[tuple(types)]  # noqa: UP007 - of a list
+    if inspect.isroutine(output):
+        types_of_function = types_of(output, "")
+        return None if types_of_function.output is None else types_of_function.output.declared
+    return type(None) if output is None else output
 
 
 def _models(model: Any) -> Iterator[_Model]:

@@ -161,7 +161,7 @@ def _passed(replay: RecordedRun, loop: str, number: int, rest: list[str]) -> boo
 
 
 def _record(replay: RecordedRun, loop: str, number: int) -> Iteration | None:
-    records: list[Iteration] = [entry.value for entry in replay.rounds.get(loop, ())]
+    records: list[Iteration] = [entry.value for entry in replay.records.get(loop, ())]
     return next((record for record in records if record.number == number), None)
 
 

@@ -35,7 +35,7 @@ class RecordedRun:
     Most attributes are by path:
 
     - `finished`: effects with an outcome
-    - `doubts`: effects without an outcome, whose call may have been made and billed
+    - `unsettled`: effects without an outcome, whose call may have been made and billed
     - `rounds`: the iterations of each loop; a record that a person edited is kept as edited
     - `ended`: the ends of loops, "" for the run
     - `asked`, `answers`: questions to people and their answers
@@ -50,8 +50,8 @@ class RecordedRun:
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.finished: dict[str, Entry] = {}
-        self.doubts: dict[str, Entry] = {}
-        self.rounds: dict[str, list[Entry]] = {}
+        self.unsettled: dict[str, Entry] = {}
+        self.records: dict[str, list[Entry]] = {}
         self.ended: dict[str, Json] = {}
         self.answers: dict[str, Json] = {}
         self.asked: dict[str, Entry] = {}
@@ -78,34 +78,34 @@ class RecordedRun:
             self.active = max(self.active, end)
             if (handler := handlers.get(entry.kind)) is not None:
                 handler(entry)
-        for path, entry in self.doubts.items():
+        for path, entry in self.unsettled.items():
             self._spend(path, entry.reserved.at_most())  # its call may have been billed in full
 
     def _add_started(self, entry: Entry) -> None:
         path = entry.path
-        if path in self.doubts:  # repeated after a crash: both attempts may have been billed
+        if path in self.unsettled:  # repeated after a crash: both attempts may have been billed
             self.repeated[path] = self.repeated.get(path, 0) + 1
-            self._spend(path, self.doubts[path].reserved.at_most())
+            self._spend(path, self.unsettled[path].reserved.at_most())
             self.answers.pop(path, None)  # it was about the earlier attempt
             self.asked.pop(path, None)
-        self.doubts[path] = entry
+        self.unsettled[path] = entry
         for above in _ancestors(path):
             self._began.setdefault(above, entry.at)
 
     def _add_finished(self, entry: Entry) -> None:
-        self.doubts.pop(entry.path, None)
+        self.unsettled.pop(entry.path, None)
         self.finished[entry.path] = entry
         self._spend(entry.path, entry.usage)
 
     def _add_cut(self, entry: Entry) -> None:
         self._spend(entry.path, entry.usage)
         if entry.value is None:  # its usage is settled, its effect on the world is unknown
-            self.doubts[entry.path] = entry
+            self.unsettled[entry.path] = entry
         else:  # it stopped to ask a person, and its next attempt starts again
-            self.doubts.pop(entry.path, None)
+            self.unsettled.pop(entry.path, None)
 
     def _add_iteration(self, entry: Entry) -> None:
-        self.rounds.setdefault(entry.path, []).append(entry)
+        self.records.setdefault(entry.path, []).append(entry)
 
     def _add_ended(self, entry: Entry) -> None:
         self.ended[entry.path] = entry.value
@@ -142,9 +142,9 @@ class RecordedRun:
         if kind == "limit" and answer["approve"]:
             self.raised.setdefault(loop, {})["max_iterations"] = number + answer["more"]
         elif kind == "iteration" and not {"output", "feedback"}.isdisjoint(answer):
-            last = self.rounds[loop][-1]
+            last = self.records[loop][-1]
             record = _edited(last.value, answer)
-            self.rounds[loop][-1] = Entry(
+            self.records[loop][-1] = Entry(
                 "iteration", loop, last.at, value=record, seconds=last.seconds, seq=last.seq
             )
 
@@ -170,7 +170,7 @@ class RecordedRun:
     @property
     def iterations(self) -> int:
         """The number of recorded iterations of all loops and items of all lists."""
-        return sum(len(entries) for entries in self.rounds.values())
+        return sum(len(entries) for entries in self.records.values())
 
     def outcomes(self, outputs: Mapping[str, Json] | None = None) -> dict[str, StepOutcome]:
         """Return the outcomes of the steps of the workflow by name.
@@ -198,7 +198,7 @@ class RecordedRun:
     def table(self, path: str) -> tuple[ItemOutcome, ...]:
         """Return the item table of the list at a path; empty for other steps."""
         items = self.items(path)
-        return item_outcomes(items, [e.value for e in self.rounds.get(path, ())]) if items else ()
+        return item_outcomes(items, [e.value for e in self.records.get(path, ())]) if items else ()
 
     def _output(self, path: str) -> Json:
         """Return the recorded output of the step at a path; None if its kind records none."""
@@ -221,7 +221,7 @@ class RecordedRun:
         """Return the number of effects that began at and under a path, without notes."""
         if self._effects is None:  # counted only for runs that limit them
             self._effects = {}
-            for entries in (self.finished, self.doubts):
+            for entries in (self.finished, self.unsettled):
                 for place, entry in entries.items():
                     if not is_note(entry.fingerprint):
                         for above in _ancestors(place):

@@ -232,39 +232,39 @@ class EntriesView:
         self.last = entries[-1].seq if entries else 0
         self._all = entries
         self._kept = surviving(entries)
-        self._rounds: dict[str, list[Mark]] = {}
+        self._iterations: dict[str, list[Mark]] = {}
         for entry in self._kept:
             if entry.kind == "iteration":
-                self._rounds.setdefault(entry.path, []).append((entry.seq, entry.value))
+                self._iterations.setdefault(entry.path, []).append((entry.seq, entry.value))
 
     def loops(self, under: str = "") -> list[str]:
         loops: list[str] = []
-        for path in sorted(self._rounds):
+        for path in sorted(self._iterations):
             inside = not under or path.startswith(f"{under}/")
             if inside and not any(path.startswith(f"{outer}/") for outer in loops):
                 loops.append(path)
         return loops
 
     def count(self, loop: str) -> int:
-        return len(self._rounds.get(loop, ()))
+        return len(self._iterations.get(loop, ()))
 
     def total(self) -> int:
-        return sum(len(items) for items in self._rounds.values())
+        return sum(len(items) for items in self._iterations.values())
 
     def steps(self) -> list[StepOutcome]:
         return step_outcomes(self.info, self._all)
 
     def inputs(self, loop: str, offset: int, limit: int) -> list[tuple[int, Json]]:
-        page = self._rounds.get(loop, [])[offset : offset + limit]
+        page = self._iterations.get(loop, [])[offset : offset + limit]
         return [(item.number, item.input) for _, item in page]
 
     def outline(self, loop: str, *, offset: int = 0, limit: int = -1) -> list[Mark]:
-        items = self._rounds.get(loop, [])[offset:]
+        items = self._iterations.get(loop, [])[offset:]
         light = [(seq, replace_values(item)) for seq, item in items]
         return light if limit < 0 else light[:limit]
 
     def iteration(self, loop: str, number: int) -> Iteration:
-        for _, item in self._rounds.get(loop, ()):
+        for _, item in self._iterations.get(loop, ()):
             if item.number == number:
                 return item
         raise no_iteration(self.info.run_id, loop, number)
@@ -295,9 +295,9 @@ def step_outcomes(info: RunInfo, entries: Sequence[Entry]) -> list[StepOutcome]:
     replay = RecordedRun(surviving(entries))
     end = replay.ended.get("")
     outcomes = replay.outcomes(end["steps"] if end is not None else None)
-    if not replay.steps and any("/" not in path for path in replay.rounds):
+    if not replay.steps and any("/" not in path for path in replay.records):
         return []  # the root is a loop
-    for path in [] if end is not None else [*replay.finished, *replay.doubts]:
+    for path in [] if end is not None else [*replay.finished, *replay.unsettled]:
         parts = [part for part in path.split("/") if part != "within"]
         if len(parts) < 2 or parts[1] in outcomes:
             continue

@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from .entries import InMemory, Memory, MemoryEntry, entry
-from .lessons import Lessons, lessons_of
-from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
-from .space import Space, ranked
-from .view import View, view_of
 
 if TYPE_CHECKING:
     from ..journal import open_memory
+    from .lessons import Lessons, lessons_of
+    from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
+    from .space import Space, ranked
+    from .view import View, view_of
 
 __all__ = [
     "Episode",
@@ -40,10 +40,28 @@ __all__ = [
     "view_of",
 ]
 
+# Loaded at first use: a journal needs the entries only, and `open_memory` belongs to a layer above.
+_LAZY = {
+    "Episode": ".records",
+    "Fact": ".records",
+    "Feedback": ".records",
+    "Lessons": ".lessons",
+    "Note": ".records",
+    "Space": ".space",
+    "SuccessRate": ".records",
+    "View": ".view",
+    "fact_id": ".records",
+    "lessons_of": ".lessons",
+    "open_memory": "..journal",
+    "ranked": ".space",
+    "view_of": ".view",
+}
+
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        # Stores are a layer above this one, so they are loaded at first use.
-        if name == "open_memory":
-            return import_module("..journal", __name__).open_memory
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_LAZY[name], __name__), name)
+        globals()[name] = value
+        return value

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from ..records import codec
 from ..records.codec import Json
+from ..records.excerpts import excerpt_line
 from .records import Episode
 from .view import View
 
-_LONGEST = 300  # characters of one remark in the text for a prompt
+_MAX_CHARS = 300  # characters of one remark in the text for a prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Lessons:
         if lines:
             lines.insert(0, "What earlier runs came to, oldest first:")
         if self.facts:
-            lines += ["What is known:", *(f"- {_cut(text)}" for text in self.facts)]
+            lines += ["What is known:", *(f"- {_remark(text)}" for text in self.facts)]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Json]:
@@ -62,6 +63,7 @@ def lessons_of(view: View, action: str = "", *, most: int = 5, facts: int = 5) -
         facts: the maximum number of facts (default: 5).
     """
     episodes = [item for item in view.live_episodes if action in ("", item.action)][-most:]
+    # An old fact that nothing confirmed comes after a newer one of the same confidence.
     certain = sorted(view.live_facts, key=lambda f: f.confidence * f.relevance, reverse=True)
     return Lessons(
         tuple(_lesson(item) for item in episodes) if most else (),
@@ -79,6 +81,7 @@ def _lesson(item: Episode) -> dict[str, Json]:
         "description": item.description,
         "feedback": item.feedback,
         "tried": list(item.tried),
+        # The names of the fields are part of recorded outputs and of templates.
         "said": [one.text for one in item.said],
         "at": item.at,
     }
@@ -86,19 +89,18 @@ def _lesson(item: Episode) -> dict[str, Json]:
 
 def _line(item: Mapping[str, Json]) -> str:
     score = "" if item["score"] is None else f" with score {item['score']:.2f}"
-    about = f" ({_cut(item['description'])})" if item["description"] else ""
+    about = f" ({_remark(item['description'])})" if item["description"] else ""
     lines = [f"- {item['outcome']}{score}{about}"]
     for tried in item["tried"]:
         if isinstance(tried, Mapping):
             at = "" if tried.get("score") is None else f" {tried['score']:.2f}"
-            remark = f": {_cut(tried['feedback'])}" if tried.get("feedback") else ""
-            lines.append(f"  - tried {_cut(codec.text_of(tried.get('tried', '')))}{at}{remark}")
+            remark = f": {_remark(tried['feedback'])}" if tried.get("feedback") else ""
+            lines.append(f"  - tried {_remark(codec.text_of(tried.get('tried', '')))}{at}{remark}")
         else:
-            lines.append(f"  - tried {_cut(codec.text_of(tried))}")
-    lines += [f"  - said: {_cut(text)}" for text in (item["feedback"], *item["said"]) if text]
+            lines.append(f"  - tried {_remark(codec.text_of(tried))}")
+    lines += [f"  - said: {_remark(text)}" for text in (item["feedback"], *item["said"]) if text]
     return "\n".join(lines)
 
 
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+def _remark(text: str) -> str:
+    return excerpt_line(text, _MAX_CHARS)

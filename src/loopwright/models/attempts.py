@@ -1,8 +1,7 @@
 """One attempt of a model call, as an effect of the journal.
 
-The error of an effect has no room for the facts that the next decision needs, such as the requested wait
-and the received text. They are recorded as another effect, `fault-1` beside `attempt-1`, before the
-attempt itself.
+An entry of a failed effect has no fields for the requested wait and the received text, which the next
+decision needs. They are recorded as another effect, `fault-1` beside `attempt-1`.
 """
 
 from __future__ import annotations
@@ -16,21 +15,22 @@ from ..engine.step import Leaf, digest_of
 from ..errors import StepError
 from ..records import NOTHING, Usage, codec
 from ..records.codec import Json
-from .errors import ModelError, error_from_json, fault_of, too_many_calls
+from .errors import ModelError, error_from_json, model_error_of, too_many_calls
 from .prices import input_at_most, tokens_at_most
 from .protocol import Reply, Request
 from .registry import Models
 from .replies.values import received
 from .scripted import ScriptedModel
 
-__all__ = ["ModelAttempt", "RecordedFault", "attempt_name", "recorded_fault", "recorded_target"]
+__all__ = ["ModelAttempt", "RecordedFailure", "attempt_name", "recorded_failure", "recorded_target"]
 
+# Both fingerprints are in recorded journals: another value makes runs in progress refuse to resume.
 _ATTEMPT = digest_of("model call", "1")
 _FAULT = "note.model_fault/1"
 
 
-class _Facts(Leaf):
-    """An effect whose result is the facts of a failed attempt, so that the journal has them."""
+class _FailureFacts(Leaf):
+    """An effect whose output describes a failed attempt for the journal."""
 
     name = "fault"
     wants_context = False
@@ -45,7 +45,7 @@ class _Facts(Leaf):
 
 
 class ModelAttempt(Leaf):
-    """An effect that makes one request; `fault` describes its failure.
+    """An effect that makes one request; `failure` describes why it failed.
 
     After a crash during the call it may be repeated.
     """
@@ -72,10 +72,9 @@ class ModelAttempt(Leaf):
         self.target = target
         self.waited = waited
         self.on_text = on_text
-        self.fault: RecordedFault | None = None
-        self._reserved: Usage | None = (
-            None  # computed once, because it reads the entire conversation
-        )
+        self.failure: RecordedFailure | None = None
+        # Computed once, because it reads the entire conversation.
+        self._reserved: Usage | None = None
 
     def reserve(self, value: Json) -> Usage:
         """Return the highest possible cost."""
@@ -109,24 +108,28 @@ class ModelAttempt(Leaf):
             reply = received(answer, self.request)
         except asyncio.CancelledError:
             error = ModelError("cut off by a deadline or a cancel", kind="cancelled")
-            self._write_transcript(ctx, reserved.at_most(), fault=error)
+            # A cancelled request may be billed; its real cost stays unknown.
+            self._write_transcript(ctx, reserved.at_most(), failure=error)
             raise
         except Exception as error:  # a user's own model may raise anything
-            fault = fault_of(error) if isinstance(error, StepError) else None
-            ctx.spend(reserved.at_most() if fault is None else self._spent(fault, reserved))
-            if fault is None:
+            failure = model_error_of(error) if isinstance(error, StepError) else None
+            # The cost is settled before the error leaves, or a budget would have room that is spent already.
+            ctx.spend(reserved.at_most() if failure is None else self._spent(failure, reserved))
+            if failure is None:
                 raise
-            self._write_transcript(ctx, ctx.spent, fault=fault)
-            self.fault = await self._keep(fault, ctx)
-            raise fault from None
+            self._write_transcript(ctx, ctx.spent, failure=failure)
+            self.failure = await self._keep(failure, ctx)
+            raise failure from None
         spent = self.models.charged(self.request, self._reported(reply, ctx))
         ctx.spend(spent)
-        if len(reply.tool_calls) > self.request.max_tool_calls:  # of a script or a user's own model
-            fault = too_many_calls(self.request, len(reply.tool_calls))
-            fault.usage, fault.parts = spent, reply.parts
-            self._write_transcript(ctx, spent, fault=fault)
-            self.fault = await self._keep(fault, ctx)
-            raise fault
+        # Providers are checked while the reply arrives; a script or a user's own model is not.
+        if len(reply.tool_calls) > self.request.max_tool_calls:
+            failure = too_many_calls(self.request, len(reply.tool_calls))
+            failure.usage, failure.parts = spent, reply.parts
+            self._write_transcript(ctx, spent, failure=failure)
+            self.failure = await self._keep(failure, ctx)
+            raise failure
+        # The settings are recorded because retries and failover may differ from the original request.
         data = {**reply.to_json(), "usage": spent.to_json(), "request": self._settings()}
         if self.target:
             data["target"] = self.target
@@ -134,9 +137,9 @@ class ModelAttempt(Leaf):
         return data
 
     def _reported(self, reply: Reply, ctx: Context) -> Usage:
-        """Return the usage of a reply: at least one call. Unreported tokens count at their upper bound,
-        so that every budget holds."""
+        """Return the usage of a reply: at least one call, and upper bounds for unreported tokens."""
         usage = reply.usage
+        # Without an upper bound, a server that reports no tokens would never reach a limit.
         if usage.tokens or usage.usd or isinstance(self.models.model, ScriptedModel):
             return usage if usage.calls else replace(usage, calls=1)
         if ctx.account.capped:
@@ -157,35 +160,37 @@ class ModelAttempt(Leaf):
         settings |= {n: value for n in names if (value := getattr(request, n)) is not None}
         return settings | ({"extra": dict(request.extra)} if request.extra else {})
 
-    def _spent(self, fault: ModelError, reserved: Usage) -> Usage:
+    def _spent(self, failure: ModelError, reserved: Usage) -> Usage:
         """Return the cost of a failed request; the reserved amount where the cost is unknown."""
-        reported = self.models.charged(self.request, fault.usage or NOTHING)
-        if fault.billed == "maybe":
+        reported = self.models.charged(self.request, failure.usage or NOTHING)
+        if failure.billed == "maybe":
             return reported.settled_at(reserved)
-        if fault.billed == "yes":
+        if failure.billed == "yes":
             return reported or reserved.at_most()
         return NOTHING
 
-    async def _keep(self, fault: ModelError, ctx: Context) -> RecordedFault:
+    async def _keep(self, failure: ModelError, ctx: Context) -> RecordedFailure:
         """Record the facts for the next decision, before the attempt itself is recorded."""
-        facts = {**fault.to_json(), "request": self._settings()}
+        facts = {**failure.to_json(), "request": self._settings()}
+        # A provider's message may quote a key or the input.
         facts["message"] = ctx.run.error_text(str(facts.get("message", "")))
         policy = self.models.policy
         if self.target:
             facts["target"] = self.target
-        if fault.retry_after is not None:
-            facts["retry_at"] = ctx.run.clock.wall() + fault.retry_after
+        if failure.retry_after is not None:
+            # The time of the clock is recorded, because a resumed run has to wait for the rest only.
+            facts["retry_at"] = ctx.run.clock.wall() + failure.retry_after
             longest = min(policy.longest_told, ctx.remaining(), policy.whole - self.waited)
-            facts["too_long"] = fault.retry_after > longest
+            facts["too_long"] = failure.retry_after > longest
         number = len(_facts_of(self.outer, self.name, self.number))
-        again = (
-            f"-{number + 1}" if number else ""
-        )  # an earlier process ended before it recorded the attempt
-        await self.outer.call(f"{_fault(self.name, self.number)}{again}", _Facts(facts))
-        return RecordedFault(fault, facts.get("retry_at"), facts.get("too_long", False))
+        # The name is taken if an earlier process ended after the facts and before the attempt.
+        suffix = f"-{number + 1}" if number else ""
+        name = f"{_failure_name(self.name, self.number)}{suffix}"
+        await self.outer.call(name, _FailureFacts(facts))
+        return RecordedFailure(failure, facts.get("retry_at"), facts.get("too_long", False))
 
     def _write_transcript(
-        self, ctx: Context, spent: Usage, *, reply: Json = None, fault: ModelError | None = None
+        self, ctx: Context, spent: Usage, *, reply: Json = None, failure: ModelError | None = None
     ) -> None:
         request = self.request
         record = {
@@ -197,32 +202,32 @@ class ModelAttempt(Leaf):
             "messages": [message.to_json() for message in request.messages],
             "reply": reply,
             "usage": spent.to_json(),
-            "error": fault.to_json() if fault is not None else None,
+            "error": failure.to_json() if failure is not None else None,
         }
         self.models.write_transcript(ctx, record)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedFault:
+class RecordedFailure:
     """A recorded failure of an attempt.
 
     `retry_at` is the wall-clock time in seconds before which the endpoint accepts no request. `too_long`
     means that the call could not wait so long when it failed.
     """
 
-    fault: ModelError
+    failure: ModelError
     retry_at: float | None = None
     too_long: bool = False
 
 
-def recorded_fault(ctx: Context, name: str, number: int) -> RecordedFault | None:
+def recorded_failure(ctx: Context, name: str, number: int) -> RecordedFailure | None:
     """Return the failure of a recorded attempt, if the journal has its facts."""
     recorded = _facts_of(ctx, name, number)
     if not recorded:
         return None
     facts = recorded[-1]
-    fault = error_from_json(facts, path=ctx.below(name) if name else ctx.path)
-    return RecordedFault(fault, facts.get("retry_at"), facts.get("too_long", False))
+    failure = error_from_json(facts, path=ctx.below(name) if name else ctx.path)
+    return RecordedFailure(failure, facts.get("retry_at"), facts.get("too_long", False))
 
 
 def recorded_target(ctx: Context, name: str, number: int) -> int | None:
@@ -241,14 +246,14 @@ def attempt_name(name: str, number: int) -> str:
     return f"{name}/attempt-{number}" if name else f"attempt-{number}"
 
 
-def _fault(name: str, number: int) -> str:
+def _failure_name(name: str, number: int) -> str:
     return f"{name}/fault-{number}" if name else f"fault-{number}"
 
 
 def _facts_of(ctx: Context, name: str, number: int) -> list[Json]:
     """Return the recorded facts of a failed attempt, the latest last."""
     replay = ctx.run.replay
-    path = ctx.below(_fault(name, number))
+    path = ctx.below(_failure_name(name, number))
     facts: list[Json] = []
     while replay is not None:
         entry = replay.finished.get(f"{path}-{len(facts) + 1}" if facts else path)

@@ -22,8 +22,8 @@ from ..engine.text_listeners import OnText, model_call, text_listener
 from ..errors import StepError, Suspended
 from ..records import NOTHING, Reason, Stop, Usage, codec
 from ..records.codec import Json, error_line
-from .attempts import ModelAttempt, RecordedFault, attempt_name, recorded_fault, recorded_target
-from .errors import ModelError, error_from_json, fault_of
+from .attempts import ModelAttempt, RecordedFailure, attempt_name, recorded_failure, recorded_target
+from .errors import ModelError, error_from_json, model_error_of
 from .prices import DEFAULT_MAX_TOKENS
 from .protocol import Message, Request
 from .registry import Models, models_of
@@ -33,7 +33,7 @@ from .retry_policy import OF_ALL, Action, Tally, decide
 __all__ = ["ON_TEXT", "Target", "call_model"]
 
 ON_TEXT = "on_text"  # the resource that receives streamed text: f(path, text); it must not raise
-QUOTED_CHARS = 4_000
+QUOTED_CHARS = 4_000  # of a rejected answer, so that re-asking costs little more than asking
 MIN_TOKENS = 1024  # of a reply that is requested again with a larger limit, before doubling
 THINKING_TOKENS = 4096  # for a judge that reached its limit inside its thinking
 
@@ -158,6 +158,7 @@ class _Call:
         self.begun = self.ctx.run.clock.monotonic()
         while True:
             self.number += 1
+            # A replay follows the recorded endpoints, even if another one would be chosen now.
             target = recorded_target(self.ctx, self.name, self.number)
             if target is None:
                 await self._cool_down()
@@ -168,7 +169,6 @@ class _Call:
                 self.models, self.request, self.ctx, name=self.name, number=self.number,
                 target=self.tally.target, waited=self.waited, on_text=listener,
             )  # fmt: skip
-            attempt.request = self._in_time()
             try:
                 name = attempt_name(self.name, self.number)
                 reply: dict[str, Json] = await self.ctx.call(name, attempt, token=token)
@@ -193,6 +193,7 @@ class _Call:
 
     def _in_time(self) -> Request:
         """Return the request with timeouts that end with the time for the answer."""
+        # 1 ms instead of 0, because a timer of 0 is not valid.
         left, timers = self._left(), self.request.timeouts
         if left >= timers.whole:
             return self.request
@@ -236,65 +237,68 @@ class _Call:
 
     async def _after(self, error: StepError, attempt: ModelAttempt) -> None:
         """Continue after a failed attempt, or raise its error."""
-        known = attempt.fault or recorded_fault(self.ctx, self.name, self.number)
-        if known is None:
-            fault = fault_of(error)
-            if fault is None:
+        recorded = attempt.failure or recorded_failure(self.ctx, self.name, self.number)
+        if recorded is None:
+            failure = model_error_of(error)
+            if failure is None:
                 raise error
-            known = RecordedFault(fault)
-        live = attempt.fault is not None
-        wait = self._requested_wait(known, live=live)
+            recorded = RecordedFailure(failure)
+        # Without a live failure the error was replayed from the journal.
+        live = attempt.failure is not None
+        wait = self._requested_wait(recorded, live=live)
         policy = self.models.policy
+        # A re-asked judge would correct the format of a judgement that it does not make again.
         if self.judge:
             policy = replace(policy, re_asks=0)
         if self.cutoff != "retry":
             policy = replace(policy, escalations=0)
         action, self.tally = decide(
-            known.fault,
+            recorded.failure,
             self.tally,
             policy,
             others=self._has_others(
-                known.fault.kind == "permanent" and known.fault.reason in OF_ALL
+                recorded.failure.kind == "permanent" and recorded.failure.reason in OF_ALL
             ),
-            too_long=known.too_long,
+            too_long=recorded.too_long,
         )
-        if live and wait and known.fault.kind == "throttled":
+        if live and wait and recorded.failure.kind == "throttled":
             self.models.cool(self.request, self.ctx.run.clock.monotonic() + wait)
+        # The run was suspended here and is resumed after the pause.
         if action == "suspend" and not live and not self._is_too_long(wait):
-            action = "wait"  # the run was suspended here and is resumed
+            action = "wait"
         if (
             action not in ("fail", "suspend")
             and self._left() <= 0
             and not self._began(self.number + 1)
         ):
             action = "fail"
-        await self._do(action, known.fault, wait)
+        await self._do(action, recorded.failure, wait)
 
-    def _requested_wait(self, known: RecordedFault, *, live: bool) -> float:
+    def _requested_wait(self, recorded: RecordedFailure, *, live: bool) -> float:
         """Return the remaining seconds of the wait that the endpoint requested."""
         if live:
-            return known.fault.retry_after or 0.0
-        if known.retry_at is None or self._began(self.number + 1):
+            return recorded.failure.retry_after or 0.0
+        if recorded.retry_at is None or self._began(self.number + 1):
             return 0.0
-        return max(0.0, known.retry_at - self.ctx.run.clock.wall())
+        return max(0.0, recorded.retry_at - self.ctx.run.clock.wall())
 
     def _is_too_long(self, wait: float) -> bool:
         policy = self.models.policy
         return wait > min(policy.longest_told, self.ctx.remaining(), policy.whole - self.waited)
 
-    async def _do(self, action: Action, fault: ModelError, wait: float) -> None:
+    async def _do(self, action: Action, failure: ModelError, wait: float) -> None:
         if action == "wait":
-            await self._wait(fault, wait)
+            await self._wait(failure, wait)
         elif action == "escalate":
-            self._escalate(fault)
+            self._escalate(failure)
         elif action == "re_ask":
-            self._re_ask(fault)
+            self._re_ask(failure)
         elif action == "failover":
             await self._move()
         elif action == "suspend":
-            self._suspend(fault, wait)
+            self._suspend(failure, wait)
         elif action == "fail":
-            raise self._final(fault)
+            raise self._final(failure)
 
     async def _move(self) -> None:
         """Continue at the next endpoint, whose price must also be known."""
@@ -309,21 +313,24 @@ class _Call:
 
     def _use_target(self, number: int) -> None:
         if not 1 <= number <= len(self.targets):
-            return  # the list is shorter than when it was recorded; the record still counts
+            # The list of endpoints is shorter than when the run was recorded; the record still counts.
+            return
         target = self.targets[number - 1]
         self.request = replace(
             self.request, provider=target.provider, model=target.model,
             base_url=target.base_url, api_key_env=target.api_key_env,
         )  # fmt: skip
 
-    async def _wait(self, fault: ModelError, wait: float) -> None:
+    async def _wait(self, failure: ModelError, wait: float) -> None:
         if self._began(self.number + 1):
             return  # in a replay this wait is over
         run, policy = self.ctx.run, self.models.policy
+        # A random part spreads the retries of many calls ("full jitter").
         seconds = max(wait, policy.backoff(max(1, self.tally.tries), run.random()))
         if self.waited + seconds > policy.whole or seconds >= self._left():
-            raise self._final(fault)
-        if fault.kind == "throttled":
+            raise self._final(failure)
+        # Without a stated wait, the other calls of the account pause as well.
+        if failure.kind == "throttled":
             self.models.cool(self.request, run.clock.monotonic() + seconds)
         self.waited += seconds
         await self.ctx.sleep(seconds)
@@ -345,56 +352,60 @@ class _Call:
                 await self._move()
             else:
                 what = f"{self.request.provider}/{self.request.model} asked for a pause"
-                fault = ModelError(what, kind="throttled", path=self.path, retry_after=left)
-                self._suspend(fault, left)
+                failure = ModelError(what, kind="throttled", path=self.path, retry_after=left)
+                self._suspend(failure, left)
 
-    def _escalate(self, fault: ModelError) -> None:
+    def _escalate(self, failure: ModelError) -> None:
         """Double the token limit, if the budget allows it."""
-        written = self.request.max_tokens or max((fault.usage or NOTHING).output_tokens, MIN_TOKENS)
+        written = self.request.max_tokens or max(
+            (failure.usage or NOTHING).output_tokens, MIN_TOKENS
+        )
         cap = 2 * written
-        if self.judge and fault.reason == "thinking":
+        if self.judge and failure.reason == "thinking":
             cap = max(cap, THINKING_TOKENS)
+        # The larger limit was not part of the reservation, so the budget must have room for it.
         larger = replace(self.request, max_tokens=cap)
         if not self._began(self.number + 1) and not _has_room(
             self.ctx, self.models.worst_case(larger)
         ):
-            raise self._final(fault)
-        self.escalated = fault
+            raise self._final(failure)
+        self.escalated = failure
         self.request = larger
 
-    def _re_ask(self, fault: ModelError) -> None:
+    def _re_ask(self, failure: ModelError) -> None:
         """Ask again, with the answer and its problem in the conversation."""
         messages: list[Message] = list(self.request.messages)
-        if own_words(fault.partial).strip():
-            messages.append(Message("assistant", own_words(fault.partial)[:QUOTED_CHARS]))
-        problem = fault.problem or f"Your answer could not be used: {fault}"
+        # Without its thinking, which other models reject and which would be paid for again.
+        if own_words(failure.partial).strip():
+            messages.append(Message("assistant", own_words(failure.partial)[:QUOTED_CHARS]))
+        problem = failure.problem or f"Your answer could not be used: {failure}"
         messages.append(Message("user", problem))
         self.request = replace(self.request, messages=tuple(messages))
 
-    def _suspend(self, fault: ModelError, wait: float) -> None:
+    def _suspend(self, failure: ModelError, wait: float) -> None:
         """Suspend the run until the endpoint is ready, if its journal outlives this process."""
         run = self.ctx.run
+        # A run without a lasting journal cannot be resumed, so it must fail instead.
         if not run.log.keeps_values:
-            raise self._final(fault)
-        quota = fault.kind == "quota"
+            raise self._final(failure)
+        quota = failure.kind == "quota"
         request: dict[str, Json] = {"provider": self.request.provider, "model": self.request.model}
         if wait:
             request["until"] = run.clock.wall() + wait
-            detail = f"{fault}; it asked for {wait:.0f} s, resume the run after that"
+            detail = f"{failure}; it asked for {wait:.0f} s, resume the run after that"
         else:
-            detail = f"{fault}; resume the run when there is quota again"
+            detail = f"{failure}; resume the run when there is quota again"
         stop = Stop(Reason.QUOTA if quota else Reason.THROTTLED, detail)
         raise Suspended(stop, path=self.path, request=request)
 
-    def _final(self, fault: ModelError) -> ModelError:
+    def _final(self, failure: ModelError) -> ModelError:
         """Return the error that ends the call."""
-        if self.escalated is not None and fault.kind == "permanent":
-            fault = (
-                self.escalated
-            )  # the larger limit was refused, so the truncation is the real cause
-        final = error_from_json(fault.to_json(), path=self.path)
+        if self.escalated is not None and failure.kind == "permanent":
+            # The endpoint refused the larger limit, so the truncation is the real cause.
+            failure = self.escalated
+        final = error_from_json(failure.to_json(), path=self.path)
         if self.number > 1:
-            final.args = (f"{fault} ({self.number} attempts)",)
+            final.args = (f"{failure} ({self.number} attempts)",)
         return final
 
 

@@ -183,6 +183,7 @@ PROVIDER_NAMES = (*PROVIDERS, *ALIASES)
 # The environment variables with addresses and regions of providers; they are not secret.
 PLACES = (*(name for p in PROVIDERS.values() for name in p.places), "GOOGLE_CLOUD_PROJECT")
 _OWNERS = {key: provider for provider in PROVIDERS.values() for key in provider.keys}
+# Endings of addresses that people copy from examples of curl.
 _TAILS = ("/chat/completions", "/completions", "/api/generate", "/api/chat", "/api")
 
 
@@ -268,6 +269,7 @@ def endpoint_of(
     if request.base_url or provider.base_url == "{PLACE}":
         base_url = _address(base_url, provider, notes if request.base_url else [])
     own = bool(provider.base_url) and _own_origin(provider, places) == _origin(base_url)
+    # Another server gets Chat Completions, which all servers have; the Responses API is OpenAI's.
     if name == "openai" and not own:
         provider = PROVIDERS["openai_compatible"]
     key, account = _key(request, provider, base_url=base_url, own=own, keys=keys, places=places)
@@ -323,6 +325,7 @@ def _key(
     """Return the key that may be sent to an address, and its environment variable."""
     named = request.api_key_env
     owner = _OWNERS.get(named)
+    # A document must not send the key of one provider to a server of its author.
     if owner is not None and _own_origin(owner, places) != _origin(base_url):
         raise ConfigurationError(
             f"api_key_env: {named} belongs to {_own_origin(owner, places) or owner.name} and is not sent to "
@@ -336,6 +339,7 @@ def _key(
             + ("" if named else ", or give base_url for a server of your own")
         )
     key = keys[variable].strip() if variable else ""
+    # A line break copied with the key would end the header.
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigurationError(f"{variable}: the key has characters that are invalid in a header")
     if (
@@ -439,6 +443,7 @@ class Allowed:
             return f"{address!r} is not an address"
         if host.lower().rstrip(".") in self.hosts or any(ip in net for net in self.networks):
             return ""
+        # Another name that resolves to this machine is an attack by the name server (DNS rebinding).
         if ip.is_loopback:
             return "" if is_loopback_name(host) else f"{ip} is this machine under another name"
         if ip in _METADATA or ip.is_link_local:
@@ -455,6 +460,7 @@ def _plain(address: Address) -> Address:
     inner = address.ipv4_mapped or address.sixtofour or (address.teredo and address.teredo[1])
     if inner:
         return inner
+    # These forms reach an IPv4 address, so the rules of that address apply.
     if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address
@@ -481,6 +487,7 @@ async def resolve(host: str, port: int, allowed: Allowed) -> list[str]:
     loop = asyncio.get_running_loop()
     records = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(info[4][0]) for info in records))
+    # All addresses are checked, because the connection may use any of them.
     for address in addresses:
         if why := allowed.refusal(host, address):
             raise ModelError(

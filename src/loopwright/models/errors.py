@@ -26,10 +26,11 @@ from ..records import Usage
 from ..records.codec import Json
 
 if TYPE_CHECKING:
+    # `protocol` imports the modules that raise these errors.
     from .protocol import Request
 
 __all__ = [
-    "KINDS", "Billed", "ModelError", "ModelFault", "error_from_json", "fault_of", "too_many_calls",
+    "KINDS", "Billed", "ModelError", "ModelFault", "error_from_json", "model_error_of", "too_many_calls",
 ]  # fmt: skip
 
 KINDS = MODEL_ERROR_KINDS
@@ -56,7 +57,7 @@ def error_from_json(data: Mapping[str, Json], *, path: str = "") -> ModelError:
 def too_many_calls(request: Request, number: int) -> ModelError:
     """Return the error of a reply that calls more tools than one reply may."""
     problem = (
-        f"it calls {number} tools or more at once, {request.max_tool_calls} is the most in one reply; "
+        f"it calls {number} tools or more at once, {request.max_tool_calls} is the limit of one reply; "
         "call fewer tools, and continue after their results"
     )
     return ModelError(
@@ -65,7 +66,7 @@ def too_many_calls(request: Request, number: int) -> ModelError:
     )  # fmt: skip
 
 
-def fault_of(error: StepError) -> ModelError | None:
+def model_error_of(error: StepError) -> ModelError | None:
     """Return the failure of a call as a ModelError, or None if no model call caused it."""
     if isinstance(error, ModelError):
         return error

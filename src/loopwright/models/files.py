@@ -15,7 +15,7 @@ from ..records.codec import Json
 
 __all__ = ["MAX_FILE_BYTES", "File", "FileReference"]
 
-MAX_FILE_BYTES = 20_000_000
+MAX_FILE_BYTES = 20_000_000  # the limit of the providers for one request, in which a file is base64
 _PREFIXES = ("image/", "audio/", "text/")
 _OTHERS = ("application/pdf", "application/json", "application/x-yaml", "application/xml")
 
@@ -66,14 +66,14 @@ class File:
 
     def described(self) -> Json:
         """Return the file as JSON, with a digest in place of content."""
-        told: dict[str, Json] = {"media_type": self.media_type}
+        description: dict[str, Json] = {"media_type": self.media_type}
         if self.path:
-            told["path"] = Path(self.path).as_posix()
+            description["path"] = Path(self.path).as_posix()
         elif self.url:
-            told["url"] = self.url
+            description["url"] = self.url
         else:
-            told["data"] = hashlib.sha256(self.data or b"").hexdigest()
-        return told
+            description["data"] = hashlib.sha256(self.data or b"").hexdigest()
+        return description
 
     def read(self, root: Path) -> bytes:
         """Return the content of `data`, or of `path` under a folder.
@@ -83,12 +83,14 @@ class File:
         """
         if self.data is not None:
             return self.data
+        # Resolved before the check, so that a link inside the folder cannot lead out of it.
         path = Path(os.path.realpath(root / self.path))
         if not path.is_relative_to(os.path.realpath(root)):
             raise ConfigurationError(
                 f"file {self.path!r} is outside {root}; give files_root= of another folder"
             )
         try:
+            # Checked before reading: the file may be larger than the memory.
             check_size(str(self.path), path.stat().st_size)
             return path.read_bytes()
         except OSError as error:

@@ -37,7 +37,7 @@ __all__ = [
     "worst_case",
 ]
 
-DEFAULT_MAX_TOKENS = 4096
+DEFAULT_MAX_TOKENS = 4096  # below the limit of every current model, so that no provider rejects it
 IMAGE_TOKENS = 20_000  # of one image, above the most that a provider counts
 PER_MESSAGE = 16  # tokens that a chat template adds around one message, generously
 PER_TOOLS = 512  # tokens of the instructions that providers add when there are tools
@@ -183,10 +183,10 @@ def price_of(
         if name in stated:
             return stated[name]
     source = _SOURCES.get(provider)
-    return None if source is None or base_url else _known(source, model)
+    return None if source is None or base_url else _public_price(source, model)
 
 
-def _known(source: str, model: str) -> Price | None:
+def _public_price(source: str, model: str) -> Price | None:
     # The table is large, and stated prices do not need it.
     try:
         from genai_prices.data_snapshot import get_snapshot
@@ -194,15 +194,17 @@ def _known(source: str, model: str) -> Price | None:
         return None
 
     try:
-        _, found = get_snapshot().find_provider_model(model, None, source, None)
+        _, entry = get_snapshot().find_provider_model(model, None, source, None)
     except LookupError:
         return None
     now = datetime.now(UTC)
-    hours = [_read(found.get_prices(now + timedelta(hours=hour))) for hour in range(24)]
-    known = [price for price in hours if price is not None]
-    if len(known) < len(hours):
+    # Some providers charge less at night; a run may last until the day.
+    hours = [_read(entry.get_prices(now + timedelta(hours=hour))) for hour in range(24)]
+    complete = [price for price in hours if price is not None]
+    # A price for a part of the day is no upper bound.
+    if len(complete) < len(hours):
         return None
-    return max(known, key=lambda price: (price.input, price.output))
+    return max(complete, key=lambda price: (price.input, price.output))
 
 
 def _read(prices: ModelPrice) -> Price | None:

@@ -32,7 +32,7 @@ __all__ = [
     "ToolDefinition",
 ]
 
-MAX_TOOL_CALLS = 128  # of one reply
+MAX_TOOL_CALLS = 128  # of one reply; a model that repeats itself writes calls without end
 Finish = Literal["stop", "length", "refused", "tool_calls"]
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -139,6 +139,7 @@ class Message:
             raise ConfigurationError(f"message: role: {self.role!r} is unknown{hint}")
         if not isinstance(self.content, str):
             raise ConfigurationError(f"message: content: {self.content!r} is not text")
+        # Lone surrogates and NUL cannot be stored; normalised here, the request and its record are equal.
         object.__setattr__(self, "content", codec.normalise(self.content))
         if self.role == "tool" and not self.call_id:
             raise ConfigurationError(
@@ -278,6 +279,7 @@ class Request:
     @property
     def cutoff(self) -> str:
         """The reaction to a truncated reply: fail, retry or accept."""
+        # A limit that the user set is intended; the limit of a provider is not.
         return self.on_cutoff or ("retry" if self.max_tokens is None else "fail")
 
     @property
@@ -298,6 +300,7 @@ class Request:
             data["tools"] = [tool.to_json() for tool in self.tools]
         if self.extra:
             data["extra"] = dict(self.extra)
+        # A default is left out, so that the digests of requests in older journals stay the same.
         if self.max_tool_calls != MAX_TOOL_CALLS:
             data["max_tool_calls"] = self.max_tool_calls
         if self.headers:
@@ -363,6 +366,7 @@ class Reply:
         if self.thinking:
             data["thinking"] = self.thinking
         if self.finish == "length":
+            # For readers of the journal; `finish` alone is easy to overlook.
             data["cut_off"] = True
         return data
 

@@ -91,6 +91,7 @@ class Models:
         self.model = model
         self.names = dict(names or {})
         for name, target in self.names.items():
+            # A colon separates provider and model, so such a name could never be resolved.
             if ":" in name or not name:
                 raise ConfigurationError(f"names: {name!r} is not a name; use one without a colon")
             split_model(target)
@@ -104,7 +105,7 @@ class Models:
         self.transcript = transcript
         self.redactor = redactor or getattr(model, "redactor", None) or Redactor()
         self.policy = policy or Policy()
-        self._found: dict[tuple[str, str, bool], Price | None] = {}
+        self._known: dict[tuple[str, str, bool], Price | None] = {}
         self._cooling: dict[Account, float] = {}
         self._openings: dict[str, tuple[int, int]] = {}
 
@@ -132,6 +133,7 @@ class Models:
 
     def read_key(self, variable: str) -> None:
         """Read a key that a call names from the environment, if the keys come from there."""
+        # A registry with a model of its own never reads the environment: tests must not use real keys.
         if self.reads_environment and variable and isinstance(self.model, ProviderModel):
             value = os.environ.get(variable, "")
             if value and self.model.keys.get(variable) != value:
@@ -152,10 +154,11 @@ class Models:
         scripted = isinstance(self.model, ScriptedModel)
         if self.known_prices is None and (capped or not scripted):
             self.known_prices = True
-            self._found.clear()
+            # Prices that were looked up without the public table are incomplete.
+            self._known.clear()
         key = _priced_as(request)
-        if key not in self._found and self.known_prices and not scripted:
-            self._found[key] = await in_thread(self._look_up, request)
+        if key not in self._known and self.known_prices and not scripted:
+            self._known[key] = await in_thread(self._look_up, request)
         if capped and not scripted and self.price(request) is None:
             name = f"{request.provider}:{request.model}"
             raise ConfigurationError(
@@ -167,9 +170,9 @@ class Models:
     def price(self, request: Request) -> Price | None:
         """Return the price of the request's model, or None if it is unknown."""
         key = _priced_as(request)
-        if key not in self._found:
-            self._found[key] = self._look_up(request)
-        return self._found[key]
+        if key not in self._known:
+            self._known[key] = self._look_up(request)
+        return self._known[key]
 
     def _look_up(self, request: Request) -> Price | None:
         foreign = not self.known_prices or not is_own_address(request)
@@ -189,6 +192,7 @@ class Models:
     def cool(self, request: Request, until: float) -> None:
         """Pause all calls of the request's account and model until `until`, by the run's clock."""
         key = _account(request)
+        # A shorter pause that arrives later does not end a longer one.
         self._cooling[key] = max(until, self._cooling.get(key, until))
 
     def cooling(self, request: Request, now: float) -> float:
@@ -204,6 +208,7 @@ class Models:
         if self._openings.get(run.run_id) == opening:
             return
         self._openings[run.run_id] = opening
+        # Only scripted models have a position; the `Model` protocol stays one method.
         continued = getattr(self.model, "continued", None)
         if continued is not None:
             continued(run.run_id, run.log.recorded)

@@ -32,7 +32,7 @@ __all__ = ["OF_ALL", "Action", "Policy", "Tally", "decide"]
 
 Action = Literal["wait", "again", "escalate", "re_ask", "failover", "suspend", "fail"]
 
-FORMATS = 3  # formats of structured output after the first
+FORMATS = 3  # formats of structured output after the first; see `pydantic_ai.rungs`
 # With these reasons an endpoint refuses every request, so that all requests move to the same next endpoint.
 OF_ALL = frozenset({"unauthorised", "forbidden", "not_found", "configuration"})
 
@@ -79,6 +79,7 @@ class Policy:
 
     def backoff(self, failures: int, chance: float) -> float:
         """Return the wait in seconds after this number of failures; `chance` is in [0, 1)."""
+        # The exponent is limited, because 2.0 ** 1024 overflows.
         return chance * min(self.longest_delay, self.delay * 2.0 ** min(failures - 1, 60))
 
 
@@ -99,7 +100,7 @@ class Tally:
 
 
 def decide(
-    fault: ModelError, tally: Tally, policy: Policy, *, others: bool, too_long: bool
+    failure: ModelError, tally: Tally, policy: Policy, *, others: bool, too_long: bool
 ) -> tuple[Action, Tally]:
     """Return the action after a failure, and the new tally.
 
@@ -107,11 +108,13 @@ def decide(
     too long.
     """
     elsewhere: tuple[Action, Tally] = ("failover", tally.moved())
-    match fault.kind:
-        case "transient" if fault.reason == "format_unsupported" and tally.formats < FORMATS:
+    match failure.kind:
+        # Without a wait and without counting as a try: the endpoint works, the format does not.
+        case "transient" if failure.reason == "format_unsupported" and tally.formats < FORMATS:
             return "again", replace(tally, formats=tally.formats + 1)
         case "transient" | "throttled" | "unknown_outcome":
             tried = replace(tally, tries=tally.tries + 1)
+            # The tries begin again after a suspension, which may last for hours.
             if too_long:
                 return elsewhere if others else ("suspend", replace(tally, tries=0))
             if tried.tries < policy.attempts:

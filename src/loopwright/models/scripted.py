@@ -29,7 +29,7 @@ from .scripted_rules import ERRORS, ScriptedReply, read_rules
 
 __all__ = ["ScriptedModel"]
 
-LIBRARY = "scripted"
+LIBRARY = "scripted"  # in recorded replies; see rule 4
 _REFUSED = ("refused", "content_filter")
 _FAULT = re.compile(r"(.*/|)fault-([0-9]+)(?:-[0-9]+)?", re.DOTALL)
 
@@ -76,7 +76,7 @@ class ScriptedModel:
         if scripted.after:
             await _stall(scripted.after, request, parts)
         if scripted.error:
-            raise _fault(scripted, request, parts)
+            raise _failure(scripted, request, parts)
         if on_text is not None and scripted.text:
             on_text(scripted.text)
         return _reply(scripted, request, parts)
@@ -102,10 +102,11 @@ class ScriptedModel:
             if entry.kind != "finished":
                 continue
             number = _rule_of(entry.value)
-            fault = _FAULT.fullmatch(entry.path)
-            if fault is not None and number is not None:
-                failed[f"{fault[1]}attempt-{fault[2]}"] = number
+            failure = _FAULT.fullmatch(entry.path)
+            if failure is not None and number is not None:
+                failed[f"{failure[1]}attempt-{failure[2]}"] = number
                 continue
+            # A failed attempt has no reply; the rule is in the facts beside it.
             if entry.error is not None:
                 number = failed.pop(entry.path, None)
             if number is not None:
@@ -149,6 +150,7 @@ def _rule_of(value: Json) -> int | None:
 
 async def _stall(seconds: float, request: Request, parts: Json) -> None:
     timers = request.timeouts
+    # A script has no first byte, so the earlier of the two timers ends the wait, as for a silent server.
     limit = min(timers.first_byte, timers.whole)
     await asyncio.sleep(min(seconds, limit))
     if seconds >= limit:
@@ -161,10 +163,10 @@ async def _stall(seconds: float, request: Request, parts: Json) -> None:
         )
 
 
-def _fault(scripted: ScriptedReply, request: Request, parts: Json) -> ModelError:
+def _failure(scripted: ScriptedReply, request: Request, parts: Json) -> ModelError:
     kind, reason = ERRORS[scripted.error]
     what = f"{request.provider}/{request.model}"
-    fault = ModelError(
+    failure = ModelError(
         f"{what}: {scripted.message or 'scripted ' + scripted.error}",
         kind=kind,
         path=request.path,
@@ -174,17 +176,22 @@ def _fault(scripted: ScriptedReply, request: Request, parts: Json) -> ModelError
         problem="The reply does not have the requested format." if kind == "malformed" else "",
         parts=parts,
     )
-    if fault.reason == "stream_incomplete":
-        fault.billed = "maybe"
-    if fault.billed == "yes" or fault.reason == "stream_incomplete" or scripted.usage is not None:
-        fault.usage = _usage(scripted, request)
-    return fault
+    if failure.reason == "stream_incomplete":
+        failure.billed = "maybe"
+    if (
+        failure.billed == "yes"
+        or failure.reason == "stream_incomplete"
+        or scripted.usage is not None
+    ):
+        failure.usage = _usage(scripted, request)
+    return failure
 
 
 def _usage(scripted: ScriptedReply, request: Request) -> Usage:
     if scripted.usage is not None:
         return scripted.usage
     written = scripted.text + "".join(codec.encode(call.arguments) for call in scripted.tool_calls)
+    # Four characters per token, rounded up, so that no reply is free.
     return Usage(1, -(-len(request.prompt) // 4), -(-len(written) // 4))
 
 
@@ -211,6 +218,6 @@ def _reply(scripted: ScriptedReply, request: Request, parts: Json) -> Reply:
     )
     try:
         return received(reply, request)
-    except ModelError as fault:
-        fault.parts = parts
+    except ModelError as failure:
+        failure.parts = parts
         raise

@@ -37,6 +37,7 @@ __all__ = ["ERRORS", "FINISHES", "Rule", "ScriptedReply", "read_rules"]
 
 # A script belongs to its user, so a slow search on a busy machine must not change the reply.
 SCRIPT_SECONDS = 5.0
+# A file of replies may come from another person, so reading it has limits.
 MAX_CHARS = 4_000_000
 MAX_DEPTH = 32
 MAX_NODES = 200_000
@@ -287,6 +288,7 @@ class _Reader:
             return self._mapping(node, place)
         value = _scalar(node)
         is_reply = len(place) == 3 and place[1] == "replies"
+        # A reply of `1.0` is the text "1.0"; as a number it would become "1".
         return str(node.value) if is_reply and value is not None else value
 
     def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Json]:

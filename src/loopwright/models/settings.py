@@ -23,8 +23,10 @@ SAMPLING = (
     "top_p", "seed", "stop", "reasoning_effort", "frequency_penalty", "presence_penalty",
     "extra_body",
 )  # fmt: skip
+# Headers are recorded as digests and shown to people, so a key must not be one of them.
 _SECRET = ("authorization", "proxy-authorization", "cookie", "set-cookie")
 _KEYS = ("api-key", "apikey", "api_key", "token", "secret", "password", "credential")
+# Another value of these would break the connection or send it elsewhere (request smuggling).
 _OURS = ("host", "content-length", "content-type", "transfer-encoding", "connection")
 
 
@@ -108,6 +110,7 @@ def _share(name: str, value: Json) -> float:
 
 
 def _seed(name: str, value: Json) -> int:
+    # True is an int for Python and not a seed.
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigurationError(f"{name}: {value!r} is not an integer")
     return value
@@ -196,6 +199,7 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
             raise ConfigurationError(
                 f"extra_headers: {name} contains a key; name its environment variable in api_key_env"
             )
+        # A line break would end the header and begin another one.
         if plain in _OURS or any(c in name + value for c in "\r\n\0") or not name.isascii():
             raise ConfigurationError(f"extra_headers: {name!r:.40} cannot be set; leave it out")
     return dict(headers)

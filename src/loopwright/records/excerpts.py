@@ -15,6 +15,7 @@ def shown(output: Json, limit: int = PROMPT_CHARS) -> str:
     if len(text) <= limit:
         return text
     room = max(0, limit - 60)
+    # Three quarters from the beginning: errors of tools are at the end, the answer is before.
     head, tail = text[: room - room // 4], text[len(text) - room // 4 :] if room // 4 else ""
     omitted = len(text[len(head) : len(text) - len(tail)].encode())
     return f"{head}\n{marker(omitted)}\n{tail}"
@@ -28,6 +29,11 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}\u2026"
 
 
+def excerpt_line(text: str, limit: int) -> str:
+    """Return the beginning of a text on one line, with a sign where it was cut."""
+    return cut(" ".join(text.split()), limit)
+
+
 def shortened(value: Json, limit: int) -> Json:
     """Return a value whose texts are excerpts of at most `limit` characters.
 
@@ -37,6 +43,7 @@ def shortened(value: Json, limit: int) -> Json:
         return shown(value, limit) if len(value) > limit else value
     if type(value) is list:
         items = [shortened(item, limit) for item in value]
+        # The same object if nothing is cut, so that a declared type and identity survive.
         same = all(new is old for new, old in zip(items, value, strict=True))
         return value if same else items
     if type(value) is dict:

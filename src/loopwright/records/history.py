@@ -121,7 +121,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     (2, 2, [0.4, 0.9])
     """
 
-    __slots__ = ("_length", "_rounds", "effects", "elapsed", "now", "usage")
+    __slots__ = ("_index", "_length", "effects", "elapsed", "now", "usage")
 
     def __init__(
         self,
@@ -132,24 +132,24 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         now: float = 0.0,
         effects: int = 0,
     ) -> None:
-        self._rounds = ScoreIndex()
+        self._index = ScoreIndex()
         for item in iterations:
-            self._rounds.append(item)
-        self._length = len(self._rounds.items)
+            self._index.append(item)
+        self._length = len(self._index.items)
         self.elapsed, self.usage, self.now, self.effects = elapsed, usage, now, effects
 
     @property
     def redact(self) -> Callable[[str], str] | None:
         """Removes known secrets from the error of a condition that fails."""
-        return self._rounds.redact
+        return self._index.redact
 
     def redact_with(self, redact: Callable[[str], str]) -> None:
         """Remove known secrets with `redact` from errors of conditions on these iterations."""
-        self._rounds.redact = redact
+        self._index.redact = redact
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History[In, Out]:
         window = _new(History)
-        window._rounds = self._rounds
+        window._index = self._index
         window._length = self._length
         window.elapsed, window.usage, window.now = elapsed, usage, now
         window.effects = self.effects
@@ -169,12 +169,12 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
     ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
-        rounds, length = self._rounds, self._length
+        rounds, length = self._index, self._length
         if length != len(rounds.items):  # another history continues from here: copy
             return History([*self, item], elapsed=elapsed, usage=usage, now=now)
         rounds.append(item)
         window = _new(History)
-        window._rounds = rounds
+        window._index = rounds
         window._length = length + 1
         window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, 0
         return window
@@ -188,15 +188,15 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     def __getitem__(self, index: slice) -> Sequence[Iteration[In, Out]]: ...
     def __getitem__(self, index: int | slice) -> Iteration[In, Out] | Sequence[Iteration[In, Out]]:
         if isinstance(index, slice):
-            return self._rounds.items[: self._length][index]
+            return self._index.items[: self._length][index]
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
             raise IndexError(f"iteration {index + 1} of {self._length}")
-        return self._rounds.items[index]
+        return self._index.items[index]
 
     def __iter__(self) -> Iterator[Iteration[In, Out]]:
-        return iter(self._rounds.items[: self._length])
+        return iter(self._index.items[: self._length])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, History) and list(self) == list(other)
@@ -212,15 +212,15 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     @property
     def last(self) -> Iteration[In, Out] | None:
         """The latest iteration."""
-        return self._rounds.items[self._length - 1] if self._length else None
+        return self._index.items[self._length - 1] if self._length else None
 
     @property
     def best(self) -> Iteration[In, Out] | None:
         """The eligible iteration with the highest score, the earliest of several; without scores, the latest."""
         if not self._length:
             return None
-        index = self._rounds.marks[self._length][0]
-        return self._rounds.items[index] if index >= 0 else None
+        index = self._index.marks[self._length][0]
+        return self._index.items[index] if index >= 0 else None
 
     @property
     def latest_eligible(self) -> Iteration[In, Out] | None:
@@ -230,11 +230,11 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     @property
     def scores(self) -> list[float]:
         """The valid scores, in order: those of eligible iterations."""
-        return self._rounds.over_scores().scores[: self._count]
+        return self._index.over_scores().scores[: self._count]
 
     @property
     def _count(self) -> int:
-        return self._rounds.marks[self._length][1]
+        return self._index.marks[self._length][1]
 
     def stalled(self, count: int, min_delta: float) -> bool:
         """Return whether none of the last `count` valid scores exceeds the best before it by more than
@@ -242,7 +242,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         end = self._count
         if end < count:
             return False
-        columns = self._rounds.over_scores()
+        columns = self._index.over_scores()
         scores, peaks = columns.scores, columns.peaks
         return all(scores[i] <= peaks[i] + min_delta for i in range(end - count, end))
 
@@ -252,38 +252,38 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         end = self._count
         if end < 2:
             return 0.0
-        columns = self._rounds.over_scores()
+        columns = self._index.over_scores()
         scores = columns.scores
         return columns.best_means[end - 2] - (scores[end - 2] + scores[end - 1]) / 2
 
     def recent_scores(self, count: int) -> list[float]:
         """Return the latest `count` valid scores, or all if there are fewer."""
         end = self._count
-        return self._rounds.over_scores().scores[max(0, end - count) : end]
+        return self._index.over_scores().scores[max(0, end - count) : end]
 
     @property
     def streaks(self) -> tuple[int, int]:
         """The numbers of failed and of undecided iterations in a row, up to the latest."""
-        return self._rounds.marks[self._length][2:]
+        return self._index.marks[self._length][2:]
 
     @property
     def failures(self) -> int:
         """The number of failed iterations in a row, up to the latest."""
-        return self._rounds.marks[self._length][2]
+        return self._index.marks[self._length][2]
 
     @property
     def undecided(self) -> int:
         """The number of undecided iterations in a row, up to the latest."""
-        return self._rounds.marks[self._length][3]
+        return self._index.marks[self._length][3]
 
     def label(self, index: int, field_name: str, volatile: tuple[str, ...]) -> str:
         """Return the canonical digest of an iteration's `output` or `input`; it is computed once."""
         key = (index, field_name, volatile)
-        labels = self._rounds.labels
+        labels = self._index.labels
         if labels is None:
-            labels = self._rounds.labels = {}
+            labels = self._index.labels = {}
         if key not in labels:
-            value = getattr(self._rounds.items[index], field_name)
+            value = getattr(self._index.items[index], field_name)
             labels[key] = codec.digest(codec.canonical(value, volatile=volatile))
         return labels[key]
 
@@ -303,7 +303,7 @@ class _View(History):
 
     def _item(self, index: int) -> Iteration:
         if index not in self._views:
-            self._views[index] = self._rounds.items[index].view(typed=self._typed)
+            self._views[index] = self._index.items[index].view(typed=self._typed)
         return self._views[index]
 
     def _at(self, elapsed: float, usage: Usage, now: float) -> History:
@@ -338,7 +338,7 @@ class _View(History):
     @property
     def best(self) -> Iteration | None:
         """The best iteration; see History.best."""
-        index = self._rounds.marks[self._length][0] if self._length else -1
+        index = self._index.marks[self._length][0] if self._length else -1
         return self._item(index) if index >= 0 else None
 
 
@@ -351,7 +351,7 @@ class _JsonView(_View):
 
 def _fill(window: _View, source: History, elapsed: float, usage: Usage, now: float) -> None:
     put = object.__setattr__
-    put(window, "_rounds", source._rounds)
+    put(window, "_index", source._index)
     put(window, "_length", source._length)
     put(window, "effects", source.effects)
     put(window, "_views", {})

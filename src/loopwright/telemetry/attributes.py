@@ -81,16 +81,18 @@ FEEDBACK: Final = "loopwright.feedback"
 # Our own: metrics.
 RUNS: Final = "loopwright.runs"
 RUN_DURATION: Final = "loopwright.run.duration"
-ROUNDS: Final = "loopwright.iterations"
-ROUND_DURATION: Final = "loopwright.iteration.duration"
+ITERATION_COUNT: Final = "loopwright.iterations"
+ITERATION_DURATION: Final = "loopwright.iteration.duration"
 SCORES: Final = "loopwright.score"
 COST: Final = "loopwright.cost"
 
+# Only differences are listed: another name of a provider is sent unchanged.
 PROVIDERS: Final[Mapping[str, str]] = {"gemini": "gcp.gemini"}
 """Our names of providers, to those of the conventions, if they differ."""
 FINISHES: Final[Mapping[str, str]] = {"refused": "content_filter"}
 """Our reasons for the end of a reply, to those of the conventions, if they differ."""
 
+# Many collectors cut long attributes, and charge by size.
 CONTENT_CHARS = 20_000
 _ATTEMPT = re.compile(r"(?:^|/)attempt-([0-9]+)$")
 _TOOL = re.compile(r"/call-([0-9]+)$")
@@ -167,6 +169,7 @@ def call_attributes(entry: Entry, facts: Mapping[str, Json], *, capture: bool) -
             REQUEST_TEMPERATURE: request.get("temperature"),
             REQUEST_MAX_TOKENS: request.get("max_tokens"),
             RESPONSE_MODEL: value.get("model"),
+            # 0 means unknown here; an attribute of 0 would lower averages.
             INPUT_TOKENS: entry.usage.input_tokens or None,
             OUTPUT_TOKENS: entry.usage.output_tokens or None,
             USD: entry.usage.usd or None,
@@ -249,8 +252,8 @@ INSTRUMENTS = (
     Instrument(OPERATION_DURATION, "s", "How long a model call took.", _SECONDS),
     Instrument(RUNS, "{run}", "Runs that ended or stopped in this process, by status and reason."),
     Instrument(RUN_DURATION, "s", "How long this process executed a run.", _LONG),
-    Instrument(ROUNDS, "{iteration}", "Iterations, by loop and outcome."),
-    Instrument(ROUND_DURATION, "s", "How long an iteration took.", _LONG),
+    Instrument(ITERATION_COUNT, "{iteration}", "Iterations, by loop and outcome."),
+    Instrument(ITERATION_DURATION, "s", "How long an iteration took.", _LONG),
     Instrument(SCORES, "1", "Scores of iterations, from 0 to 1.", _TENTHS),
     Instrument(COST, "{USD}", "Cost of calls with a known price."),
 )

@@ -12,9 +12,9 @@ from ..records import Iteration, Stop, Usage
 from ..records.codec import Json
 from ..records.redaction import Redactor
 from .attributes import attempt_of, content
-from .trace import span_id, trace_id
+from .trace import active_seconds, span_id, trace_id
 
-_KNOWN = ("finish", "model", "provider")
+_REPLY_FIELDS = ("finish", "model", "provider")
 Line = tuple[str, str, dict[str, Json]]
 
 
@@ -54,10 +54,11 @@ class LogLines:
 
     def opened(self, info: RunInfo, recorded: Sequence[Entry]) -> Callable[[Entry], None]:
         """Return the receiver of the entries of a run that was just opened."""
-        active = max((e.at + (e.seconds * (e.kind != "iteration")) for e in recorded), default=0.0)
+        active = active_seconds(recorded)
         shift = self.wall() - active
-        verb = "goes on" if recorded else "begins"
-        opening: list[Line] = [("info", f"{info.name} {verb}", {})]  # written with the first entry
+        verb = "continues" if recorded else "begins"
+        # Written with the first entry: a run that had ended before has no lines here.
+        opening: list[Line] = [("info", f"{info.name} {verb}", {})]
 
         def receive(entry: Entry) -> None:
             while opening:
@@ -81,6 +82,7 @@ class LogLines:
             "path": path,
             **more,
         }
+        # Cleaned before it is encoded: escapes in JSON would hide a secret from the redactor.
         text = json.dumps(self.redactor.clean(fields), ensure_ascii=False, default=str)
         self.write(text + "\n")
 
@@ -104,7 +106,7 @@ class LogLines:
         more: dict[str, Json] = {"seconds": round(entry.seconds, 6), **_used(entry.usage)}
         value = entry.value
         if isinstance(value, Mapping) and attempt_of(entry.path):
-            more |= {name: value[name] for name in _KNOWN if value.get(name)}
+            more |= {name: value[name] for name in _REPLY_FIELDS if value.get(name)}
         if entry.error is not None:
             error = entry.error
             more["error"] = {"kind": error.kind, "message": error.message}

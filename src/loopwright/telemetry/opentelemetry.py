@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _FAILED = 200  # characters of the reason for a failure
 
 
-class Troubles(logging.Handler):
+class SendFailures(logging.Handler):
     """Counts signals that could not be sent, and keeps the last reason that the libraries logged."""
 
     def __init__(self) -> None:
@@ -52,6 +52,7 @@ class Troubles(logging.Handler):
         """Whether a signal could not be sent so far."""
         return bool(self._why or self._lost)
 
+    # The processors of the library log failures and return nothing, so the exporter is wrapped.
     def observe(self, exporter: Any) -> Any:
         """Return an exporter whose failures are counted here."""
         return ObservedExporter(exporter, self._count)
@@ -93,8 +94,10 @@ class ObservedExporter:
 
 DEFAULT_ENDPOINT = "http://localhost:4318"
 SERVICE = "loopwright"
-CLOSING = 3.0  # seconds for which `close` waits for the collector
-GRACE = 0.5  # seconds for which it still waits after a failure
+CLOSING = (
+    3.0  # seconds for which `close` waits for the collector, and with it the end of the program
+)
+GRACE = 0.5  # seconds for which it still waits after a failure, which rarely passes by itself
 QUEUE = 16_384  # waiting signals; beyond that the oldest are dropped
 _BEAT = 0.02  # seconds between two checks of the threads
 _SUBJECT = "telemetry"
@@ -160,14 +163,15 @@ class Telemetry:
         self.capture = capture
         self.redactor = redactor or Redactor()
         self.wall = wall
-        self._troubles = Troubles()
+        self._failures = SendFailures()
         self._exporters = (spans, metrics, events)
+        # Created first, because the library reads OTEL_SERVICE_NAME, which wins over our name.
         resource = Resource.create({})
         if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
             resource = resource.merge(Resource({"service.name": service}))
-        self._spans = _Spans(self._troubles.observe(spans), resource)
+        self._spans = _Spans(self._failures.observe(spans), resource)
         self._metrics = _Metrics(metrics, resource)
-        self._events = _Events(self._troubles.observe(events), resource)
+        self._events = _Events(self._failures.observe(events), resource)
         self._open: dict[str, Trace] = {}
 
     def opened(self, info: RunInfo, recorded: Sequence[Entry]) -> Callable[[Entry], None]:
@@ -217,13 +221,13 @@ class Telemetry:
         while any(thread.is_alive() for thread in threads) and time.monotonic() < end:
             for thread in threads:
                 thread.join(_BEAT)
-            if self._troubles.failed:  # the remaining seconds will not help
+            if self._failures.failed:  # the remaining seconds will not help
                 end = min(end, time.monotonic() + GRACE)
         late = any(thread.is_alive() for thread in threads)
         if late:  # no thread may keep trying while the process continues
             for exporter in self._exporters:
                 exporter.shutdown()
-        return self.redactor.text(self._troubles.summary(late=late, timeout=timeout))
+        return self.redactor.text(self._failures.summary(late=late, timeout=timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -255,7 +259,11 @@ class _Spans:
         self._ids = DerivedIds()
         self._lock = threading.Lock()
         self._provider = TracerProvider(
-            sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False, id_generator=self._ids
+            # The sampler would decide by the trace ID, and drop runs of which a person asks to see the trace.
+            sampler=ALWAYS_ON,
+            resource=resource,
+            shutdown_on_exit=False,
+            id_generator=self._ids,
         )
         self._provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=QUEUE))
         self._tracer = self._provider.get_tracer(SERVICE)
@@ -265,6 +273,7 @@ class _Spans:
     ) -> None:
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
+        # The generator has no parameters, so IDs and span must be set together.
         with self._lock:
             self._ids.trace, self._ids.span = trace, span.span_id
             made = self._tracer.start_span(

@@ -46,7 +46,14 @@ def span_id(run_id: str, epoch: int, path: str) -> int:
 
 def _number(text: str, size: int) -> int:
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
+    # OpenTelemetry treats an ID of 0 as invalid.
     return int.from_bytes(digest, "big") or 1
+
+
+def active_seconds(recorded: Sequence[Entry]) -> float:
+    """Return the active seconds of a run at the end of its recorded entries."""
+    # An iteration is recorded at its end, all other entries at their beginning.
+    return max((e.at + (e.seconds * (e.kind != "iteration")) for e in recorded), default=0.0)
 
 
 Attributes = Mapping[str, Json]
@@ -94,13 +101,13 @@ Send = Callable[[Signal], None]
 
 
 class OpenSpan:
-    """A path that has something below it: from when to when, in active seconds, and what it cost.
+    """A path with effects below it: its start and end in active seconds, and its cost.
 
-    `rounds` are the scores of a loop's iterations in this process; `numbered` says that something below it has a
-    number for a name, as iterations have.
+    `scores` has an item for each iteration of a loop in this process. `numbered` means that a path below it
+    has a number as its name, as iterations have.
     """
 
-    __slots__ = ("children", "end", "loop", "numbered", "path", "rounds", "spent", "start")
+    __slots__ = ("children", "end", "loop", "numbered", "path", "scores", "spent", "start")
 
     def __init__(self, path: str, start: float) -> None:
         self.path = path
@@ -108,7 +115,7 @@ class OpenSpan:
         self.spent = NOTHING
         self.children: dict[str, OpenSpan] = {}
         self.loop = self.numbered = False
-        self.rounds: list[float | None] = []
+        self.scores: list[float | None] = []
 
     def child(self, part: str, at: float) -> OpenSpan:
         """Return the inner path of a name; it is created if it is new."""
@@ -162,10 +169,11 @@ class Tree:
 
 def is_number(part: str) -> bool:
     """Return whether a part of a path is directly below a loop."""
+    # A repeated evaluation stands where an iteration would, and has no number.
     return part.isdigit() or part == "rejudge"
 
 
-def stands_for_the_run(path: str, below: str) -> bool:
+def is_below_run(path: str, below: str) -> bool:
     """Return whether the parent of `below` at a path is the run itself.
 
     The root step has no span besides the span of the run, unless it is a loop.
@@ -197,17 +205,17 @@ class Trace:
         self.capture = capture
         self.resumed = bool(recorded)
         self._send = send
-        active = max((e.at + (e.seconds * (e.kind != "iteration")) for e in recorded), default=0.0)
+        active = active_seconds(recorded)
         self._opened = active
         self._shift = wall() - active
         self._tree = Tree(active)
-        self._flying: dict[str, Entry] = {}
-        self._faults: dict[str, Mapping[str, Json]] = {}
+        self._running: dict[str, Entry] = {}
+        self._failures: dict[str, Mapping[str, Json]] = {}
         self._operations: dict[str, int] = {}  # of each "execute" path, its latest reply's span
-        self._wanted: dict[str, Sequence[Mapping[str, Json]]] = {}
+        self._tool_calls: dict[str, Sequence[Mapping[str, Json]]] = {}
         for entry in recorded:
             if entry.kind == "finished" and names.attempt_of(entry.path):
-                self._wants(entry)
+                self._keep_tool_calls(entry)
         self._received = self._over = False
         self._handlers = {
             "started": self._started, "finished": self._finished, "cut": self._cut,
@@ -228,22 +236,23 @@ class Trace:
         A run without an entry had ended before, and was not executed here.
         """
         if self._received and not self._over:
-            for path, started in list(self._flying.items()):
+            # Calls whose end this process has not seen.
+            for path, started in list(self._running.items()):
                 self._cut(Entry("cut", path, started.at, seconds=self._tree.root.end - started.at))
             self._finish({names.STATUS: "interrupted"}, self._tree.root.end)
 
     def _started(self, entry: Entry) -> None:
-        self._flying[entry.path] = entry
+        self._running[entry.path] = entry
         self._tree.reach(entry.path, entry.at)
 
     def _finished(self, entry: Entry) -> None:
-        started = self._flying.pop(entry.path, None)
+        started = self._running.pop(entry.path, None)
         end = entry.at + entry.seconds
         self._tree.reach(entry.path, end, entry.usage)
-        if _is_fault(entry.path):
-            self._faults[entry.path] = entry.value if isinstance(entry.value, Mapping) else {}
+        if _is_failure_record(entry.path):
+            self._failures[entry.path] = entry.value if isinstance(entry.value, Mapping) else {}
             return
-        attributes = self._about(entry.path, "effect")
+        attributes = self._common_attributes(entry.path, "effect")
         if started is not None and started.seconds:
             attributes[names.WAITED] = round(started.seconds, 6)
         name, client, more = self._described(entry)
@@ -259,18 +268,20 @@ class Trace:
         """Return the name of an effect's span, whether it called another system, and its attributes."""
         path, last = entry.path, entry.path.rpartition("/")[2]
         number = names.attempt_of(path)
-        facts = self._faults.pop(_fault_of(path, number), None) if number else None
+        facts = self._failures.pop(_failure_path(path, number), None) if number else None
         replied = isinstance(entry.value, Mapping) and "finish" in entry.value
         if number and (replied or facts is not None):
             attributes = names.call_attributes(entry, facts or {}, capture=self.capture)
             attributes |= {names.KIND: "model_call", names.ATTEMPT: number}
             attributes[names.PURPOSE] = "judging" if is_judging(path) else "work"
             if replied:
-                self._wants(entry)
-                self._mark(path)
+                self._keep_tool_calls(entry)
+                self._keep_reply(path)
             model = attributes.get(names.REQUEST_MODEL)
             return f"{names.CHAT} {model}" if model else names.CHAT, True, attributes
-        if (call := names.tool_of(path, self._wanted.get(path.rpartition("/")[0], ()))) is not None:
+        if (
+            call := names.tool_of(path, self._tool_calls.get(path.rpartition("/")[0], ()))
+        ) is not None:
             attributes = names.tool_attributes(call, entry.value, capture=self.capture)
             attributes[names.KIND] = "tool_call"
             return f"{names.EXECUTE_TOOL} {call.get('name', last)}", False, attributes
@@ -279,47 +290,49 @@ class Trace:
             attributes[names.OUTPUT] = names.content(_plain(entry.value))
         return last, False, attributes
 
-    def _wants(self, entry: Entry) -> None:
+    def _keep_tool_calls(self, entry: Entry) -> None:
         """Keep the tool calls of a reply: their effects are recorded beside it, by number."""
         if isinstance(entry.value, Mapping) and (calls := entry.value.get("tool_calls")):
-            self._wanted[entry.path.rpartition("/")[0]] = calls
+            self._tool_calls[entry.path.rpartition("/")[0]] = calls
 
     def _cut(self, entry: Entry) -> None:
-        self._flying.pop(entry.path, None)
+        self._running.pop(entry.path, None)
         end = max(entry.at, entry.at + entry.seconds)
         self._tree.reach(entry.path, end, entry.usage)
-        attributes = self._about(entry.path, "effect") | names.used(entry.usage)
+        attributes = self._common_attributes(entry.path, "effect") | names.used(entry.usage)
         attributes[names.INTERRUPTED] = True
         self._span(entry.path, entry.path.rpartition("/")[2], entry.at, end, attributes)
 
     def _measure(self, entry: Entry, attributes: Mapping[str, Json]) -> None:
         """Measure a model call as the conventions define, and the cost of any effect."""
         if entry.usage.usd:
-            kept = {names.PURPOSE: "judging" if is_judging(entry.path) else "work"}
-            kept |= _only(attributes, names.PROVIDER, names.REQUEST_MODEL)
-            self._send(Measurement(names.COST, entry.usage.usd, kept))
+            dimensions = {names.PURPOSE: "judging" if is_judging(entry.path) else "work"}
+            dimensions |= _only(attributes, names.PROVIDER, names.REQUEST_MODEL)
+            self._send(Measurement(names.COST, entry.usage.usd, dimensions))
         if attributes.get(names.KIND) != "model_call":
             return
-        kept = _only(attributes, *_CALL_ATTRIBUTES)
-        self._send(Measurement(names.OPERATION_DURATION, entry.seconds, kept))
-        kept.pop(names.ERROR_TYPE, None)
+        dimensions = _only(attributes, *_CALL_ATTRIBUTES)
+        self._send(Measurement(names.OPERATION_DURATION, entry.seconds, dimensions))
+        # The conventions define an error type for durations and none for tokens.
+        dimensions.pop(names.ERROR_TYPE, None)
         usage = entry.usage
         for kind, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if tokens:
-                attributes_of = {**kept, names.TOKEN_TYPE: kind}
+                attributes_of = {**dimensions, names.TOKEN_TYPE: kind}
                 self._send(Measurement(names.TOKEN_USAGE, tokens, attributes_of))
 
     def _iteration(self, entry: Entry) -> None:
         record: Iteration = entry.value
         path = f"{entry.path}/{record.number}"
+        # A resumed iteration began in another process, whose spans were sent there.
         start = max(self._opened, entry.at - record.seconds)
         loop = self._tree.loop(entry.path, max(self._opened, entry.at - entry.seconds), entry.at)
-        loop.rounds.append(record.score)
+        loop.scores.append(record.score)
         name = entry.path.rpartition("/")[2]
-        attributes = self._about(path, "iteration")
+        attributes = self._common_attributes(path, "iteration")
         attributes |= {names.LOOP: name, names.ITERATION: record.number, **names.used(record.usage)}
-        attributes |= _known({names.SCORE: record.score, names.PASSED: record.passed})
-        attributes |= _known({names.INTERRUPTED: record.interrupted or None})
+        attributes |= _without_none({names.SCORE: record.score, names.PASSED: record.passed})
+        attributes |= _without_none({names.INTERRUPTED: record.interrupted or None})
         if self.capture:
             attributes |= {
                 names.INPUT: names.content(record.input),
@@ -331,25 +344,26 @@ class Trace:
         if record.error is not None and not record.interrupted:
             attributes[names.ERROR_TYPE], error = record.error.kind, record.error.message
         own = span_id(self.info.run_id, self.info.epoch, path)
+        # The event refers to the reply that was evaluated, else to the iteration.
         judged = self._operations.pop(f"{path}/execute", own)
         self._leave(path)
         self._span(path, f"iteration {record.number}", start, entry.at, attributes, error=error)
         if record.evaluation is not None:
             for part in names.evaluations(name, record.evaluation, capture=self.capture):
                 self._send(SpanEvent(names.EVALUATION_RESULT, self._at(entry.at), judged, part))
-        kept: dict[str, Json] = {names.LOOP: name, names.OUTCOME: outcome}
-        self._send(Measurement(names.ROUNDS, 1, kept))
-        self._send(Measurement(names.ROUND_DURATION, record.seconds, kept))
+        dimensions: dict[str, Json] = {names.LOOP: name, names.OUTCOME: outcome}
+        self._send(Measurement(names.ITERATION_COUNT, 1, dimensions))
+        self._send(Measurement(names.ITERATION_DURATION, record.seconds, dimensions))
         if record.score is not None:
             self._send(Measurement(names.SCORES, record.score, {names.LOOP: name}))
 
-    def _mark(self, path: str) -> None:
+    def _keep_reply(self, path: str) -> None:
         """Keep a reply as the latest of every "execute" around it: evaluations refer to it."""
         parts = path.split("/")
-        found = span_id(self.info.run_id, self.info.epoch, path)
+        reply_span = span_id(self.info.run_id, self.info.epoch, path)
         for place, part in enumerate(parts):
             if part == "execute":
-                self._operations["/".join(parts[: place + 1])] = found
+                self._operations["/".join(parts[: place + 1])] = reply_span
 
     def _ended(self, entry: Entry) -> None:
         value = entry.value if isinstance(entry.value, Mapping) else {}
@@ -366,10 +380,12 @@ class Trace:
             self._finish(attributes | names.used(usage), entry.at, failed)
             return
         node = self._tree.loop(entry.path, entry.at, entry.at)
-        scores = [score for score in node.rounds if score is not None]
-        attributes |= self._about(entry.path, "loop") | {names.LOOP: str(value.get("name", ""))}
-        attributes |= {names.ITERATIONS: len(node.rounds), **names.used(node.spent)}
-        attributes |= _known({names.BEST_SCORE: max(scores, default=None)})
+        scores = [score for score in node.scores if score is not None]
+        attributes |= self._common_attributes(entry.path, "loop") | {
+            names.LOOP: str(value.get("name", ""))
+        }
+        attributes |= {names.ITERATIONS: len(node.scores), **names.used(node.spent)}
+        attributes |= _without_none({names.BEST_SCORE: max(scores, default=None)})
         self._leave(entry.path)
         name = f"loop {value.get('name', '')}"
         self._span(entry.path, name, node.start, entry.at, attributes, error=failed)
@@ -384,19 +400,19 @@ class Trace:
     def _finish(self, attributes: dict[str, Json], end: float, error: str = "") -> None:
         """Send the span of the run, and of every open path in it."""
         self._over = True
-        self._flying.clear()
+        self._running.clear()
         for child in list(self._tree.root.children.values()):
             self._group(child)
         name = self.info.name
-        attributes |= self._about("", "run") | {names.OPERATION: names.INVOKE_WORKFLOW}
+        attributes |= self._common_attributes("", "run") | {names.OPERATION: names.INVOKE_WORKFLOW}
         attributes |= {names.WORKFLOW: name, names.RUN_RESUMED: self.resumed}
         if self.capture:
             attributes[names.INPUT] = names.content(self.info.input)
         title = f"{names.INVOKE_WORKFLOW} {name}"
         self._span("", title, self._opened, end, attributes, error=error)
-        kept = {names.WORKFLOW: name, **_only(attributes, names.STATUS, names.REASON)}
-        self._send(Measurement(names.RUNS, 1, kept))
-        self._send(Measurement(names.RUN_DURATION, end - self._opened, kept))
+        dimensions = {names.WORKFLOW: name, **_only(attributes, names.STATUS, names.REASON)}
+        self._send(Measurement(names.RUNS, 1, dimensions))
+        self._send(Measurement(names.RUN_DURATION, end - self._opened, dimensions))
 
     def _leave(self, path: str) -> None:
         """Send the spans of the steps inside a path, and remove it."""
@@ -406,11 +422,12 @@ class Trace:
     def _group(self, node: OpenSpan) -> None:
         for child in node.children.values():
             self._group(child)
+        # A path without a number is a plain step, whose span is that of its effect.
         if not node.shown:
             return
-        attributes = self._about(node.path, "loop" if node.loop else "step") | names.used(
-            node.spent
-        )
+        attributes = self._common_attributes(
+            node.path, "loop" if node.loop else "step"
+        ) | names.used(node.spent)
         name = node.path.rpartition("/")[2]
         if node.loop:  # the run or this process ended before the loop
             name, attributes = (
@@ -419,7 +436,7 @@ class Trace:
             )
         self._span(node.path, name, node.start, node.end, attributes)
 
-    def _about(self, path: str, kind: str) -> dict[str, Json]:
+    def _common_attributes(self, path: str, kind: str) -> dict[str, Json]:
         attributes: dict[str, Json] = {names.KIND: kind, names.RUN_ID: self.info.run_id}
         if path:
             attributes[names.PATH] = path
@@ -455,7 +472,7 @@ class Trace:
         run_id, epoch = self.info.run_id, self.info.epoch
         own = span_id(run_id, epoch, path)
         above, _, last = path.rpartition("/")
-        if stands_for_the_run(above, last):
+        if is_below_run(above, last):
             above = ""
         return own, span_id(run_id, epoch, above) if path else 0
 
@@ -478,7 +495,7 @@ def _plain(value: Json) -> Json:
     return value.to_json() if hasattr(value, "to_json") else value
 
 
-def _known(attributes: dict[str, Json]) -> dict[str, Json]:
+def _without_none(attributes: dict[str, Json]) -> dict[str, Json]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -487,14 +504,14 @@ _CALL_ATTRIBUTES = (
 )  # fmt: skip
 
 
-def _only(attributes: Mapping[str, Json], *wanted: str) -> dict[str, Json]:
-    return {name: attributes[name] for name in wanted if name in attributes}
+def _only(attributes: Mapping[str, Json], *selected: str) -> dict[str, Json]:
+    return {name: attributes[name] for name in selected if name in attributes}
 
 
-def _is_fault(path: str) -> bool:
+def _is_failure_record(path: str) -> bool:
     return path.rpartition("/")[2].startswith("fault-")
 
 
-def _fault_of(path: str, number: int) -> str:
+def _failure_path(path: str, number: int) -> str:
     above, slash, _ = path.rpartition("/")
     return f"{above}{slash}fault-{number}"

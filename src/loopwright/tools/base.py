@@ -79,6 +79,7 @@ def bounded(output: Json, limit: int = HARD_LIMIT) -> tuple[Json, dict[str, Json
         )
     if len(data) <= INLINE_BYTES:
         return output, {}
+    # Room for the marker, so that the result stays below the limit and is not shortened again.
     half = (INLINE_BYTES - 100) // 2
     head, end = data[:half].decode(errors="ignore"), data[-half:].decode(errors="ignore")
     omitted = len(data) - len(head.encode()) - len(end.encode())
@@ -87,8 +88,8 @@ def bounded(output: Json, limit: int = HARD_LIMIT) -> tuple[Json, dict[str, Json
 
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the tool names that every provider accepts
-SHOWN_ARGUMENTS = 2_000  # characters in the question of an approval
-WHOLE = "whole"  # the key of a long output in the record of the effect
+SHOWN_ARGUMENTS = 2_000  # characters in the question of an approval, which a person has to read
+WHOLE = "whole"  # the key of a long output in the record of the effect; it is in recorded journals
 APPROVAL = "approval"  # the name of the question below the name of the call
 
 
@@ -169,6 +170,7 @@ class Tool(Leaf):
         """Return the same tool under another name."""
         tool = copy.copy(self)
         tool.name = name[:64]
+        # The cached value belongs to the old name.
         tool.__dict__.pop("fingerprint", None)
         return tool
 
@@ -287,6 +289,7 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
         if answer.get("approve") is not True:
             reason = str(answer.get("reason") or "no reason was given")
             return {**call, **error_of("denied", f"a person did not allow this call: {reason}")}
+        # The person may have corrected the arguments, which then have to fit the schema as well.
         if "arguments" in answer:
             arguments = call["arguments"] = answer["arguments"]
             if problem := tool.problem_with(arguments):
@@ -298,8 +301,9 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
         if error.kind == NO_STUB:  # the caller of the dry run corrects it, not the model
             raise
         return {**call, **error_of(error.kind, str(error))}
+    # A person who resolves an interrupted call enters its output and not this object.
     if not isinstance(result, dict) or not result.keys() & {"output", "error"}:
-        result = {"output": result}  # a person entered the output of the uncertain call
+        result = {"output": result}
     if "error" in result:  # a model does not receive the traceback
         return {**call, **error_of(result["error"]["kind"], result["error"]["message"])}
     return {**call, **{key: part for key, part in result.items() if key != WHOLE}}
@@ -312,6 +316,7 @@ def _answer(ctx: Context, name: str, tool: Tool, arguments: Json) -> Mapping[str
     request = {"kind": "tool", "tool": tool.name, "arguments": arguments, "question": question}
     waits = f"{ctx.below(name)}: waits for a person to approve: {question}"
     answer = ctx.ask(f"{name}/{APPROVAL}", request, waits)
+    # Anything but a clear yes is a refusal: a typing error must not run a tool.
     if answer is True:
         return {"approve": True}
     if isinstance(answer, Mapping):
@@ -321,6 +326,7 @@ def _answer(ctx: Context, name: str, tool: Tool, arguments: Json) -> Mapping[str
 
 async def _outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Json]:
     """Make a call and return its output or error. No exception of the tool is raised."""
+    # Code that blocks the event loop cannot be interrupted, so it is reported.
     watched = (
         watch(ctx.path, tool.timeout) if tool.timeout is not None and ctx is not None else None
     )
@@ -330,6 +336,7 @@ async def _outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Json]
             if stubs is not None:
                 output = tool.stub_output(stubs.of(ctx.path, "tool"))
             else:
+                # A copy, because the journal holds the arguments and a tool may change its own.
                 output = await tool.invoke(codec.copied(arguments), ctx)
             output = codec.normalise(output, what="output")
         output = ctx.run.clean(output)  # before it is cut: half a key could not be redacted
@@ -345,10 +352,10 @@ async def _outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Json]
     except Exception as error:  # the tool of a user may raise anything
         text = ctx.run.error_text(" ".join(str(error).split()))[:2000]
         name = type(error).__name__
-        failed = error_of(name, f"{name}: {text}" if text else name)
+        error_value = error_of(name, f"{name}: {text}" if text else name)
         exception, traceback = described(error, whole=ctx.run.debug, redact=ctx.run.redact)
-        failed["error"] |= {"exception": exception, "traceback": codec.normalise(traceback)}
-        return failed
+        error_value["error"] |= {"exception": exception, "traceback": codec.normalise(traceback)}
+        return error_value
     finally:
         if watched is not None and (report := watched.end()):
             ctx.run.warn(report)

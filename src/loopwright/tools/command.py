@@ -62,6 +62,7 @@ class _Word:
             return word == self.fixed
         if not word.startswith(self.fixed):
             return False
+        # After a fixed beginning such as "--since=", a dash cannot begin an option.
         return bool(self.fixed) or self.dashes or not word.startswith("-")
 
 
@@ -73,9 +74,11 @@ class _AllowedCommand:
         if not self.words or not all(isinstance(w, str) for w in self.words) or not self.words[0]:
             raise ConfigurationError(f"{words!r} is not a command. Use a list of words.")
         parsed = [_parse(word) for word in self.words]
+        # A model must not choose the program: one that runs others (`env`, `sh`) would allow everything.
         if parsed[0].free:
             raise ConfigurationError(f"{self}: the program cannot be a placeholder. Name it.")
         repeated = [i for i, word in enumerate(parsed) if word.many]
+        # With two, a word could belong to either, and `allows` would have to try all splits.
         if len(repeated) > 1:
             raise ConfigurationError(
                 f"{self}: two placeholders stand for any number of words. Keep one of them."
@@ -169,6 +172,7 @@ class CommandTool(Tool):
         super().__init__(name, schema=_SCHEMA, **options)
 
     def meaning(self) -> str:
+        # Names only: values of the environment may be secrets, and they differ between machines.
         return repr(([one.words for one in self.allow], sorted(self.env), self.pass_env))
 
     def _listed(self) -> str:

@@ -68,6 +68,7 @@ class FunctionTool(Tool):
         if self._context:
             values[self._context] = ctx
         call = functools.partial(self.function, **values)
+        # A plain function may block, and other steps of the run must continue.
         result = call() if self._is_async else await in_thread(call)
         return _as_json(await result if inspect.isawaitable(result) else result)
 
@@ -96,6 +97,7 @@ def _model_of(
         ) from None
     context, fields = "", dict[str, Any]()
     for one in parameters:
+        # Without annotations the name `ctx` decides, as for steps.
         hint = hints.get(one.name, Any)
         if hint is Context or (one.name == "ctx" and one.annotation is one.empty):
             context = one.name
@@ -107,6 +109,7 @@ def _model_of(
         default = ... if one.default is one.empty else one.default
         fields[one.name] = (hint, Field(default, description=descriptions.get(one.name)))
     try:
+        # Extra arguments are errors: a model that invents one expects an effect that it does not have.
         model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
         model.model_json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError) as error:

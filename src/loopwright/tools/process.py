@@ -44,14 +44,15 @@ __all__ = [
 LIMIT = 64 * 1024 * 1024  # bytes of output of both streams together
 STRING_BYTES = 128 * 1024  # of one argument or variable, with its final NUL (Linux MAX_ARG_STRLEN)
 GRACE = 0.5  # seconds between SIGTERM and SIGKILL after a command's timeout
-CUT_GRACE = 0.2  # the same when the caller is cancelled, who waits half a second in all
-PIPES = 1.0  # seconds that a grandchild may hold the pipes
+CUT_GRACE = 0.2  # the same when the caller is cancelled: it ends within half a second in total
+PIPES = 1.0  # seconds that a grandchild may hold the pipes, such as a daemon that a script started
 DRAIN = 0.05  # seconds to read the pipes of an ended tree to their end
 READ = 256 * 1024  # bytes read at a time
 BLOCK = 1024 * 1024  # bytes of output decoded at a time
 SHOWN = 2000  # characters of output in a message
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WINDOWS = ("SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "USERPROFILE")  # programs need them there
+# An allow-list, because a list of secrets could never be complete.
 PASSED_ON = frozenset({"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
 if os.name == "nt":
     PASSED_ON = PASSED_ON.union(_WINDOWS)
@@ -155,6 +156,7 @@ async def run_command(
         >>> asyncio.run(run_command(["echo", "hello"])).stdout
         'hello\\n'
     """
+    # The last word is $0, so that the first argument becomes "$1".
     words = ["/bin/sh", "-e", "-c", command, "sh"] if isinstance(command, str) else [*command]
     began, grace = time.monotonic(), GRACE
     data = _encoded("stdin", stdin) if isinstance(stdin, str) else stdin
@@ -200,8 +202,8 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
             raise _bad(f"env: {name!r} is not a variable name. Use letters, digits and _.")
         _check_string(f"env: {name}", f"{name}={value}")
     # The tools of this Python environment are available, activated or not.
-    beside = str(Path(sys.executable).parent)
-    path = f"{beside}{os.pathsep}{base.get('PATH', os.defpath)}"
+    scripts = str(Path(sys.executable).parent)
+    path = f"{scripts}{os.pathsep}{base.get('PATH', os.defpath)}"
     return {**base, "PATH": path, **variables}
 
 
@@ -211,6 +213,7 @@ def _check_string(field: str, text: str) -> None:
         raise _bad(
             f"{field}: contains a NUL character. Remove it, or pass the value through stdin."
         )
+    # Linux would only report "argument list too long", without the name of the field.
     if len(_encoded(field, text)) >= STRING_BYTES:
         raise _bad(
             f"{field}: is longer than {STRING_BYTES // 1024} KiB. Pass the value through stdin."
@@ -279,6 +282,7 @@ class ChildProcess:
         grace: float = GRACE,
         linger: float = 1.0,
     ) -> None:
+        # Checked here: the system would cut a text at a NUL without an error.
         for word in words:
             _check_string("argument", word)
         self._words, self._cwd = words, cwd
@@ -324,6 +328,7 @@ class ChildProcess:
             loop = asyncio.get_running_loop()
             transport, protocol = await loop.connect_write_pipe(_stream_protocol, program.stdin)
             self._connect_stdin(transport, protocol)
+        # `wait` and not `await`: a cancelled start must not cancel the future that the supervisor settles.
         await asyncio.wait({program.started})
         program.started.result()
 
@@ -376,6 +381,7 @@ class _Text:
         self._block = bytearray()
         self._parts: list[str] = []
         self._end = bytearray()
+        # Most output begins with the essential part; errors are in the last lines.
         self._ends = keep // 4  # bytes of the end
         self._room = keep - self._ends
         self.lossy = False
@@ -388,6 +394,7 @@ class _Text:
         if len(self._block) >= BLOCK:  # thousands of small strings would need as much memory again
             self._decode(final=False)
         self._end += rest
+        # Trimmed at twice the size, so that each byte is moved once and not for each chunk.
         if len(self._end) > 2 * self._ends + READ:
             self._trim()
 
@@ -400,6 +407,7 @@ class _Text:
         data, self._block = bytes(self._block), bytearray()
         try:
             text = self._decoder.decode(data, final)
+        # Strict first, because only an error shows that bytes were lost.
         except UnicodeDecodeError:
             self.lossy, self._decoder.errors = True, "replace"
             text = self._decoder.decode(data, final)
@@ -442,10 +450,10 @@ class _CommandRun:
     async def _read(self, stream: asyncio.StreamReader, text: _Text) -> None:
         with contextlib.suppress(OSError):
             while data := await stream.read(READ):
-                kept = data[: self._left]
-                self._left -= len(kept)
-                text.feed(kept)
-                if len(kept) < len(data):
+                accepted = data[: self._left]
+                self._left -= len(accepted)
+                text.feed(accepted)
+                if len(accepted) < len(data):
                     settle(self._full)
                     return
 
@@ -460,6 +468,7 @@ class _CommandRun:
         exited = self._child.exited
         ends = {exited, self._full}
         await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        # The program has ended, but its last output may still be in the pipes.
         if exited.done() and not self._full.done():
             await asyncio.wait(self._reading, timeout=PIPES)
         return exited.done() or self._full.done()

@@ -15,7 +15,7 @@ from .supervised import settle
 
 __all__ = ["ProcessGroup"]
 
-SETTLE = 0.25  # seconds that a killed program gets to end
+SETTLE = 0.25  # seconds until the system reports the end of a killed program
 
 
 class ProcessGroup(asyncio.SubprocessProtocol):

@@ -123,6 +123,7 @@ class ShellStep(Leaf):
             f"{self.name}: limit", usual if limit is None else limit, minimum=1
         )
         self.usage = checked_usage(self.name, usage)
+        # The file is always read; a command that names the variable announces that it writes one.
         self.reports = self.usage is not None or VARIABLE in str(self.command)
         self.fingerprint = self._fingerprint()
 
@@ -157,6 +158,7 @@ class ShellStep(Leaf):
             raise StepError(
                 f"{self.name} {result.ending}{last and f': {last}'}", kind="exit_status"
             )
+        # Only the newline that ends the last line; other white space may be content.
         text = result.stdout.removesuffix("\n")
         return text if self.output == "text" else self._parsed(text)
 
@@ -200,13 +202,14 @@ class ShellStep(Leaf):
             last = result.last_output
             raise StepTimeout(
                 f"{self.name} took longer than its {self.timeout:g} s and was ended"
-                f"{last and f'; it last said: {last}'}"
+                f"{last and f'; its last output: {last}'}"
             )
 
     async def _arguments(self, value: Json, ctx: Context) -> list[str]:
         words: list[str] = []
         for item in self.args:
             text = await _text(item, value, ctx)
+            # A value such as "--output=/etc/passwd" would otherwise change what the program does.
             guarded = isinstance(self.command, str) or "--" in (*self.command, *words)
             if callable(item) and text.startswith("-") and not guarded:
                 raise StepError(

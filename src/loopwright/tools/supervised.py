@@ -37,8 +37,10 @@ __all__ = ["CAN_SUPERVISE", "Ended", "Supervised", "settle"]
 PROGRAM = Path(__file__).absolute().with_name("supervisor.py")
 # The supervisor forks, and receives open files at a socket.
 CAN_SUPERVISE = hasattr(os, "fork") and hasattr(socket, "send_fds")
-SETTLE = 0.25  # seconds after the grace period until a tree is gone
-PATIENCE = 10.0  # seconds until the server accepts a request
+SETTLE = (
+    0.25  # seconds after the grace period until a tree is gone; the supervisor continues anyway
+)
+PATIENCE = 10.0  # seconds until the server accepts a request, on a machine under full load
 NEEDED = ("PATH", "HOME", "TMPDIR", "LC_", "LANG", "LD_", "DYLD_")  # to start Python
 
 
@@ -114,6 +116,7 @@ class Supervised:
         self.stdin: IO[bytes] | None = os.fdopen(stdin_end, "wb", 0) if stdin else None
         self.stdout: IO[bytes] = os.fdopen(stdout_end, "rb", 0)
         self.stderr: IO[bytes] = os.fdopen(stderr_end, "rb", 0)
+        # The event loop reads it, and must never wait for the supervisor.
         os.set_blocking(status, False)
         self._loop.add_reader(status, self._read_status)
 
@@ -132,6 +135,7 @@ class Supervised:
             if not self.gone.done():
                 self._request_end(grace)
                 await asyncio.wait({self.gone}, timeout=grace + SETTLE)
+        # A second cancellation has no time for a grace period.
         except asyncio.CancelledError:
             self._request_end(0.0)
             await asyncio.wait({self.gone}, timeout=SETTLE)
@@ -178,6 +182,7 @@ class Supervised:
     def _finish(self) -> None:
         """The supervisor and the tree are gone. If the supervisor was killed, kill the tree here."""
         self._release()
+        # The supervisor would have reported the exit code, so it was killed.
         if self.returncode is None and self.pid:
             end_group(self.pid, kill=True)
             self.returncode = KILLED
@@ -242,6 +247,7 @@ class _Server:
         """Request the start of a program. Raises OSError."""
         data = json.dumps(request).encode()
         with self._lock:
+            # After a fork both processes would write to one socket, and their requests would mix.
             if self._socket is None or self._owner != os.getpid():
                 self._start()
             try:
@@ -260,11 +266,13 @@ class _Server:
         ours, theirs = socket.socketpair()
         with theirs:
             ours.settimeout(PATIENCE)
+            # -I and -S: the supervisor must not run code from the environment or from site packages.
             self._process = subprocess.Popen(
                 [_interpreter(), "-I", "-S", "-X", "utf8", str(PROGRAM), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                # It lives as long as this process and needs no keys.
                 env={k: v for k, v in os.environ.items() if k.startswith(NEEDED)},
                 cwd="/",  # so that it keeps no folder busy
                 pass_fds=(theirs.fileno(),),

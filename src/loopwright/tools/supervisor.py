@@ -34,11 +34,11 @@ import sys
 import time
 from typing import Any
 
-DEATH_SIGNAL, TITLE, SUBREAPER = 1, 15, 36  # of prctl
+DEATH_SIGNAL, TITLE, SUBREAPER = 1, 15, 36  # of prctl (linux/prctl.h); Python has no names for them
 TICK = 0.01  # seconds between two checks of a tree that is ending
 WATCH = 1.0  # seconds between two checks of the parent process
-PATIENCE = 5.0  # seconds after which processes that cannot be killed are left
-REPORTED = 1000  # the maximum number of processes in the report
+PATIENCE = 5.0  # seconds after which processes that wait inside the kernel are left
+REPORTED = 1000  # the maximum number of processes in the report: the client reads it line by line
 
 prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
@@ -68,7 +68,9 @@ class Supervisor:
         for number in (wake, wakes, control, status):
             os.set_inheritable(number, False)
             os.set_blocking(number, False)
+        # A signal between a check and `poll` would be missed for a second; the pipe wakes `poll`.
         signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        # A handler, even an empty one: the default ignores the signal and writes nothing to the pipe.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for end in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(end, self._request_end)
@@ -85,12 +87,14 @@ class Supervisor:
 
     def start(self, request: dict[str, Any]) -> bool:
         """Start the program; return whether it could be started."""
+        # The pipe is closed by a successful exec, so an empty read means that the program runs.
         failure, fails = os.pipe()
         self.program = os.fork()
         if self.program == 0:
             try:
                 os.setsid()
                 if prctl is not None:
+                    # If the supervisor itself is killed, the program must not continue without one.
                     prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
                 for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
                     signal.signal(number, signal.SIG_DFL)
@@ -99,12 +103,14 @@ class Supervisor:
             except OSError as error:
                 os.write(fails, b"%d" % (error.errno or 0))
             finally:
+                # Without the handlers of `atexit`, which belong to the supervisor.
                 os._exit(127)
         os.close(fails)
         failed = os.read(failure, 16)
         os.close(failure)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):  # only the program holds the pipes
+        # The client sees the end of the output only when no other process holds the pipes.
+        for stream in (0, 1, 2):
             os.dup2(nothing, stream)
         os.close(nothing)
         if failed:
@@ -151,6 +157,7 @@ class Supervisor:
                         stat = file.read()
                 except OSError:
                     continue
+                # The name of a program may contain spaces and brackets; the last bracket ends it.
                 at = stat.rindex(b")")
                 state, parent, group = stat[at + 2 :].split(None, 3)[:3]
                 children.setdefault(int(parent), []).append(int(name))
@@ -186,6 +193,7 @@ class Supervisor:
                 continue
             if number == self.control:
                 self.control_received(data)
+        # The client was killed: the supervisor was adopted by another process.
         if os.getppid() != self.parent:
             self.end_requested = True
 
@@ -200,6 +208,7 @@ class Supervisor:
             self.end_requested = True
             if self.deadline is not None:
                 self.deadline = min(self.deadline, time.monotonic() + grace)
+            # Of several requests the shortest grace period counts.
             self.grace = grace
 
     def run(self) -> None:
@@ -233,6 +242,7 @@ class Supervisor:
         killed: dict[int, str] = {}
         while self.reap() and time.monotonic() < until:
             stopped: dict[int, tuple[int, str]] = {}
+            # Stopped before they are killed: a process that forks faster than it is killed would escape.
             while fresh := {p: item for p, item in self.below().items() if p not in stopped}:
                 for pid in fresh:
                     self.signal(pid, signal.SIGSTOP)
@@ -261,6 +271,7 @@ def supervise(request: dict[str, Any], files: list[int]) -> None:
 
 def received(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Return the next request and its open files, or None when the socket is closed."""
+    # Open files arrive with the first bytes of a message (SCM_RIGHTS), so the head is read with `recvmsg`.
     numbers = array.array("i")
     head, more, _, _ = server.recvmsg(8, socket.CMSG_LEN(5 * numbers.itemsize))
     for level, kind, data in more:

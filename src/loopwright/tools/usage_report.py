@@ -26,7 +26,7 @@ __all__ = ["FILE", "VARIABLE", "UsageReport", "UsageSource", "checked_usage", "r
 
 VARIABLE = "LOOPWRIGHT_USAGE"
 FILE = "file"  # `usage: file`: the command always writes the file
-LARGEST = 65_536  # bytes of a report
+LARGEST = 65_536  # bytes of a report; it has four numbers
 # Neither a link nor a pipe may stand in for the file; Windows has no such flags.
 _NO_DEVICES = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FIGURES = ("calls", "input_tokens", "output_tokens", "usd")
@@ -93,6 +93,7 @@ def report_usage(ctx: Context | None, source: UsageSource | None) -> Iterator[Us
         try:
             yield report
         finally:
+            # Also after a failure or a timeout: the money is spent.
             _add(report, source, ctx)
 
 
@@ -134,6 +135,7 @@ def _usage(data: Json) -> Usage:
         raise ValueError(expected)
     if "usd" in figures:
         figures["usd"] = float(codec.number("usd", figures["usd"], minimum=0))
+    # A command that reports no call still cost something, and limits on calls have to count it.
     calls = max(1, codec.integer("calls", figures.get("calls", 1), minimum=0))
     return Usage(**{**figures, "calls": calls})
 

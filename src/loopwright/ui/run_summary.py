@@ -24,6 +24,7 @@ from ..records.codec import Json
 from .journals import find_run
 
 _OPEN = {
+    "queued": "no worker has started it yet",
     "running": "a process is running it",
     "interrupted": "its process has ended; the recorded results are kept",
 }
@@ -94,7 +95,7 @@ def _loops(info: RunInfo, replay: RecordedRun) -> LoopResults:
     loops = LoopResults()
     loops.lists.update(replay.lists())
     ended_paths = [path for path in replay.ended if path]
-    for path in [*ended_paths, *(path for path in replay.rounds if path not in replay.ended)]:
+    for path in [*ended_paths, *(path for path in replay.records if path not in replay.ended)]:
         end = replay.ended.get(path)
         name = str(end["name"]) if end is not None else ""
         loops.keep(path, _loop(info, replay, path, name or path.rsplit("/", 1)[-1]))
@@ -114,7 +115,7 @@ def _suspended(info: RunInfo, entries: Sequence[Entry]) -> Json:
 
 def _loop(info: RunInfo, replay: RecordedRun, path: str, name: str) -> Result:
     history, usage = History(), Usage()
-    for entry in replay.rounds.get(path, ()):
+    for entry in replay.records.get(path, ()):
         usage += entry.value.usage
         history = history.with_iteration(entry.value, entry.seconds, usage, entry.at)
     end = replay.ended.get(path)
@@ -168,7 +169,7 @@ def iterations_of(entries: Sequence[Entry]) -> dict[str, list[Iteration]]:
 
     The loops are in the order of their first iterations.
     """
-    loops = RecordedRun(surviving(entries)).rounds
+    loops = RecordedRun(surviving(entries)).records
     return {path: [entry.value for entry in own] for path, own in loops.items()}
 
 

@@ -59,14 +59,14 @@ def agreed(load: Load, person: Person, *, yes: bool) -> RunSource:
         DocumentError: with all problems of the document.
     """
     read = load(execute=False)
-    actions = read.deeds()
+    actions = read.local_actions()
     if actions is None:
         return read
     while actions and os.environ.get(TRUST) != "all":
         if _settled(read, actions, person, yes=yes):
             break
         read, before = load(execute=False), actions
-        actions = read.deeds()
+        actions = read.local_actions()
         assert actions is not None
         if actions.digest == before.digest:
             _store(actions, person)
@@ -75,7 +75,7 @@ def agreed(load: Load, person: Person, *, yes: bool) -> RunSource:
     if not read.needs_python:
         return read
     loaded = load(execute=True, contents=actions.contents)
-    now = loaded.deeds()
+    now = loaded.local_actions()
     if now is None or now.digest != actions.digest:
         raise ConfigurationError(f"{read.name} changed after it was approved. Run it again.")
     return loaded

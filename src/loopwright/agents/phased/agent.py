@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from ...conditions import CEILING
 from ...engine.context import Context
-from ...engine.step import CompositeStep, Step, StepLike, as_step, digest_of
+from ...engine.step import CompositeStep, EvaluatorLike, Step, StepLike, as_step, digest_of
 from ...errors import ConfigurationError, LoopwrightWarning, nearest
 from ...models.prices import DEFAULT_MAX_TOKENS
 from ...prompts.prompt import Prompt
@@ -144,7 +144,7 @@ class PhasedAgent(CompositeStep):
     execution: StepLike | None = None
     refinement: StepLike | None = None
     name: str = field(default="agent", kw_only=True)
-    evaluate: StepLike | Mapping[str, StepLike] | None = field(default=None, kw_only=True)
+    evaluate: EvaluatorLike | Mapping[str, EvaluatorLike] | None = field(default=None, kw_only=True)
     preset: str = field(default="", kw_only=True)
     role: str = field(default="", kw_only=True)
     task_complexity: str = field(default="", kw_only=True)

@@ -19,7 +19,7 @@ from typing import Any, Unpack
 from ...conditions import MaxIterations, Passed
 from ...engine.context import Context
 from ...engine.loop import Loop
-from ...engine.step import CompositeStep, FunctionStep, Step, digest_of
+from ...engine.step import CompositeStep, FunctionStep, Step, StepLike, digest_of
 from ...errors import ConfigurationError, StepError, nearest
 from ...models import Message
 from ...models.attempts import ModelAttempt
@@ -407,13 +407,13 @@ class _CountingContext(Context):
         return self.of(super().child(path), self.counter)
 
     def call(
-        self, name: str, step: Step, value: Json = None, token: str = ""
+        self, name: str, step: StepLike, value: Json = None, token: str = ""
     ) -> Coroutine[Any, Any, Json]:
         """Run a step inside this one; see Context.call."""
         if isinstance(step, ModelAttempt):
             path, replay = self.below(name), self.run.replay
             # A recorded call that began and did not finish was interrupted, and it may have been billed.
-            cut = replay.repeated.get(path, 0) + (path in replay.doubts) if replay else 0
+            cut = replay.repeated.get(path, 0) + (path in replay.unsettled) if replay else 0
             self.counter.calls += 1 + cut
             self.counter.at = self.run.clock.wall()
         return super().call(name, step, value, token=token)

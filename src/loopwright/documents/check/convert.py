@@ -19,7 +19,7 @@ _HEAD = ("schema", "name", "description", "version", "templates", "input", "env"
 _LAST = ("otherwise",)
 _TEXT = "tag:yaml.org,2002:str"
 _SHORT = 72  # characters of a list of names that stays on one line
-# Control characters, and what only looks like the end of a line.
+# Control characters, and characters that only some editors treat as the end of a line.
 _ODD = re.compile(
     "[^\t\n -~\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
 )
@@ -30,11 +30,12 @@ class _Printer(yaml.SafeDumper):
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         """Indent the items of a list below their key."""
+        # PyYAML would write the items of a list at the level of their key.
         del indentless
         super().increase_indent(flow, False)
 
     def ignore_aliases(self, data: Json) -> bool:
-        """Write no aliases."""
+        """Write no aliases: a reader of the result expects values, not references."""
         del data
         return True
 
@@ -48,12 +49,13 @@ def _style(text: str) -> str | None:
     if _ODD.search(text):
         return '"'
     if "\n" in text:
-        # A block that keeps several last line breaks would take up the empty line after it.
+        # A block that keeps several last line breaks would include the empty line between two steps.
         return "|" if text.strip("\n") and not text.endswith("\n\n") else '"'
     return None if _is_text(text) else '"'
 
 
 def _is_text(text: str) -> bool:
+    # By our own scalars (YAML 1.2), not by PyYAML's: "yes" and "1:30" are texts here.
     try:
         return resolve(text) == text
     except ValueError:
@@ -98,9 +100,9 @@ def to_native_yaml(document: Document) -> str:
     data = {key: dumped[key] for key in (*_HEAD, *dumped) if key in dumped}
     steps = [_printed([_step(step)]) for step in data.pop("steps")]
     output = {"output": data.pop("output")} if "output" in data else {}
-    total = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
+    printed = "\n".join(textwrap.indent(step, "  ", _has_more) for step in steps)
     end = f"\n{_printed(output)}" if output else ""
-    return f"{_printed(data)}\nsteps:\n{total}{end}"
+    return f"{_printed(data)}\nsteps:\n{printed}{end}"
 
 
 def _has_more(line: str) -> bool:
@@ -109,6 +111,7 @@ def _has_more(line: str) -> bool:
 
 def _printed(data: Json) -> str:
     printed: str = yaml.dump(
+        # An unlimited width: folded lines would change the text of prompts.
         data, Dumper=_Printer, sort_keys=False, allow_unicode=True, width=1_000_000,
         default_flow_style=False,
     )  # fmt: skip
@@ -125,6 +128,6 @@ def _step(action: dict[str, Json]) -> dict[str, Json]:
     for key in ("loop", "each"):
         if action.get(key):
             inner[key] = {**action[key], "execute": _step(action[key]["execute"])}
-    total = {**action, **inner}
-    middle = [key for key in total if key not in (*_FIRST, *_LAST)]
-    return {key: total[key] for key in (*_FIRST, *middle, *_LAST) if key in total}
+    fields = {**action, **inner}
+    middle = [key for key in fields if key not in (*_FIRST, *_LAST)]
+    return {key: fields[key] for key in (*_FIRST, *middle, *_LAST) if key in fields}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ...conditions import Budget
 from ...conditions.base import TAGS
 from ...engine.budget import CANNOT_BIND, cannot_bind
-from ...engine.loop import NO_GOAL, NO_GOAL_TOLD, Loop
+from ...engine.loop import NO_GOAL, NO_GOAL_SENTENCE, Loop
 from ...engine.step import Step
 from ...errors import Problem
 from ...records.codec import Json
@@ -23,10 +23,11 @@ from ..yaml.source import Location
 __all__ = ["lints", "merge_repeats"]
 
 
-_Found = Iterator[tuple[Location, str]]
+_Notes = Iterator[tuple[Location, str]]
 _Called = Callable[[str], Document | None]
 
-# Sentences that code can decide, each with the field of `check:` for it.
+# Sentences that code can decide, each with the field of `check:` for it. A miss costs only a note, so the
+# patterns prefer missing a sentence to a wrong advice.
 _MOST = r"\b(at most|under|below|fewer than|less than|no more than|maximum( of)?)\s+[\d,]+\s+"
 _LEAST = r"\b(at least|over|more than|minimum( of)?)\s+[\d,]+\s+"
 _EXIT = r"\b(exit(s|ed)?( (code|status))?( is| of| with)?( code| status)?\s+(0|zero)"
@@ -106,7 +107,7 @@ def _loops(document: Document) -> Iterator[tuple[str, Location]]:
             yield step.name or "", ("steps", i, "loop")
 
 
-def _document_lints(document: Document) -> _Found:
+def _document_lints(document: Document) -> _Notes:
     if document.prices:
         used = {name.partition(":")[2] for name in models_in(document)} | set(models_in(document))
         for name in document.prices:
@@ -117,7 +118,7 @@ def _document_lints(document: Document) -> _Found:
                 )
 
 
-def _step_lints(document: Document, file: str, loaded: LoadedDocument) -> _Found:
+def _step_lints(document: Document, file: str, loaded: LoadedDocument) -> _Notes:
     def called(name: str) -> Document | None:
         return loaded.documents.get(loaded.calls.get((file, name), ""))
 
@@ -125,7 +126,7 @@ def _step_lints(document: Document, file: str, loaded: LoadedDocument) -> _Found
         yield from _action_lints(step, ("steps", i), called)
 
 
-def _action_lints(action: Action, at: Location, called: _Called) -> _Found:
+def _action_lints(action: Action, at: Location, called: _Called) -> _Notes:
     condition = getattr(action, "if_", None)
     if condition is not None:
         yield from _constant(condition, (*at, "if"))
@@ -146,8 +147,9 @@ def _action_lints(action: Action, at: Location, called: _Called) -> _Found:
             yield from _action_lints(inner, (*at, kind, i), called)
 
 
-def _constant(text: str, at: Location) -> _Found:
+def _constant(text: str, at: Location) -> _Notes:
     """Note an `if` that is always true or always false."""
+    # A frequent mistake: a text in quotes, such as `if: "'ready'"`, compares nothing and is always true.
     inner = text.strip()
     if inner.startswith("{{") and inner.endswith("}}"):
         inner = inner[2:-2].strip()
@@ -167,7 +169,7 @@ def _constant(text: str, at: Location) -> _Found:
         )
 
 
-def _loop_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found:
+def _loop_lints(loop: LoopSpec, at: Location, called: _Called) -> _Notes:
     for sentence, place in _criteria(loop, at):
         for pattern, kind in _COMPUTABLE:
             if pattern.search(sentence):
@@ -177,15 +179,16 @@ def _loop_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found:
                 )  # fmt: skip
                 break
     if _lacks_goal(loop):
-        yield (*at, "evaluate"), f"{NO_GOAL}: {NO_GOAL_TOLD}"
+        yield (*at, "evaluate"), f"{NO_GOAL}: {NO_GOAL_SENTENCE}"
     yield from _wrong_output_lints(loop, at, called)
 
 
 def _lacks_goal(loop: LoopSpec) -> bool:
     """Return whether a loop has scores and no condition that they satisfy."""
     value = loop.evaluate if isinstance(loop.evaluate, list) else [loop.evaluate]
-    only = [item for item in value if item is not None]
-    scored = any(item.score is not None and item.score.tests is None for item in only)
+    # The share of passing tests is a score with a verdict.
+    specs = [item for item in value if item is not None]
+    scored = any(item.score is not None and item.score.tests is None for item in specs)
     return scored and loop.node is None and not (_has_goal(loop.ends[1]) or _has_goal(loop.guards))
 
 
@@ -225,8 +228,8 @@ def _criteria(loop: LoopSpec, at: Location) -> Iterator[tuple[str, Location]]:
             yield from ((text, place) for text in (of.values() if isinstance(of, dict) else of))
 
 
-def _wrong_output_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found:
-    """Note a judge or a prompt that names a step, but receives the output of another one."""
+def _wrong_output_lints(loop: LoopSpec, at: Location, called: _Called) -> _Notes:
+    """Note a judge or a prompt that names one step but receives the output of another one."""
     names, output = _iteration_steps(loop.execute, called)
     if len(names) < 2:
         return
@@ -239,6 +242,7 @@ def _wrong_output_lints(loop: LoopSpec, at: Location, called: _Called) -> _Found
     ]
     for text, place in wording:
         words = set(re.findall(r"[a-z0-9]+", text.lower().replace("_", " ")))
+        # A text that names both steps is probably meant.
         if own.lower() in words:
             continue
         intended = next(
@@ -261,14 +265,15 @@ def _iteration_steps(action: Action, called: _Called) -> tuple[list[str], str]:
     return ([step.name for step in child.steps], child.output or "") if child else ([], "")
 
 
-def merge_repeats(found: Iterable[Problem]) -> tuple[Problem, ...]:
+def merge_repeats(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return each note on a file at its first place, with the number of places if there are several."""
     places: dict[tuple[str, str], dict[Problem, None]] = {}
-    for problem in found:
+    for problem in problems:
         places.setdefault((problem.file, problem.message), {})[problem] = None
     display = []
     for same in places.values():
         first = next(iter(same))
+        # One mistake is often repeated in every step of a document.
         more = f" ({len(same)} times in this file)" if len(same) > 1 else ""
         display.append(replace(first, message=first.message + more))
     return tuple(display)

@@ -30,7 +30,7 @@ from ..steps.for_each import MOST_ITEMS
 
 __all__ = ["plan"]
 
-ASKS_PER_VOTE = 2  # a judge is asked once more if its first reply is unreadable
+REQUESTS_PER_VOTE = 2  # an unreadable reply of a judge is requested once more
 
 
 def plan(loaded: LoadedDocument) -> dict[str, Json]:
@@ -57,32 +57,31 @@ def plan(loaded: LoadedDocument) -> dict[str, Json]:
     }
 
 
-def _collect(document: Document, found: dict[str, list[str]]) -> None:
-    found["commands"] += [_command(command) for command, _ in commands_in(document)]
-    found["python"] += functions_in(document)
+def _collect(document: Document, result: dict[str, list[str]]) -> None:
+    result["commands"] += [_command(command) for command, _ in commands_in(document)]
+    result["python"] += functions_in(document)
     for server in document.servers.values():
-        _collect_hosts([], server.url, found)
+        _collect_hosts([], server.url, result)
     for part in parts(document):
-        value = (
-            part.__dict__
-        )  # faster than the attributes of a model, and most parts have none of these
-        found["environment"] += variables_of(part)
+        value = part.__dict__  # most parts have none of these attributes, and this is faster
+        result["environment"] += variables_of(part)
         models = [value.get("model"), *(value.get("models") or ())]
-        found["models"] += [name for name in models if name]
-        _collect_hosts([name for name in models if name], value.get("model_url"), found)
+        result["models"] += [name for name in models if name]
+        _collect_hosts([name for name in models if name], value.get("model_url"), result)
+        # The `env` of a document has constants for templates, not variables of the environment.
         if part is not document:
-            found["environment"] += value.get("env", ())
-        found["environment"] += value.get("pass_env") or ()
+            result["environment"] += value.get("env", ())
+        result["environment"] += value.get("pass_env") or ()
 
 
-def _collect_hosts(models: list[str], url: str | None, found: dict[str, list[str]]) -> None:
+def _collect_hosts(models: list[str], url: str | None, result: dict[str, list[str]]) -> None:
     """Collect the hosts of models, and the names of the variables with their keys."""
     if url:
-        found["hosts"].append(urlsplit(url.strip()).hostname or url)
+        result["hosts"].append(urlsplit(url.strip()).hostname or url)
     for provider in (PROVIDERS.get(name.partition(":")[0]) for name in models):
         if provider is not None and not url:
-            found["hosts"] += filter(None, [_host(provider)])
-            found["environment"] += (*provider.keys, *provider.places)
+            result["hosts"] += filter(None, [_host(provider)])
+            result["environment"] += (*provider.keys, *provider.places)
 
 
 def _host(provider: Provider) -> str | None:
@@ -147,10 +146,11 @@ def _bounds(loaded: LoadedDocument, root: Document) -> dict[str, Json]:
 
 
 def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
-    """Return the maximum of model calls of an action, without the calls that a fault repeats."""
+    """Return the maximum of model calls of an action, without calls that are repeated after an error."""
     tries = action.max_retries + 1 if action.on_failure == "retry" else 1
     own = len(action.consensus.voters) if action.consensus else 0
-    if action.prompt is not None:  # with tools: every reply that calls tools, and the answer
+    # With tools: each reply that calls tools, and the answer.
+    if action.prompt is not None:
         own = (action.max_tool_rounds or MAX_ROUNDS) + 1 if action.tools else 1
         own += int(getattr(action.conversation, "summary", False))
     if action.loop is not None:
@@ -159,8 +159,8 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
         own += _phased_calls(action.phased, loaded, file)
     elif action.reasoning is not None:
         agent = action.reasoning
-        merge_repeats = agent.max_tool_rounds + 1 if agent.tools else 1
-        own += merge_repeats * (agent.max_iterations if agent.mode == "iterate" else 1)
+        per_iteration = agent.max_tool_rounds + 1 if agent.tools else 1
+        own += per_iteration * (agent.max_iterations if agent.mode == "iterate" else 1)
     elif action.each is not None:
         tries *= action.each.max_retries + 1 if action.each.on_failure == "retry" else 1
         own += _calls(action.each.execute, loaded, file) * (action.each.max_items or MOST_ITEMS)
@@ -174,20 +174,21 @@ def _calls(action: Action, loaded: LoadedDocument, file: str) -> int:
 
 
 def _loop_calls(loop: LoopSpec, loaded: LoadedDocument, file: str) -> int:
-    merge_repeats, after = _calls(loop.execute, loaded, file), 0
+    per_iteration, after = _calls(loop.execute, loaded, file), 0
     if loop.node is not None and loop.node.score_missing == "re_ask":
-        merge_repeats += 1
+        per_iteration += 1
     for evaluator in evaluators(loop):
-        merge_repeats += _evaluation_calls(evaluator, loaded, file)
+        per_iteration += _evaluation_calls(evaluator, loaded, file)
         if isinstance(judge := evaluator.judge, JudgeSpec):
             tests = len(KNOWN_BAD) if judge.self_test else 0
             # The winner is judged again with all votes, `rejudge` times.
             after += judge.rejudge * _judge_calls(judge)
             after += tests * len(judge.criteria or (1,)) * _calls_per_vote(judge)
         if evaluator.confidence is not None:
+            # The criteria are derived from the goal once, in the first iteration.
             after += 0 if evaluator.confidence.criteria else 1
     tries = loop.max_retries + 1 if loop.on_failure == "retry" else 1
-    return merge_repeats * min(condition_limit(loop), CEILING) * tries + after
+    return per_iteration * min(condition_limit(loop), CEILING) * tries + after
 
 
 def _phased_calls(agent: PhasedSpec, loaded: LoadedDocument, file: str) -> int:
@@ -195,12 +196,13 @@ def _phased_calls(agent: PhasedSpec, loaded: LoadedDocument, file: str) -> int:
     limits, cap = phase_limits(agent)
     judged = sum(_evaluation_calls(evaluator, loaded, file) for evaluator in evaluators(agent))
     tries = agent.max_retries + 1 if agent.on_failure == "retry" else 1
+    # The phases share one limit, so a later phase may have fewer iterations than its own limit.
     total, remaining = 0, cap
     for phase, action in phases_of(agent):
-        rounds = min(limits[phase], remaining)
-        remaining -= rounds
-        merge_repeats = _calls(action, loaded, file) + (0 if phase == "planning" else judged)
-        total += rounds * merge_repeats * tries
+        iterations = min(limits[phase], remaining)
+        remaining -= iterations
+        per_iteration = _calls(action, loaded, file) + (0 if phase == "planning" else judged)
+        total += iterations * per_iteration * tries
     return total
 
 
@@ -211,7 +213,7 @@ def _evaluation_calls(evaluator: EvaluateSpec, loaded: LoadedDocument, file: str
         judge = evaluator.judge if isinstance(evaluator.judge, JudgeSpec) else JudgeSpec()
         result += _judge_calls(judge)
     if evaluator.confidence is not None:
-        result += ASKS_PER_VOTE
+        result += REQUESTS_PER_VOTE
     if evaluator.score is not None and evaluator.score.of is not None:
         result += _calls(evaluator.score.of, loaded, file)
     return result
@@ -229,4 +231,4 @@ def _calls_per_vote(judge: JudgeSpec) -> int:
     With tools, the calls are every reply that calls tools, and the answer.
     """
     replies = (judge.max_tool_rounds or MAX_ROUNDS) + 1 if judge.tools else 1
-    return ASKS_PER_VOTE * replies
+    return REQUESTS_PER_VOTE * replies

@@ -69,6 +69,7 @@ class _Servers:
         """Return whether no server answers at the address of a server on this machine."""
         parts = urlsplit(url)
         host = parts.hostname or ""
+        # A check must not contact hosts on the network: that could cost time, or reveal the project.
         if self.offline or not is_loopback_name(host):
             return False
         address = host, parts.port or (443 if parts.scheme == "https" else 80)
@@ -90,6 +91,7 @@ def _missing_for_models(
     result = []
     for name in prompt_settings.models:
         words = _missing_for_model(name, prompt_settings, environ, servers)
+        # Models of a list replace each other (rule 4).
         if not words:
             return []
         result.append(f"{name}: {words}")
@@ -100,9 +102,10 @@ def _missing_for_model(
     name: str, prompt_settings: PromptSettings, environ: Mapping[str, str], servers: _Servers
 ) -> str:
     provider, model = split_model(name)
-    asked = (Message("user", "?"),)  # the endpoint does not depend on the messages
+    # The endpoint does not depend on the messages, but a request needs one.
+    messages = (Message("user", "?"),)
     request = Request(
-        asked,
+        messages,
         model,
         provider,
         base_url=prompt_settings.base_url,

@@ -28,7 +28,7 @@ from ..schema.traverse import commands_in, functions_in
 
 __all__ = ["LocalActions", "TrustStore", "local_actions"]
 
-_LARGEST = 1 << 24  # bytes of a file that a command names; larger ones are data
+_MAX_BYTES = 1 << 24  # of a file that a command names; a larger file is data, not a program
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,20 @@ class TrustStore:
 
     folder: Path
 
-    def has(self, deeds: LocalActions) -> bool:
+    def has(self, actions: LocalActions) -> bool:
         """Return whether these contents are approved."""
         with suppress(OSError):
-            return (self.folder / deeds.digest).is_file()
+            return (self.folder / actions.digest).is_file()
         return False
 
-    def add(self, deeds: LocalActions) -> None:
+    def add(self, actions: LocalActions) -> None:
         """Record the approval of these contents.
 
         Raises:
             OSError: if the folder cannot be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self.folder / deeds.digest).touch(mode=0o600)
+        (self.folder / actions.digest).touch(mode=0o600)
 
 
 def local_actions(loaded: LoadedDocument) -> LocalActions:
@@ -90,7 +90,7 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
             if reference not in own:
                 references.append(reference)
                 _take_modules(reference.partition(":")[0], folder, files)
-    # The parts of a document from other files, such as servers that a file beside it declares.
+    # Also covers parts from other files, such as servers that a file beside the document declares.
     text = [document.model_dump_json(exclude_unset=True) for document in loaded.documents.values()]
     digest = _digest(files.taken, [*commands, *references, *loaded.keys, *text])
     return LocalActions(
@@ -103,7 +103,8 @@ class _Files:
     """Files by their real paths, each read once: the loaded documents as they were loaded."""
 
     def __init__(self, loaded: LoadedDocument) -> None:
-        self._known = dict(loaded.contents) if loaded.agreed is None else loaded.agreed
+        self._contents = dict(loaded.contents) if loaded.agreed is None else loaded.agreed
+        # After the approval only the approved bytes count, so that the digest stays the same.
         self._reads = loaded.agreed is None
         self.taken: dict[Path, bytes] = {}
 
@@ -115,24 +116,30 @@ class _Files:
         return self.taken[resolved]
 
     def _content(self, file: Path) -> bytes:
-        if file in self._known:
-            return self._known[file]
+        if file in self._contents:
+            return self._contents[file]
         with suppress(OSError):
             if self._reads:
                 return file.read_bytes()
-        return b"\0"  # a file that was deleted or added since the approval is not approved
+        # A file that was deleted or added since the approval changes the digest.
+        return b"\0"
 
 
 def _files_named(command: list[str] | str, folder: Path, cwd: str) -> Iterator[Path]:
     """Iterate over the files of the project that the words of a command name."""
     try:
         words = shlex.split(command, comments=True) if isinstance(command, str) else command
-    except ValueError:  # a quote without its end, which the shell will refuse
+    except ValueError:  # a quotation mark without its partner, which the shell will refuse
         words = str(command).split()
     for word in words:
         with suppress(OSError, ValueError):
             file = folder / cwd / word
-            if file.is_file() and file.stat().st_size <= _LARGEST and not Path(word).is_absolute():
+            # Absolute paths are installed programs, which the document's author does not control.
+            if (
+                file.is_file()
+                and file.stat().st_size <= _MAX_BYTES
+                and not Path(word).is_absolute()
+            ):
                 yield file
 
 
@@ -150,6 +157,7 @@ def _take_modules(name: str, folder: Path, files: _Files) -> None:
         if file is not None and file not in result:
             result.add(file)
             package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+            # The parent package runs first when a submodule is imported.
             waiting += [*_imports(files.take(file), package), module.rpartition(".")[0] or module]
 
 
@@ -171,9 +179,10 @@ def _imports(source: bytes, package: str) -> Iterator[str]:
 
 
 def _digest(files: Mapping[Path, bytes], words: list[str]) -> str:
-    total = hashlib.sha256()
+    digest = hashlib.sha256()
     contents = sorted((str(file), content) for file, content in files.items())
     for name, content in [*contents, *((word, b"") for word in sorted(set(words)))]:
+        # The length before each part keeps different lists from having the same bytes.
         for part in (name.encode("utf-8", "surrogatepass"), content):
-            total.update(len(part).to_bytes(8, "big") + part)
-    return total.hexdigest()
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()

@@ -87,9 +87,11 @@ LANGUAGES: Mapping[str, TemplateLanguage] = MappingProxyType(
 
 
 _Result = TypeVar("_Result")
-MAX_COMPARISONS = 1_000  # of names, to find the nearest: they take quadratic time
+MAX_COMPARISONS = (
+    1_000  # comparisons of names to find the nearest, because each takes quadratic time
+)
 _TAG = re.compile(r"\{[{%]")
-MAX_PROBLEMS = 100  # after which no further step is compiled
+MAX_PROBLEMS = 100  # compilation stops here: a broken document of 1 MiB could have 100,000 problems
 
 
 # Compiles a step of one kind: its action, its name and its place; None if it has problems.
@@ -102,7 +104,7 @@ CompileCall = Callable[["Compilation", str, Location, frozenset[str]], DocumentW
 class Compilation:
     """The compilation of one document.
 
-    `known` holds the names that templates can use, `used` the names that they do use, by place. `kinds` compile the
+    `defined` holds the names that templates can use, `used` the names that they use, by place. `kinds` compile the
     kinds of steps, `call` compiles the document that a step calls. `tools` are the tools and servers by name,
     `declared` also has the names of those with problems. `gaps` are the parts that were left out for their problems.
     """
@@ -112,7 +114,7 @@ class Compilation:
     project: Project
     kinds: Mapping[str, CompileKind]
     call: CompileCall
-    known: frozenset[str] = frozenset()
+    defined: frozenset[str] = frozenset()
     problems: list[Problem] = field(default_factory=list)
     defaults: Mapping[str, Json] = field(default_factory=dict)
     templates: TemplateLanguage = NATIVE
@@ -127,7 +129,7 @@ class Compilation:
 
     def with_names(self, names: Iterable[str]) -> Compilation:
         """Return the compilation of a part that can use more names."""
-        return replace(self, known=self.known | frozenset(names))
+        return replace(self, defined=self.defined | frozenset(names))
 
     def attempt(self, path: Location, make: Callable[[], _Result]) -> _Result | None:
         """Return the result of `make`; None, with a problem, if it raises a ConfigurationError."""
@@ -170,14 +172,16 @@ class Compilation:
         """Add a problem for each name that no step, variable or input defines."""
         result = frozenset(names)
         self.used.append((path, result))
+        # A step that was left out without a readable name may define any of the names.
         if self.gaps.names:
             return
-        unknown = [name for name in result if name not in self.known and name not in FIXED]
+        unknown = [name for name in result if name not in self.defined and name not in FIXED]
         for value in sorted(unknown):
+            # `steps.x` is empty for a step that has not run, so it may name a later step.
             if value.startswith(("steps.", "loops.")):
-                continue  # a step that has not run is empty there
+                continue
             name = value.removeprefix("given.")
-            if name not in self.known and name not in FIXED:
+            if name not in self.defined and name not in FIXED:
                 message = f"template: {name!r} is not defined{self._suggestion(name)}"
                 self.problems.append(self.source.problem_at_word(path, message, name))
 
@@ -187,16 +191,17 @@ class Compilation:
         if field != name and field not in OF_ITEMS:
             if field in OF_ROUNDS:
                 return f"; did you mean 'loop.last.{field}'?"
-            over_list = OF_ITEMS if "loop.current" in self.known else ()
+            over_list = OF_ITEMS if "loop.current" in self.defined else ()
             fields = [f"loop.{field}" for field in sorted({*OF_LOOPS, *over_list})]
             return nearest(name, fields) or f"; the fields are {', '.join(fields)}"
         if name.partition(".")[0] == "loop":
             return "; no loop contains this step or ends before it"
-        own = sorted(known for known in self.known if not known.startswith("loop."))
+        own = sorted(name for name in self.defined if not name.startswith("loop."))
         hint = self._nearest(name, [*own, "input", "value", "env"])
         if hint:
             return hint
         message = listed(name, ["input", *own], more="steps and variables")
+        # --set reaches the first document only, and its names have no dots.
         alone = len(self.project.open) <= 1 and "." not in name
         return f"{message}; to set it, use --set {name}=…" if alone else message
 
@@ -207,11 +212,10 @@ class Compilation:
 
     def function(self, path: Location, reference: str) -> Function | None:
         """Return the function, class or step that a reference names; None if it has problems."""
-
         agreed = self.project.agreed(reference)
 
         def find() -> Function:
-            # An approved function was looked up before its approval, and its file can differ by now.
+            # An approved function was checked before its approval, and its file may have changed since.
             takes_context = agreed is None and resolve_reference(reference, self.folder)
             if self.project.execute:
                 return function(reference, self.folder, agreed)
@@ -232,8 +236,10 @@ class Compilation:
         step = self.kinds[spec.kind](self, spec, name, path)
         if step is None:
             return None
+        # An explicit `input: null` is an input; a missing key is the output of the step before.
         if "input" in spec.model_fields_set:
             step = prepared(step, self.template((*path, "input"), spec.input))
+        # The order is the documented one: the time limit holds for each attempt, not for all retries.
         if spec.timeout is not None:
             step = with_timeout(step, spec.timeout)
         if spec.on_failure == "retry":
@@ -267,6 +273,7 @@ class Compilation:
             visited[spec.name] = i
             self._check_needs(names, spec, place)
             step = here_on.action(spec, spec.name, place)
+            # From the inside out: a skipped step gets the default output, and its status can be accepted.
             if step is not None and spec.if_ is not None:
                 step = here_on.when(step, spec, place)
             if step is not None and "otherwise" in spec.model_fields_set:
@@ -277,8 +284,10 @@ class Compilation:
                 if spec.required and not step.required:
                     step = Required(spec.name, step)
                 result[spec.name] = step
+            # Concurrent steps cannot see each other's outputs.
             if ordered:
                 here_on = here_on.with_names([spec.name, *(["loop"] if holds_loops(spec) else [])])
+        # In document order, which decides the order of outputs; the running order comes from `needs`.
         return {spec.name: result[spec.name] for spec in specs if spec.name in result}
 
     def accepting(self, step: Step, spec: StepSpec, here: Location) -> Step:
@@ -303,6 +312,7 @@ class Compilation:
     def when(self, step: Step, spec: StepSpec, here: Location) -> Step:
         """Compile `if:` around a step."""
         text = (spec.if_ or "").strip()
+        # Many authors write the expression as a template.
         if text.startswith("{{") and text.endswith("}}"):
             text = text[2:-2].strip()
         result = self.attempt((*here, "if"), lambda: self.templates.expression(text))

@@ -56,6 +56,7 @@ def compile_python(compilation: Compilation, spec: Action, name: str, at: Locati
     function = compilation.function(path, spec.python)
     if function is None or isinstance(function, Step):
         return function
+    # Functions are repeatable by default, commands are not: the rule of the Python API.
     idempotent = True if spec.idempotent is None else spec.idempotent
     return compilation.attempt(
         path, lambda: FunctionStep(function, name=name, idempotent=idempotent)
@@ -68,7 +69,8 @@ def compile_call(
     """Compile a call of another document; None if it has problems."""
     assert spec.workflow is not None
     variables = compilation.template((*at, "with"), spec.with_ or {})
-    of_loop = {name for name in compilation.known if name.partition(".")[0] == "loop"}
+    # A called document sees the loop around the call, but no other variables of its caller.
+    of_loop = {name for name in compilation.defined if name.partition(".")[0] == "loop"}
     supplied = frozenset({*(spec.with_ or {}), *of_loop})
     child = compilation.call(compilation, spec.workflow, (*at, "workflow"), supplied)
     if child is None:
@@ -156,7 +158,7 @@ def compile_each(
     source = compilation.template((*path, "items"), spec.items)
     root = compilation.project.root_of(compilation.folder)
     written = spec.items.strip() if isinstance(spec.items, str) else ""
-    # The folder before a placeholder can be checked now: no value leads back from another folder.
+    # Only the folder before a placeholder can be checked before the run. The file is checked again at run time.
     file, brace, _ = written.removeprefix(FILE).partition("{{")
     head, slash, _ = file.rpartition("/")
     folder = (head or slash) if brace else file
@@ -184,12 +186,8 @@ def compile_each(
     )
 
 
-PHASE_NAMES = (
-    "loop",
-    "task",
-    "plan",
-    "results",
-)  # names in the templates of phases, beside those of the steps before
+# Names in the templates of phases, in addition to the names of the steps before.
+PHASE_NAMES = ("loop", "task", "plan", "results")
 
 
 def compile_phased(
@@ -211,9 +209,11 @@ def compile_phased(
     ]
     if len(compilation.problems) > before:
         return None
+    # A check imports no Python, so the objects are placeholders that the agent would refuse.
     if not compilation.project.execute:
-        capabilities = []  # a document that is only checked imports none of them
+        capabilities = []
     planning, execution, refinement = spec.token_split
+    # Only fields that are set: the preset of the agent supplies the others.
     values = spec.model_fields_set - {*PHASES, "evaluate", "capabilities", "token_split"}
     fields = {field: value for field in values if (value := getattr(spec, field)) is not None}
     result: PhasedAgent | None = compilation.attempt(
@@ -289,6 +289,7 @@ def compile_document(
     inner = replace(compilation.with_names(value), tools=tools, declared=declared)
     result = inner.steps(document.steps, ("steps",))
     names = {spec.name for spec in document.steps}
+    # With gaps the named step may be one that was left out.
     defined = document.output is None or document.output in names or compilation.gaps.names
     if not defined:
         compilation.problem(
@@ -303,6 +304,7 @@ def compile_document(
             document.name,
             result,
             env=document.env,
+            # With concurrent steps, a template that names a step waits for that step.
             needs=needs_of(document, inner.used),
             at_once=document.at_once,
             output=document.output or "",

@@ -23,7 +23,7 @@ from ...conditions import (
     from_json,
     tag_of,
 )
-from ...conditions.base import TAGS, made_of
+from ...conditions.base import TAGS, instance_of
 from ...errors import ConfigurationError, nearest
 from ...records import History, Stop
 from ...records.codec import Json
@@ -45,11 +45,13 @@ def compile_until(
     sentences: list[JudgeSpec] = []
 
     def walk(data: Json) -> Json:
+        # A sentence has a space; a single unknown word is a misspelt condition.
         if isinstance(data, str) and data not in TAGS:
             if " " not in data.strip():
                 raise ConfigurationError(
                     f"{data!r} is neither a condition nor a sentence{nearest(data, TAGS)}"
                 )
+            # The judge's verdict is the evaluation, so the condition itself is `passed`.
             sentences.append(JudgeSpec(criterion=data))
             return "passed"
         if isinstance(data, list):
@@ -84,6 +86,7 @@ def compile_conditions(compilation: Compilation, data: Json, path: Location) -> 
     if isinstance(data, Mapping):
         tags = list(data)
         if len(tags) > 1:
+            # Several keys in one mapping mean "any of", like the items of a list.
             return _combine(compilation, AnyOf, [{tag: data[tag]} for tag in tags], path, tags)
         if tags and tags[0] in ("any_of", "all_of"):
             kind = AnyOf if tags[0] == "any_of" else AllOf
@@ -116,7 +119,7 @@ def _python_condition(
     values = {str(name): value for name, value in data.items() if name != "python"}
 
     def make() -> Condition:
-        return made_of(reference, kind, values)
+        return instance_of(reference, kind, values)
 
     result: Condition | None = compilation.attempt(at, make)
     return result
@@ -124,6 +127,7 @@ def _python_condition(
 
 def _with_seconds(data: Json) -> Json:
     """Return a condition with a timeout such as `30s` in seconds."""
+    # Conditions take seconds only; units are a convenience of documents.
     value = data.get("timeout") if isinstance(data, Mapping) else None
     if isinstance(value, Mapping) and isinstance(value.get("seconds"), str):
         value = value["seconds"]
@@ -151,8 +155,8 @@ def _combine(
     result = [
         compile_conditions(compilation, item, at) for item, at in zip(items, places, strict=True)
     ]
-    total = tuple(c for c in result if c is not None)
-    return (total[0] if len(total) == 1 else kind(total)) if total else None
+    combined = tuple(c for c in result if c is not None)
+    return (combined[0] if len(combined) == 1 else kind(combined)) if combined else None
 
 
 Report = Callable[[Location, str], None]
@@ -206,6 +210,7 @@ def _controller_leaf(kind: str, data: Mapping[str, Json]) -> Condition:
     if kind == "no_improvement":
         return NoImprovement(data["patience"], data.get("min_delta", 0.0))
     value = data["duration_ms"]
+    # bool is a subclass of int: `duration_ms: true` would be one millisecond.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigurationError(f"timeout: duration_ms: {value!r} is not a number of milliseconds")
     return Timeout(value / 1000)
@@ -225,12 +230,13 @@ def _combined(data: Mapping[str, Json], at: Location, report: Report) -> Conditi
     result = [
         controller_condition(item, (*at, "conditions", i), report) for i, item in enumerate(value)
     ]
-    total = tuple(condition for condition in result if condition is not None)
-    if len(total) < len(result):
+    combined = tuple(condition for condition in result if condition is not None)
+    # With a part left out, an AND would hold too early.
+    if len(combined) < len(result):
         return None
-    if len(total) == 1:
-        return total[0]
-    return AnyOf(total) if operator == "OR" else AllOf(total)
+    if len(combined) == 1:
+        return combined[0]
+    return AnyOf(combined) if operator == "OR" else AllOf(combined)
 
 
 def _all_types() -> str:
@@ -248,7 +254,7 @@ class NotImported(Condition):
         """Raise an error, because the class is not imported in a check or a dry run.
 
         Raises:
-            ConfigurationError: always.
+            ConfigurationError: Always.
         """
         raise ConfigurationError(
             f"{self.reference} is a Python condition, and a dry run of a document imports no Python. "

@@ -19,7 +19,7 @@ from ..schema.evaluators import CheckSpec, ConfidenceSpec, JudgeSpec
 from ..yaml.source import Location
 from .compilation import Compilation
 from .prompts import compile_judge, compile_settings
-from .tools import command_value
+from .tools import command_value, is_constant
 
 __all__ = ["compile_evaluators"]
 
@@ -39,6 +39,7 @@ def compile_evaluators(
         deterministic += _deterministic(compilation, spec, at)
         model_based += _model_based(compilation, spec, at)
     model_based += [compile_judge(compilation, judge, (*path, "until")) for judge in judges]
+    # Checks are free and cannot be persuaded. An output that fails one is not sent to a model.
     return _combined([*deterministic, *model_based])
 
 
@@ -91,7 +92,7 @@ def _check(compilation: Compilation, spec: CheckSpec, path: Location) -> Step | 
             compiled = compilation.attempt(at, partial(check, value, name=spec.name or ""))
         else:
             if kind == "command":
-                value = _constant(compilation, value, at)
+                is_constant(compilation, value, at)
                 cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
                 env = {
                     k: command_value(compilation, (*path, "env", k), v) for k, v in spec.env.items()
@@ -103,19 +104,6 @@ def _check(compilation: Compilation, spec: CheckSpec, path: Location) -> Step | 
             )
         parts.append(compiled)
     return _combined(parts)
-
-
-def _constant(
-    compilation: Compilation, command: list[str] | str, path: Location
-) -> list[str] | str:
-    """Return a command, with a problem for each template in it: a value must not become a command."""
-    for text in [command] if isinstance(command, str) else command:
-        if "{{" in text or "{%" in text:
-            compilation.problem(
-                path,
-                "commands cannot contain template values; pass values through env or stdin",
-            )
-    return command
 
 
 def _checklist(compilation: Compilation, specs: list[CheckSpec], path: Location) -> Step | None:
@@ -134,7 +122,8 @@ def _checklist(compilation: Compilation, specs: list[CheckSpec], path: Location)
 
 def _score(compilation: Compilation, spec: ScoreSpec, path: Location) -> Step | None:
     if spec.tests is not None:
-        command = _constant(compilation, spec.tests, (*path, "tests"))
+        command = spec.tests
+        is_constant(compilation, command, (*path, "tests"))
         cwd = compilation.inside(spec.cwd or ".", (*path, "cwd"))
         if spec.report is not None:
             compilation.inside(spec.report, (*path, "report"), folder=Path(cwd))

@@ -35,13 +35,14 @@ __all__ = [
 # A function, a class of conditions or capabilities, or a step.
 Function = Callable[..., Json]
 
-_FOLDERS: set[Path] = set()  # of documents whose modules are in sys.modules, which is global too
+# The folders of documents whose modules are in `sys.modules`, which is global too.
+_FOLDERS: set[Path] = set()
 
 
 def resolve_reference(reference: str, folder: Path) -> bool:
     """Check a reference against the source of its module, without running the module.
 
-    Returns whether the function takes a context beside its value; True if the source does not show it.
+    It returns whether the function takes a context beside its value, and True if the source does not show it.
 
     Raises:
         ConfigurationError: if the module or the name does not exist, with the nearest name.
@@ -50,7 +51,7 @@ def resolve_reference(reference: str, folder: Path) -> bool:
     source = _source_file(module, folder)
     if source is None:
         _check_attribute(reference, sys.modules.get(module), name)
-        return True  # a compiled module that is not imported yet: the import reports problems
+        return True  # a compiled module that is not imported yet; the import will report problems
     try:
         tree = ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -59,6 +60,7 @@ def resolve_reference(reference: str, folder: Path) -> bool:
         ) from error
     names = {n for node in tree.body for n in _defined(node)}
     first = name.split(".")[0]
+    # `from x import *` may define any name.
     if first not in names and "*" not in names:
         raise ConfigurationError(
             f"{reference!r}: {source.name} has no {first!r}{nearest(first, names)}"
@@ -70,16 +72,17 @@ def _is_plain(node: ast.stmt, name: str) -> bool:
     """Return whether a statement defines a function of this name with one parameter or none."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name != name:
         return False
+    # A decorator may change the parameters, so a decorated function is not known to be plain.
     parameters = [*node.args.posonlyargs, *node.args.args]
     return len(parameters) <= 1 and node.args.vararg is None and not node.decorator_list
 
 
-def _check_attribute(reference: str, loaded: ModuleType | None, name: str) -> None:
+def _check_attribute(reference: str, module: ModuleType | None, name: str) -> None:
     """Check a name of an imported module without source, such as a built-in module."""
     first = name.split(".")[0]
-    if loaded is not None and not hasattr(loaded, first):
+    if module is not None and not hasattr(module, first):
         raise ConfigurationError(
-            f"{reference!r}: {loaded.__name__} has no {first!r}{nearest(first, dir(loaded))}"
+            f"{reference!r}: {module.__name__} has no {first!r}{nearest(first, dir(module))}"
         )
 
 
@@ -112,10 +115,8 @@ def _module(
         sys.path.insert(0, str(folder))
     try:
         return importlib.import_module(name)
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # a module of the user can raise anything while it loads
+    # The module of a user may raise anything, and `sys.exit()` at import must not end this process.
+    except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise ConfigurationError(
             f"{shorten(reference)!r}: importing {name} failed: {why}"
@@ -128,7 +129,7 @@ def _module(
 def _forget_other_documents(folder: Path) -> None:
     """Remove imported modules of other documents whose names this document's folder uses too.
 
-    Functions that were imported before keep their module.
+    Two projects may each have a `tools.py`. Functions that were imported before keep their module.
     """
     for name in {f.stem for f in folder.glob("*.py")} & set(sys.modules):
         file = getattr(sys.modules[name], "__file__", None)
@@ -176,7 +177,7 @@ def _source_file(module: str, folder: Path) -> Path | None:
         return own
     top = module.split(".")[0]
     try:
-        # Only the top package is looked up: finding a submodule would import its parents.
+        # Only the top package is looked up, because a search for a submodule imports its parents.
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
         spec = None
@@ -237,7 +238,7 @@ class _ApprovedLoader(SourceFileLoader):
 
 
 class _ApprovedFinder(MetaPathFinder):
-    """Finds modules of documents' folders in the approved contents, and refuses all others there."""
+    """Finds modules in the folders of documents by their approved contents, and refuses all others there."""
 
     def __init__(self) -> None:
         self.contents: Mapping[Path, bytes] = {}
@@ -253,10 +254,12 @@ class _ApprovedFinder(MetaPathFinder):
             if resolved is not None and resolved in self.contents:
                 return _spec(fullname, resolved, self.contents[resolved])
             place = folder.joinpath(*fullname.split("."))
-            if file is None and any(names.is_relative_to(place) for names in self.contents):
+            # A folder without `__init__.py` is a namespace package.
+            if file is None and any(approved.is_relative_to(place) for approved in self.contents):
                 spec = ModuleSpec(fullname, None, is_package=True)
                 spec.submodule_search_locations = [str(place)]
                 return spec
+            # Only if a plain import would take this file: an installed package may have the same name.
             if resolved is not None and _imports_file(fullname, path, target, resolved):
                 raise ImportError(
                     f"{file} is not among the approved files: it is new, or no import "
@@ -289,10 +292,12 @@ _FINDER = _ApprovedFinder()  # one per process, like sys.modules
 
 def serve_approved(folder: Path, contents: Mapping[Path, bytes]) -> None:
     """Import modules of a document's folder from these contents only, now and later."""
+    # The contents of another approval replace all earlier ones.
     if contents is not _FINDER.contents:
         _FINDER.contents, _FINDER.folders = contents, ()
-    others = tuple(names for names in _FINDER.folders if names != folder)
+    others = tuple(other for other in _FINDER.folders if other != folder)
     _FINDER.folders = (folder, *others)
+    # First: the finder for files would read the current contents of the file.
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
 

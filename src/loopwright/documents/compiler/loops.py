@@ -50,6 +50,7 @@ def with_memory(
     value = spec.memory or LoopMemorySpec()
     project = compilation.project
     document = project.documents[str(project.open[-1])].name
+    # Both names: loops of different documents often have the same name, such as `refine`.
     space = value.space or f"{document}/{loop.name}"
     return remembering(loop, space=space, most=value.most, facts=value.facts)
 
@@ -76,14 +77,15 @@ def compile_loop(
         return None
     options = {name: getattr(spec, name) for name in _SAME}
     if evaluate is not None and not (has_goal(until) or has_goal(guards)):
-        until = any_of(until, Passed())  # Loop adds it too, with a warning that `check` reports
+        # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
+        until = any_of(until, Passed())
     stages = (execute, evaluate, adapt, until, guards, name)
     result = compilation.attempt(path, lambda: Loop(*stages, rejudge=_rejudge(spec), **options))
     if result is None:
         return None
     _note_unjudged_goals(compilation, result, path)
-    total = result if spec.node is None else compile_node(result, spec.node)
-    return with_memory(compilation, spec, total)
+    step = result if spec.node is None else compile_node(result, spec.node)
+    return with_memory(compilation, spec, step)
 
 
 def _note_unjudged_goals(compilation: Compilation, loop: Loop, path: Location) -> None:
@@ -160,6 +162,7 @@ def compile_node_evaluator(
     before = len(compilation.problems)
     _check_texts(compilation, node, at)
     weights = {} if node.preset is None else _weights(compilation, node.preset, (*at, "preset"))
+    # Checked here and not in the schema, because each end is valid alone.
     low, high = node.scale
     if not low < high:
         compilation.problem(
@@ -180,6 +183,7 @@ def compile_node_evaluator(
         **options,
     )
     re_ask = node.score_missing == "re_ask"
+    # The agents of a loop inside are not scored by this node.
     asked = (dict(_prompts(execute)) if execute is not None else {}) if re_ask else None
     if asked == {} and execute is not None and not compilation.gaps:
         what = "re_ask repeats a prompt, but no agent of this loop is a prompt"
@@ -227,10 +231,10 @@ def _check_texts(compilation: Compilation, node: NodeSpec, at: Location) -> None
             compilation.attempt(
                 (*at, "strategies", i, "patterns", j), partial(compile_pattern, text)
             )
-    kept = (*at, "lessons")
+    lessons = (*at, "lessons")
     for category, texts in node.lessons.patterns.items():
         for j, text in enumerate(texts):
-            compilation.attempt((*kept, "patterns", category, j), partial(compile_pattern, text))
+            compilation.attempt((*lessons, "patterns", category, j), partial(compile_pattern, text))
     for name, text in (node.lessons.entry or {}).items():
         if isinstance(text, str):
-            compilation.attempt((*kept, "entry", name), partial(node_template, text))
+            compilation.attempt((*lessons, "entry", name), partial(node_template, text))

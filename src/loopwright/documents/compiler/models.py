@@ -35,9 +35,11 @@ def resources(document: Document, settings: Settings, project: Project) -> dict[
             for name, value in item.prices.items()
         }
     named = {name for item in project.documents.values() for name in variables_in(item)}
+    # Also the variables that the document passes on: a command may print them.
     redactor = Redactor(secrets_in(settings.environ, named))
     try:
         model = _model(settings, named)
+        # Scripted replies cost nothing, so they need no price.
         if settings.replies is None:
             _priced(document, settings, project, prices)
         result = Models(model, prices=prices, transcript=_transcript(settings), redactor=redactor)
@@ -86,6 +88,7 @@ def _priced(
 ) -> None:
     """Report a budget in dollars over a model whose price is unknown."""
     capped = settings.max_usd is not None or (document.budget and document.budget.usd is not None)
+    # Without a price the budget would never end the run.
     if not capped and not any(loop_capped(d) for d in project.documents.values()):
         return
     stated = read_prices(prices)
@@ -106,6 +109,7 @@ def _priced(
 
 def loop_capped(document: Document) -> bool:
     """Return whether a loop of a document has a budget in dollars."""
+    # A search in the JSON covers conditions at every depth, in each of their forms.
     return '"usd"' in json.dumps(document.model_dump(mode="json", exclude_unset=True), default=str)
 
 
@@ -115,6 +119,7 @@ def _transcript(settings: Settings) -> Callable[[dict[str, Json]], None] | None:
     path = Path(settings.transcript)
 
     def write(record: dict[str, Json]) -> None:
+        # Opened for each call, so that the transcript is complete after a crash.
         with path.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(record, ensure_ascii=False) + "\n")
 

@@ -48,6 +48,7 @@ def compile_prompt(
     reading = _reading(compilation, spec, at)
     if reading is None:
         return None
+    # The instruction is part of the template, so that it is part of the recorded request.
     instruction = spec.prompt or ""
     if reading.instruction:
         instruction = f"{instruction.rstrip()}\n\n{reading.instruction}"
@@ -66,11 +67,11 @@ def compile_prompt(
     files = _files(compilation, spec, at)
     read = None if reading.kind == "text" else lambda reply: reading.read(reply.text)
     if tools:
-        rounds = spec.max_tool_rounds or MAX_ROUNDS
+        max_rounds = spec.max_tool_rounds or MAX_ROUNDS
         prompt: Prompt = ToolPrompt(
             text,
             tools,
-            max_rounds=rounds,
+            max_rounds=max_rounds,
             name=name,
             system=system,
             asking=settings,
@@ -92,6 +93,7 @@ def compile_prompt(
         )
     if isinstance(prompt, Validator) and reading.criteria is not None:
         prompt.criteria = reading.criteria
+    # The output depends on the reading too. A prompt that returns plain text keeps its own fingerprint.
     if read is not None:
         prompt.fingerprint = digest_of(
             "answer", reading.kind, reading.instruction, prompt.fingerprint
@@ -136,6 +138,7 @@ def _prompt_tools(
     """Return the tools of a prompt; None if its tool settings have problems."""
     tools = _own_tools(compilation, spec, at)
     if tools and _is_carried(spec):
+        # The messages of tool calls are not part of a carried conversation.
         message = "a prompt with tools cannot carry its conversation; remove tools or conversation"
         compilation.problem((*at, "conversation"), message)
         return None
@@ -176,21 +179,22 @@ def _reading(compilation: Compilation, spec: Action, at: Location) -> Answer | N
 
 def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Judge | None:
     """Compile a judge; None if it has problems."""
-    value = [n for n in ("criterion", "criteria", "preset") if getattr(spec, n)]
-    if len(value) != 1:
-        result = f"has {' and '.join(value)}" if value else "has none"
+    keys = [n for n in ("criterion", "criteria", "preset") if getattr(spec, n)]
+    if len(keys) != 1:
+        problem = f"has {' and '.join(keys)}" if keys else "has none"
         compilation.problem(
-            at, f"a judge needs one of criterion, criteria and preset, but {result}"
+            at, f"a judge needs one of criterion, criteria and preset, but {problem}"
         )
         return None
     question: JudgeQuestion | None = YesNo() if spec.style == "yes_no" else None
     if spec.preset:
         name, weights = spec.preset, spec.weights
         question = compilation.attempt((*at, "preset"), lambda: preset_question(name, weights))
-    named = _criteria(compilation, spec, at)
+    criteria = _criteria(compilation, spec, at)
     votes = compilation.attempt(
         at, lambda: votes_of(spec.max_votes, spec.accept_lead, spec.reject_lead, spec.confirm)
     )
+    # Not the document's temperature: it is meant for prompts, and a verdict should not vary.
     temperature = 0.0 if spec.temperature is None else spec.temperature
     prompt_settings = compile_settings(
         compilation, spec, at, None, temperature=temperature, cap=TOKENS
@@ -209,7 +213,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
     return compilation.attempt(
         (*at, "weights"),
         lambda: Judge(
-            named,
+            criteria,
             asking=prompt_settings,
             goal=spec.goal or "",
             votes=votes,
@@ -227,13 +231,13 @@ def _criteria(compilation: Compilation, spec: JudgeSpec, at: Location) -> dict[s
         return {spec.preset: ""}
     if spec.criterion:
         return {spec.criterion: _criterion(compilation, spec.criterion, (*at, "criterion"))}
-    listed = spec.criteria or []
-    if isinstance(listed, dict):
+    criteria = spec.criteria or []
+    if isinstance(criteria, dict):
         places: list[tuple[str, str, str | int]] = [
-            (name, text, name) for name, text in listed.items()
+            (name, text, name) for name, text in criteria.items()
         ]
     else:
-        places = [(text, text, i) for i, text in enumerate(listed)]
+        places = [(text, text, i) for i, text in enumerate(criteria)]
     return {
         name: _criterion(compilation, text, (*at, "criteria", key)) for name, text, key in places
     }
@@ -265,13 +269,15 @@ def compile_settings(
     temperature = spec.temperature if spec.temperature is not None else defaults.get("temperature")
     tokens = spec.max_tokens if spec.max_tokens is not None else defaults.get("max_tokens")
     url = spec.model_url or defaults.get("model_url") or settings.model_url or ""
+    # With scripted replies no key is sent, so there is nothing to approve.
     key = spec.api_key_env or defaults.get("api_key_env") or ""
     if key and settings.replies is None:
         place: Location = (*at, "api_key_env") if spec.api_key_env else at
         compilation.attempt(place, lambda: _record_key(compilation, key, url, models))
     more = {n: v for n in SETTINGS if (v := _own_or_default(defaults, spec, n)) is not None}
+    # The document's `accept` is for texts: half a JSON value or half a verdict is useless.
     if spec.on_cutoff is None and (cap or schema) and more.get("on_cutoff") == "accept":
-        del more["on_cutoff"]  # cut-off text can be accepted, a cut-off value or verdict cannot
+        del more["on_cutoff"]
     result = compilation.attempt(
         at,
         lambda: PromptSettings(
@@ -304,10 +310,10 @@ def _own_or_default(defaults: Mapping[str, Json], spec: Json, name: str) -> Json
 
 
 def _record_key(compilation: Compilation, key: str, url: str, models: list[str]) -> None:
-    """Record the host that receives a key: the user approves it. A provider's own key needs no approval.
+    """Record the host that receives a key, for the approval. A provider's own key needs no approval.
 
     Raises:
-        ConfigurationError: if a provider's own key would go to another host.
+        ConfigurationError: If a provider's own key would be sent to another host.
     """
     for name in models:
         provider = PROVIDERS.get(ALIASES.get(name.partition(":")[0], name.partition(":")[0]))
@@ -317,6 +323,7 @@ def _record_key(compilation: Compilation, key: str, url: str, models: list[str])
         place, owner = origin_of(address), owner_of(key)
         if owner is None:
             compilation.project.keys.append(f"{key} to {place}")
+        # A document of somebody else could otherwise send the user's key to its own server.
         elif place != origin_of(owner.base_url):
             raise ConfigurationError(
                 f"{key} belongs to {origin_of(owner.base_url)} and is not sent to {place}; store that "
@@ -335,6 +342,7 @@ def _models(
     models = (
         models or defaults.get("models") or ([defaults["model"]] if defaults.get("model") else [])
     )
+    # The caller's model replaces those of every step: `--model` must reach judges and voters too.
     if settings.model:
         models = [settings.model]
     if not models and settings.replies is not None:
@@ -360,16 +368,17 @@ def _models(
         if settings.providers and provider not in settings.providers:
             hint = nearest(provider, settings.providers)
             hint = hint or listed(provider, settings.providers, lead="there are")
-            compilation.problem((*at, "model"), f"there is not a provider {provider!r}{hint}")
+            compilation.problem((*at, "model"), f"the provider {provider!r} is not available{hint}")
             return None
     return list(models)
 
 
 def timers(call: float | None, answer: float | None = None) -> Timers:
     """Return the time limits of one call and of one answer with all its calls, in seconds; None is the default."""
+    # A single call cannot take longer than the answer that it belongs to.
     if answer is not None:
         call = min(answer, call or answer)
-    return _USUAL if call is None else Timers(call, call, call, answer)
+    return _DEFAULT_TIMERS if call is None else Timers(call, call, call, answer)
 
 
 def compile_consensus(
@@ -389,9 +398,10 @@ def compile_consensus(
             )
     if len(voters) < len(spec.voters):
         return None
+    # From the text before rendering: a value of a variable must not add verdicts.
     offered = offered_verdicts(spec.prompt)
     return Consensus(name, tuple(voters), spec.require, spec.allow_failures, offered)
 
 
-_USUAL = Timers()
+_DEFAULT_TIMERS = Timers()
 SCRIPTED = "scripted:replies"  # the model of a document without one, with scripted replies

@@ -30,6 +30,7 @@ __all__ = [
     "compile_command",
     "compile_tool_step",
     "compile_tools",
+    "is_constant",
     "resolve_tools",
 ]
 
@@ -39,17 +40,11 @@ def compile_command(compilation: Compilation, spec: Action, name: str, at: Locat
     _record_variables(compilation, spec.pass_env, f"the command of {name}")
     path = (*at, "shell")
     command = spec.shell or []
-    texts = [command] if isinstance(command, str) else list(command)
-    for i, text in enumerate(texts):
-        if "{{" in text or "{%" in text:
-            place = path if isinstance(command, str) else (*path, i)
-            compilation.problem(
-                place,
-                "commands cannot contain template values; pass values through env or stdin",
-            )
-            return None
+    if not is_constant(compilation, command, path):
+        return None
     env = {k: command_value(compilation, (*at, "env", k), v) for k, v in spec.env.items()}
     stdin = None if spec.stdin is None else command_value(compilation, (*at, "stdin"), spec.stdin)
+    # A document of somebody else must not run commands in other folders.
     cwd = compilation.inside(spec.cwd or ".", (*at, "cwd"))
     if spec.output not in (None, "text", "json", "result"):
         compilation.problem(
@@ -74,14 +69,28 @@ def compile_command(compilation: Compilation, spec: Action, name: str, at: Locat
     )
 
 
+def is_constant(compilation: Compilation, command: list[str] | str, at: Location) -> bool:
+    """Return whether a command has no template, and report the first one.
+
+    A value, such as the output of a model, must not become part of a command.
+    """
+    for i, text in enumerate([command] if isinstance(command, str) else command):
+        if "{{" in text or "{%" in text:
+            message = "commands cannot contain template values; pass values through env or stdin"
+            compilation.problem(at if isinstance(command, str) else (*at, i), message)
+            return False
+    return True
+
+
 def _record_variables(compilation: Compilation, names: Iterable[str], place: str) -> None:
-    """Record the variables that a command receives: the user approves them."""
+    """Record the variables that a command receives, for the approval of the user."""
     compilation.project.keys += [f"{variable} to {place}" for variable in names]
 
 
 def command_value(compilation: Compilation, path: Location, text: str) -> str | _Value:
     """Compile a value of a command: constant text, or a function of (value, ctx)."""
     template = compilation.template(path, text)
+    # A constant is part of the fingerprint as plain text, not as a template.
     if not template.names and template.source == text and "{" not in text:
         return text
     return _Value(template)
@@ -110,6 +119,7 @@ def compile_tools(
         at: Location = ("tools", name)
         if name in document.servers:
             compilation.problem(at, f"{name!r} is already the name of a server; rename the tool")
+        # Providers accept only these characters in the names of tools.
         elif _check_name(compilation, at, name):
             result[name] = _tool(compilation, name, one, at)
     return result
@@ -160,7 +170,8 @@ def _tool(compilation: Compilation, name: str, spec: ToolSpec, at: Location) -> 
     if function is None:
         return None
     if not compilation.project.execute:
-        return Tool(name)  # a document that is only checked never calls it
+        # A check imports no Python; this tool is never called.
+        return Tool(name)
     return compilation.attempt((*at, "python"), lambda: tool(function, name=name, **options))
 
 
@@ -191,6 +202,7 @@ def resolve_tools(
             )
         else:
             chosen.setdefault(owner, []).append(inner)
+    # One selection for each server, so that its list of tools is requested once.
     result += [Selected(compilation.tools[owner], inner) for owner, inner in chosen.items()]
     return None if len(compilation.problems) > before else result
 

@@ -1,4 +1,4 @@
-"""The dialects of documents: which one a document is written in, and its translation to a native document."""
+"""The dialects of documents: the detection of a document's dialect, and its translation to a native document."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ __all__ = ["DIALECTS", "NATIVE", "CalledDocument", "Dialect", "Translator", "par
 
 NATIVE_SCHEMA = "loopwright/1"
 V2_SCHEMA = "workflow/v2.0"
+# A document of `workflow/v2.0` may list steps and loops in several blocks.
 _REPEATABLE = frozenset({"steps", "loops"})
 _V2_KEYS = frozenset({"run", "template", "until", "workflow", "consensus", "loop"})
 
@@ -42,7 +43,7 @@ class Translator(Protocol):
 
 
 class _Imported:
-    """A dialect's module, imported when the first document of the dialect is read."""
+    """A dialect's module, imported with the first document of the dialect to keep other starts fast."""
 
     def __init__(self, module: str) -> None:
         self.module = module
@@ -60,7 +61,7 @@ class _Imported:
 
 
 class _Native:
-    """The native dialect: the document is taken as far as it is valid."""
+    """The native dialect. Invalid parts of a document are left out, so that problems in the rest are reported too."""
 
     def translate(self, source: Source, project: Project) -> tuple[Source, Document]:
         _refuse_repeats(source)
@@ -126,6 +127,7 @@ def _is_v2(source: Source, lenient: bool) -> bool:
     declared = source.value.get("$schema")
     if declared is not None or not _is_v2_fragment(source.value):
         return isinstance(declared, str) and declared.startswith("workflow/")
+    # Without `lenient` a guess is refused: a wrong dialect would report misleading problems.
     if lenient:
         return True
     message = f"names no dialect; begin with $schema: {V2_SCHEMA}"
@@ -142,7 +144,7 @@ def _is_v2_fragment(value: Mapping[str, Json]) -> bool:
 
 
 def _stand_in(_list: str, name: str, raw: Json) -> dict[str, Json]:
-    """Return the placeholder of a step that is left out, with the needs of the step."""
+    """Return the stand-in of a step that is left out, with the needs of the step."""
     needs = raw.get("needs") if isinstance(raw, Mapping) else None
     names = [needs] if isinstance(needs, str) else needs
     valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -158,6 +160,7 @@ _KIND = Kind(
 )
 
 
+# The reader joins repeated keys for `workflow/v2.0` before the dialect is known.
 def _refuse_repeats(source: Source) -> None:
     keys = [stage.key for stage in source.stages]
     for key in keys:
@@ -166,8 +169,9 @@ def _refuse_repeats(source: Source) -> None:
             raise DocumentError([source.problem((key,), message, key=True)])
 
 
-NATIVE = Dialect(NATIVE_SCHEMA, _is_native, _Native())  # also reports documents of no dialect
-# The first that matches is taken.
+# Also for documents of no dialect, whose problems it reports.
+NATIVE = Dialect(NATIVE_SCHEMA, _is_native, _Native())
+# The first match counts. `workflow/v2.0` is last, because it also reports fragments.
 DIALECTS = (
     NATIVE,
     Dialect("loop nodes", _is_loop_nodes, _Imported(".orka.translate")),

@@ -1,7 +1,7 @@
 """The native document: the models that validate YAML and generate the JSON Schema.
 
-Every front-end ends here: a foreign dialect becomes a `Document` before anything is compiled. Unknown keys are refused;
-what a field means is its description, which editors show.
+Each dialect becomes a `Document` before anything is compiled. Unknown keys are refused. The description of a field is
+its documentation, which editors show.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 
+# The order of messages, of the JSON Schema and of printed documents.
 ACTIONS = (
     "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "phased",
     "reasoning", "memory", "tool", "set",
@@ -60,7 +61,7 @@ ACTIONS = (
 
 
 class Action(SettingsFields, CommandFields, PromptFields):
-    """Something that runs: exactly one of the ACTIONS."""
+    """An action of a step: exactly one of the ACTIONS."""
 
     python: str | None = Field(
         None,
@@ -122,8 +123,8 @@ class Action(SettingsFields, CommandFields, PromptFields):
     output: Json = Field(
         None,
         description="`text`, `json` or `result` of a command; `{schema: …}` of a prompt; `all` of steps or "
-        "parallel: the outputs of all of them by name, those of such groups inside in their place; `last` "
-        "of steps: the same for templates, but what the workflow hands on is the last one's.",
+        "parallel: all outputs by name, where inner groups are replaced by their steps; `last` of steps: the "
+        "same for templates, but the workflow continues with the output of the last one.",
     )
     idempotent: bool | None = Field(
         None, description="Whether it can run again if the process ended during the step."
@@ -136,9 +137,9 @@ class Action(SettingsFields, CommandFields, PromptFields):
 
     @property
     def kind(self) -> str:
-        """Which of the actions it is."""
-        value = self.model_fields_set
-        return next(name for name in ACTIONS if name in value)
+        """The name of the action."""
+        # By the fields that are set: `set: null` is an action too.
+        return next(name for name in ACTIONS if name in self.model_fields_set)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Action:
@@ -147,8 +148,8 @@ class Action(SettingsFields, CommandFields, PromptFields):
         if len(value) != 1:
             result = f"has {' and '.join(value)}" if value else "has none"
             raise PydanticCustomError(
-                "action", "needs exactly one of {kinds}, but {found}",
-                {"kinds": ", ".join(ACTIONS), "found": result},
+                "action", "needs exactly one of {kinds}, but {present}",
+                {"kinds": ", ".join(ACTIONS), "present": result},
             )  # fmt: skip
         self._fits(value[0])
         return self
@@ -163,6 +164,7 @@ class Action(SettingsFields, CommandFields, PromptFields):
                 )  # fmt: skip
 
 
+# The fields of some actions only. In another action they would have no effect, which is refused.
 _ONLY = {
     "with_": ("workflow",),
     "expose": ("workflow",),
@@ -194,18 +196,18 @@ class StepSpec(Action):
     )
     accept: Accepted = Field(
         [],
-        description="With which statuses of this loop the workflow is satisfied all the same; it changes the status "
-        "only, never whether the workflow goes on.",
+        description="The statuses of this loop with which the workflow can still be satisfied. It changes the status "
+        "of the workflow, not whether the workflow continues.",
     )
     otherwise: Json = Field(
         None,
-        description="The output of the step if it has none: it was skipped, it failed under on_failure: continue, or nothing was kept.",
+        description="The output of the step if it has none: it was skipped, it failed under on_failure: continue, or it has no output.",
     )
     description: str = Field("", description="Text for readers.")
 
 
 class ScoreSpec(Part):
-    """A score read out of text: `number`, `number/den` or `number%` after a label."""
+    """A score in a text: `number`, `number/den` or `number%` after a label."""
 
     label: str = Field("score", min_length=1, description="The word before the number.")
     scale: list[float] = Field(
@@ -320,7 +322,7 @@ class LoopSpec(Part):
 
     @property
     def ends(self) -> tuple[str, Json]:
-        """The key that says what ends it, and its value."""
+        """The key of the conditions that end the loop, and its value."""
         return (
             ("until", self.until) if self.termination is None else ("termination", self.termination)
         )
@@ -333,7 +335,7 @@ class LoopSpec(Part):
 
 
 class PhasedSpec(PhasedFields):
-    """An agent of three phases; their templates know `task`, `plan` and `results` too."""
+    """An agent with three phases, whose templates have the additional names `task`, `plan` and `results`."""
 
     planning: Action | None = Field(None, description="The step of a planning iteration.")
     execution: Action | None = Field(None, description="The step of an execution iteration.")
@@ -345,10 +347,10 @@ class PhasedSpec(PhasedFields):
 
 
 class EachSpec(Part):
-    """The same action on each item of a list, which is `loop.current` to it."""
+    """The same action on each item of a list. Its templates have the item as `loop.current`."""
 
     items: Json = Field(
-        description="A list, or a template that gives one or its text: a JSON array, JSON lines, lines of text, or "
+        description="A list, or a template of one or of its text: a JSON array, JSON lines, lines of text, or "
         "`file://` and a path inside the project."
     )
     execute: Inline = Field(description="Creates an output from an item.")
@@ -379,7 +381,7 @@ class EachSpec(Part):
 
 
 class Document(ModelFields):
-    """A workflow: named steps, and what binds them all."""
+    """A workflow: named steps, and the settings for all of them."""
 
     schema_: Literal["loopwright/1"] = Field(
         alias="schema", description="The version of this format."
@@ -391,8 +393,8 @@ class Document(ModelFields):
     version: str = Field("", description="Text for readers.")
     templates: Literal["native", "loop_node"] = Field(
         "native",
-        description="`loop_node`: what is undefined in templates is empty, and the names and functions of "
-        "that dialect are known, such as previous_outputs and get_past_loops().",
+        description="`loop_node`: undefined names in templates are empty, and templates have the names and functions "
+        "of that dialect, such as previous_outputs and get_past_loops().",
     )
     input: Json = Field(None, description="The input if the caller sets none.")
     env: dict[str, str] = Field({}, description="Constants, as `env.NAME` in templates.")
@@ -417,7 +419,7 @@ class Document(ModelFields):
     )
 
 
-# Built once, with all that it holds; on its own each model would be built again for each that holds it.
+# Built once, with all of its parts. Otherwise each part would be built again for each model that contains it.
 Document.model_rebuild()
 
 

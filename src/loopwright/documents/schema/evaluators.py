@@ -1,7 +1,4 @@
-"""The native document: how an output is judged without running a step, and how the next input is made.
-
-The part of native documents that the confidence scorer is described by.
-"""
+"""The native document: checks, judges and confidence scorers, and how the next input is created."""
 
 from __future__ import annotations
 
@@ -79,7 +76,7 @@ class CheckSpec(Part):
 
     @property
     def tests(self) -> list[str]:
-        """Which checks it names."""
+        """The names of its checks."""
         return [name for name in CHECKS if getattr(self, name) is not None]
 
 
@@ -158,11 +155,11 @@ class AdaptSpec(Part):
 
 
 class ConfidenceSpec(SettingsFields):
-    """A model that rates an output by weighted criteria; it passes from a threshold on."""
+    """A model that rates an output by weighted criteria. The output passes if its score reaches a threshold."""
 
     criteria: list[str] = Field(
         default_factory=list,
-        description="Sentences, each rated from 0 to 1; default: those that the goal lists, or else a model writes them.",
+        description="Sentences, each rated from 0 to 1. Default: the list in the goal, otherwise criteria of a model.",
     )
     goal: str | None = Field(
         None, description="The goal of the work. Default: the input of the loop."

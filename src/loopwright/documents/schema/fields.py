@@ -53,19 +53,18 @@ ANSWER_TIMEOUT = "Time limit for one answer, with all attempts and the waits bet
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_LONGEST = 60  # characters of a duration
+_MAX_DURATION = 60  # characters of a duration
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration(value: Json) -> Json:
     """Return seconds of a number, or of text such as `500ms`, `30s`, `5m`, `1h30m`."""
     if isinstance(value, str):
-        text = (
-            value[:_LONGEST].strip().lower()
-        )  # the pattern takes the square of the time of a long text
+        # The pattern needs quadratic time, so only the start of a long text is read.
+        text = value[:_MAX_DURATION].strip().lower()
         parts = _DURATION.findall(text)
         if (
-            len(value) > _LONGEST
+            len(value) > _MAX_DURATION
             or not parts
             or "".join(n + u for n, u in parts) != text.replace(" ", "")
         ):
@@ -78,7 +77,7 @@ def duration(value: Json) -> Json:
 
 
 def address(value: str) -> str:
-    """Return the address of a server; an empty one is none."""
+    """Return the address of a server. An empty text means that there is none."""
     try:
         parts = urlsplit(value.strip())
         result = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -129,7 +128,7 @@ Accepted = Annotated[
         }
     ),
 ]
-# Letters of any script. In the schema they are a range, as editors know the classes of letters by other names.
+# Letters of any script. The JSON Schema uses a range, because the regular expressions of editors have no \p{L}.
 Identifier = Annotated[
     str,
     Field(pattern=r"^[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}$"),
@@ -143,14 +142,15 @@ Identifier = Annotated[
 
 
 class StrictModel(BaseModel):
-    """The base of all: unknown keys are refused, and nothing is converted in silence."""
+    """The base of all models: unknown keys are refused, and no value is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Part(StrictModel):
-    """A model of which others are made; it is built with them, and not for itself before that is needed."""
+    """A part of other models."""
 
+    # Built once, together with the model that contains it, which keeps the import fast.
     model_config = ConfigDict(defer_build=True)
 
 
@@ -158,12 +158,12 @@ SETTINGS = (*SAMPLING, "extra_headers", "on_cutoff")
 
 
 class SettingsFields(Part):
-    """Further settings of model calls; what an endpoint does not take is left out with a warning."""
+    """Further settings of model calls. A setting that an endpoint does not support is left out with a warning."""
 
     on_cutoff: Literal["fail", "retry", "accept"] | None = Field(
         None,
-        description="What to do with a reply that is cut off at max_tokens: fail (where max_tokens is given), "
-        "retry with a larger limit (elsewhere), or accept the cut text.",
+        description="The handling of a reply that is cut off at max_tokens: fail (default if max_tokens is set), "
+        "retry with a larger limit (default otherwise), or accept the cut text.",
     )
     top_p: float | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""The parts of native documents that loop nodes and memories are described by."""
+"""The native document: loop nodes and memories."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LessonsSpec(Part):
 
 
 class NodeSpec(Part):
-    """A loop that is scored by what its agents write: its execute gives all of their outputs."""
+    """A loop that is scored by the replies of its agents. The output of `execute` has the outputs of all agents."""
 
     threshold: float = Field(
         0.8, ge=0, le=1, allow_inf_nan=False, description="The score that satisfies it."
@@ -80,7 +80,7 @@ class NodeSpec(Part):
         None, ge=0, le=1, description="The score of an iteration without one."
     )
     timeout_score: float | None = Field(
-        None, ge=0, le=1, description="The score of a loop that is cut before its first score."
+        None, ge=0, le=1, description="The score of a loop that times out before its first score."
     )
     agreement: bool = Field(
         False,
@@ -88,13 +88,13 @@ class NodeSpec(Part):
     )
     score_missing: Literal["count", "re_ask"] = Field(
         "count",
-        description="A round without a score counts as undecided at once, or after the agent that should have "
-        "given one was asked once more. Two such rounds in a row end the loop as failed.",
+        description="An iteration without a score is undecided at once, or after the agent that should have scored "
+        "was asked once more. Two such iterations in a row end the loop as failed.",
     )
     prefer: Literal["last", "first"] = Field(
         "last",
-        description="Which of several scores counts: the last in the text of the last agent that may give one, or "
-        "the first in the text of the first agent.",
+        description="Which of several scores counts: the last one in the text of the last agent that may score, or "
+        "the first one in the text of the first agent.",
     )
     lessons: LessonsSpec = Field(
         default_factory=LessonsSpec, description="Lessons that are kept for later iterations."
@@ -105,14 +105,14 @@ class MemorySpec(Part):
     """Texts and facts that outlive the run, in the memory of its journal."""
 
     operation: Literal["read", "write", "remember", "recall"] = Field(
-        description="`write` keeps a text, `read` finds texts; `remember` keeps a fact, or reinforces one that is "
-        "known, `recall` finds facts."
+        description="`write` stores a text, `read` returns texts; `remember` stores a fact, or reinforces an "
+        "existing one, `recall` returns facts."
     )
     namespace: str = Field(
         "default", min_length=1, max_length=150, description="Space of the memory."
     )
     text: str = Field(
-        "{{ value }}", description="What is kept, or by whose words it is found; a template."
+        "{{ value }}", description="The text to store, or the words to search for; a template."
     )
     limit: int = Field(5, ge=1, le=100, description="The maximum of results.")
     metadata: dict[str, Json] = Field({}, description="Metadata of the text, with templates.")
@@ -136,8 +136,8 @@ class LoopMemorySpec(Part):
     space: str = Field(
         "",
         max_length=150,
-        description="Where in the memory; default: the names of the document and of the loop. Loops that name the "
-        "same space share what they learn.",
+        description="The memory space. Default: the names of the document and of the loop. Loops with the same space "
+        "share their lessons.",
     )
     most: int = Field(5, ge=0, le=100, description="The number of latest runs.")
     facts: int = Field(

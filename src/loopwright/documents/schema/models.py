@@ -36,10 +36,10 @@ __all__ = [
 
 
 class ModelFields(SettingsFields):
-    """The models of prompts and judges that name none, and how they are asked."""
+    """The models of prompts and judges without a model, and the settings of their calls."""
 
     model: str | None = Field(
-        None, description="`provider:model` of prompts and judges that name none."
+        None, description="`provider:model` of prompts and judges without a model."
     )
     models: list[str] | None = Field(None, min_length=1, description=MODELS)
     model_url: Url | None = Field(None, description=MODEL_URL)
@@ -77,7 +77,7 @@ class ConversationSpec(Part):
 
 
 class PromptFields(Part):
-    """How a prompt is asked, and how its reply is read."""
+    """The model settings of a prompt, and how its reply is read."""
 
     model: str | None = Field(None, description="`provider:model` of the prompt.")
     models: list[str] | None = Field(
@@ -122,8 +122,8 @@ class PromptFields(Part):
     )
     conversation: Literal["fresh", "carried"] | ConversationSpec | None = Field(
         None,
-        description="Whether a prompt in a loop continues the conversation of the iterations before, and within "
-        "which limits. Default: fresh.",
+        description="Whether a prompt in a loop continues the conversation of the earlier iterations, and its "
+        "limits. Default: fresh.",
     )
 
 

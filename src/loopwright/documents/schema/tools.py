@@ -45,7 +45,7 @@ class ToolSpec(Part):
     commands: list[list[str]] | None = Field(
         None,
         min_length=1,
-        description="The commands that may be called, each a list of words; `{name}` is one free word, `{name...}` any number; no shell reads them.",
+        description="The commands that may be called, each a list of words. `{name}` stands for one word, `{name...}` for any number of words. They are not passed to a shell.",
     )
     description: str | None = Field(None, description="The description of the tool for the model.")
     env: dict[str, str] = Field(

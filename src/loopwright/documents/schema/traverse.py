@@ -1,4 +1,4 @@
-"""Ways through a native document that several readers of it share."""
+"""Traversals of a native document: its parts, commands, functions, models, variables and limits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ __all__ = [
 
 
 def parts(value: object) -> Iterator[StrictModel]:
-    """Iterate over a part of a document and all parts below it, whatever kinds there are."""
+    """Iterate over a part of a document and all parts below it, of every kind."""
+    # A stack instead of recursion: a document of 1 MiB has up to 100,000 values.
     todo: list[Json] = [value]
     while todo:
         part = todo.pop()
@@ -51,6 +52,7 @@ def parts(value: object) -> Iterator[StrictModel]:
         elif isinstance(part, StrictModel):
             yield part
             fields = part.__dict__
+            # `model_fields_set` has no order, and the order decides digests and displays.
             values = sorted(part.model_fields_set, key=_places(type(part)).__getitem__)
             below = [fields[name] for name in values]
         else:
@@ -63,12 +65,12 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 @functools.cache
 def _places(kind: type[StrictModel]) -> dict[str, int]:
-    """Return the fields of a model by name, each with its number: a set of them has no order."""
+    """Return the position of each field of a model."""
     return {name: number for number, name in enumerate(kind.model_fields)}
 
 
 def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
-    """Iterate over the commands of a document, each with the folder that it runs in."""
+    """Iterate over the commands of a document, each with its working folder."""
     for part in parts(document):
         for name in ("shell", "command", "tests"):
             if name in part.model_fields_set and getattr(part, name) is not None:
@@ -90,7 +92,7 @@ def functions_in(document: Document) -> Iterator[str]:
 
 
 def variables_of(part: Json) -> Iterator[str]:
-    """Iterate over the environment variables of ours that one part of a document hands on, by name."""
+    """Iterate over the names of environment variables that one part of a document passes on."""
     value = part.__dict__
     yield from filter(None, (value.get("api_key_env"), value.get("token_env")))
     yield from value.get("pass_env") or ()
@@ -100,7 +102,7 @@ def variables_of(part: Json) -> Iterator[str]:
 
 
 def variables_in(document: Document) -> Iterator[str]:
-    """Iterate over the environment variables of ours that a document hands on, by name."""
+    """Iterate over the names of environment variables that a document passes on."""
     for part in parts(document):
         yield from variables_of(part)
 
@@ -122,7 +124,7 @@ def inner_actions(action: Action) -> Iterator[Action]:
 
 
 def phases_of(spec: PhasedSpec) -> Iterator[tuple[str, Action]]:
-    """Iterate over the phases of an agent that have a step, each with it."""
+    """Iterate over the phases of an agent that have a step, each with its step."""
     for phase in PHASES:
         if (action := getattr(spec, phase)) is not None:
             yield phase, action
@@ -140,7 +142,7 @@ def phase_limits(spec: PhasedSpec) -> tuple[dict[str, int], int]:
 
 
 def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
-    """Iterate over the evaluators of a loop or agent, those that sentences in `until` ask for included."""
+    """Iterate over the evaluators of a loop or agent, including the judges of sentences in `until`."""
     value = loop.evaluate
     if isinstance(value, list):
         yield from value
@@ -206,7 +208,7 @@ def python_conditions(tree: Json) -> Iterator[str]:
 
 
 def condition_limit(loop: LoopSpec) -> int:
-    """Return the most iterations that a loop's conditions allow."""
+    """Return the maximum of iterations that a loop's conditions allow."""
     limits = [*_limits(loop.ends[1]), *_limits(loop.guards)]
     if loop.max_iterations is not None:
         limits.append(loop.max_iterations)
@@ -239,14 +241,15 @@ def is_loop(spec: Action) -> bool:
 
 
 def holds_loops(spec: Action) -> bool:
-    """Whether a loop may have ended where a step has: itself, or one of those that it runs at once or in turn."""
+    """Whether a loop may have ended with a step: the step itself, or one of its parallel or fallback steps."""
     if is_loop(spec):
         return True
     return any(holds_loops(inner) for inner in (*(spec.parallel or ()), *(spec.fallback or ())))
 
 
 def running_order(specs: list[StepSpec]) -> list[int]:
-    """Return the order in which steps can run: as written, moved later by needs; a circle stays as written."""
+    """Return the order in which steps can run: document order, where a step moves behind its needs."""
+    # Steps of a cycle keep their order; the workflow reports the cycle.
     done: set[str] = set()
     names = {spec.name for spec in specs}
     remaining = list(range(len(specs)))
@@ -263,7 +266,7 @@ def running_order(specs: list[StepSpec]) -> list[int]:
 
 
 def given_needs(specs: Sequence[StepSpec]) -> dict[str, list[str]]:
-    """Return what each step says it needs, without names that are no steps of these."""
+    """Return the `needs` of each step, without names that are not among these steps."""
     names = {spec.name for spec in specs}
     return {spec.name: [n for n in spec.needs if n in names] for spec in specs}
 
@@ -271,7 +274,7 @@ def given_needs(specs: Sequence[StepSpec]) -> dict[str, list[str]]:
 def needs_of(
     document: Document, used: Sequence[tuple[Location, frozenset[str]]]
 ) -> dict[str, list[str]]:
-    """Return what each step needs; of several at once, also the steps before it whose output it names."""
+    """Return the needs of each step. With concurrent steps, a step also needs the earlier steps that it names."""
     needs = given_needs(document.steps)
     if document.at_once == 1:
         return needs

@@ -1,4 +1,4 @@
-"""Values against models: every problem at its place, with the nearest valid name."""
+"""The validation of values by models: every problem at its position, with the nearest valid name."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = [
 
 Model = TypeVar("Model", bound=BaseModel)
 Hint = Callable[[Location], str]
-# What other formats call a key of this one.
+# Names of keys in other formats, and the names here.
 _SYNONYMS = {
     "depends_on": "needs", "when": "if", "condition": "if", "command": "shell", "cmd": "shell", "script": "shell",
     "on_error": "on_failure", "retries": "max_retries", "max_loops": "max_iterations", "max_rounds": "max_iterations",
     "regex": "matches", "pattern": "matches",
 }  # fmt: skip
 _LONG = 60  # characters of a value that a message shows
-_PASSES = 4  # over a value with problems; each finds the problems behind those of the pass before
+_PASSES = 4  # over a value with problems; each pass can reveal problems that earlier ones hid
 _Error = dict[str, Json]  # of pydantic
 _Item = tuple[Location, _Error]
 # Errors of objects that lack one of several fields.
@@ -54,12 +54,12 @@ def no_hint(_: Location) -> str:
 def validated(
     model: type[Model], value: Json, source: Source, at: Location = (), hint: Hint = no_hint
 ) -> Model:
-    """Return `value` as a model; a text field takes a scalar as it is written.
+    """Return `value` as a model. A text field receives a scalar as it is written, such as `1.0`.
 
-    `hint` returns what to write instead of an unknown key at a path, "" if there is no advice.
+    `hint` returns the advice for an unknown key at a path, "" if there is none.
 
     Raises:
-        DocumentError: with every problem, each with its place and the nearest valid name.
+        DocumentError: With every problem, each with its position and the nearest valid name.
     """
     result, wrong = checked(model, value, source, at, hint)
     if result is None:
@@ -75,8 +75,8 @@ def checked(
 ) -> tuple[Model | None, Wrong]:
     """Return `value` as a model, or None and its problems by path and message.
 
-    pydantic checks an object as a whole only if all its fields are valid. So wrong fields are removed, and the rest is
-    checked again: one problem of an object does not hide another.
+    Pydantic runs the validators of an object only if all of its fields are valid. So invalid fields are removed, and
+    the rest is checked again, because one problem of an object must not hide another.
     """
     result, errors = _validate(model, value)
     if errors:
@@ -91,6 +91,7 @@ def checked(
         for place, item in _relevant([(_place(item["loc"], value), item) for item in errors]):
             if _follows(item, place, removed):
                 continue
+            # This error is reported by the object, but belongs to one of its fields.
             misplaced = item["type"] == "misplaced"
             path = (*place, item["ctx"]["name"]) if misplaced else place
             message = _message(item, place, model, hint)
@@ -98,6 +99,7 @@ def checked(
             problem = source.problem((*at, *path), message, key=key)
             wrong.setdefault(((*at, *path), message), problem)
             paths.append(path)
+        # Items of lists stay: without one, the indices of the others would be wrong.
         paths = [path for path in paths if path and isinstance(path[-1], str)]
         if not paths:
             break
@@ -118,7 +120,7 @@ def _follows(item: _Error, place: Location, removed: set[Location]) -> bool:
     """Return whether an error exists only because wrong fields of its object were removed."""
     if (*place, item["loc"][-1] if item["loc"] else "") in removed:
         return True
-    incomplete = item["type"] in _NEEDS_ONE and item.get("ctx", {}).get("found") in (
+    incomplete = item["type"] in _NEEDS_ONE and item.get("ctx", {}).get("present") in (
         None,
         "has none",
     )
@@ -128,7 +130,9 @@ def _follows(item: _Error, place: Location, removed: set[Location]) -> bool:
 def _without(value: Json, paths: list[Location]) -> Json:
     """Return a copy of a value without the fields at some paths."""
     result = copy.deepcopy(value)
-    for path in sorted(paths, key=len, reverse=True):  # a field before the object around it
+    for path in sorted(
+        paths, key=len, reverse=True
+    ):  # inner fields before the objects that contain them
         outer = result
         for part in path[:-1]:
             outer = outer[part]
@@ -174,10 +178,11 @@ _TYPES = {
 
 
 def _relevant(items: list[_Item]) -> Iterator[_Item]:
-    """Iterate over the errors without those of the types that a value of a union does not have.
+    """Iterate over the errors, without those of union members that do not apply to a value.
 
-    A value that has no type of its union is one problem. It is none if the value has one of the types and a problem
-    inside, or if it is a word and the union allows certain words.
+    Pydantic reports an error for each member of a union. A value that fits no type of its union is one problem. It
+    is not a problem if the value has one of the types and a problem inside, or if it is a word and the union allows
+    certain words.
     """
     for place, item in items:
         if not _wrong_type(item):
@@ -237,7 +242,7 @@ def _key_hint(item: Mapping[str, Json], place: Location, model: type[BaseModel],
     if text := hint(place):
         return f"; {text}"
     if item["input"] is None and " " in key:
-        # {judge: short, and clear}: in braces, YAML reads the text after the comma as a key.
+        # In {judge: short, and clear} the text after the comma is a key of YAML.
         return "; put quotes around a text that contains a comma"
     names = _keys_at(model, place[:-1])
     synonym = _SYNONYMS.get(key, "")
@@ -277,7 +282,7 @@ def _keys_at(model: type[BaseModel], place: Location) -> list[str]:
         if isinstance(part, int):
             continue
         for kind in kinds:
-            kind.model_rebuild()  # models are built when they are needed, and so are their types
+            kind.model_rebuild()  # a model that was not used yet has no types of its fields
         kinds = [
             inner
             for kind in kinds
@@ -296,16 +301,16 @@ def _models_in(annotation: object) -> list[type[BaseModel]]:
     return []
 
 
-_NAME = regex.compile(r"[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}")  # as `fields.Identifier` has it
-_BY_NAME = ("tools", "servers", "prices")  # whose entries are left out one by one
+_NAME = regex.compile(r"[\p{L}_][\p{L}\p{M}\p{N}_. -]{0,63}")  # the pattern of `fields.Identifier`
+_BY_NAME = ("tools", "servers", "prices")  # mappings whose entries are left out one by one
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """What is left out of a document: `steps` by their paths, and what they and the head may have supplied.
+    """The parts that are left out of a document because of their problems.
 
-    `names` says that a step has no name that can be read, `head` that a key of the document itself
-    is wrong, which may have named the model or the tools; `tools` are those that are left out.
+    `steps` are the paths of the steps. `names` means that the name of a step cannot be read, `head` that a key of
+    the document itself is invalid, which may be the model or the tools. `tools` are the names of tools.
     """
 
     steps: frozenset[Location] = frozenset()
@@ -322,7 +327,7 @@ NOTHING_LEFT_OUT = Gaps()
 
 @dataclass(frozen=True)
 class Kind(Generic[Model]):
-    """A kind of document: the lists of its steps, what must be in its head, and what stands for a step."""
+    """A kind of document: the lists of its steps, the required keys of its head, and the stand-in of a step."""
 
     model: type[Model]
     lists: frozenset[str]
@@ -333,7 +338,8 @@ class Kind(Generic[Model]):
 
 
 def placeholder(name: str) -> dict[str, Json]:
-    """Return a step that supplies whatever a step of that name could."""
+    """Return a stand-in for a step that is left out."""
+    # A loop, so that names such as `loops.NAME` and `loop.output` are defined for later steps.
     return {"name": name, "loop": {"execute": {"set": None}, "max_iterations": 1}}
 
 
@@ -346,13 +352,15 @@ def readable(
         return result, [], NOTHING_LEFT_OUT
     problems = list(wrong.values())
     paths = list(dict.fromkeys(path for path, _ in wrong))
-    total = not any(path[:1] == (kind.version,) for path in paths)
-    rest = {**copy.deepcopy(value)} if total else {}
+    # With an unknown version, the rest of the document cannot be judged.
+    if any(path[:1] == (kind.version,) for path in paths):
+        return None, problems, NOTHING_LEFT_OUT
+    rest = copy.deepcopy(value)
     gaps = NOTHING_LEFT_OUT
-    for path in paths if total else ():
+    for path in paths:
         gaps = _leave_out(kind, rest, path, gaps)
     rest = {**kind.head, **rest}
-    result, more = checked(kind.model, rest, source, (), kind.hint) if total else (None, {})
+    result, more = checked(kind.model, rest, source, (), kind.hint)
     return (None if more else result), problems, gaps
 
 
@@ -373,7 +381,7 @@ def _leave_out(kind: Kind[Model], value: dict[str, Json], path: Location, gaps: 
 
 
 def _end_of_step(kind: Kind[Model], path: Location) -> int:
-    """Return where the path of the innermost step on a path ends; 0 if there is none."""
+    """Return the length of the path of the innermost step on a path; 0 if there is none."""
     ends = (n for n in range(len(path), 1, -1) if isinstance(path[n - 1], int))
     return next((n for n in ends if path[n - 2] in kind.lists), 0)
 
@@ -384,7 +392,7 @@ def _leave_step_out(kind: Kind[Model], value: dict[str, Json], at: Location, gap
         try:
             outer = outer[part]
         except (KeyError, IndexError, TypeError):
-            return gaps  # the step around it is left out already
+            return gaps  # the outer step is already left out
     index = int(at[-1])
     if not isinstance(outer, list) or index >= len(outer):
         return gaps

@@ -29,7 +29,7 @@ from ...records.codec import Json
 
 __all__ = ["VERDICTS", "Consensus", "offered_verdicts", "votes_of"]
 
-# Synonyms: the first word of each line is the vote.
+# Synonyms: the first word of each text is the vote.
 _SAME = (
     "YES", "NO", "APPROVED APPROVE", "REJECTED REJECT", "ACCEPTED ACCEPT", "DENIED DENY",
     "PASS PASSED", "FAIL FAILED FAILURE", "SUCCESS SUCCEEDED", "SAFE", "UNSAFE", "VALID", "INVALID",
@@ -38,7 +38,7 @@ _SAME = (
 VERDICTS = {word: line.split()[0] for line in _SAME for word in line.split()}
 _LEADING = re.compile(r"\W*([^\W\d_][\w-]*)")
 _CAPITALS = re.compile(r"\b[A-Z][A-Z_-]+\b")
-_MOST_VERDICTS = 3
+_MAX_VERDICTS = 3  # answers with more different first words are sentences, not verdicts
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,13 @@ class Consensus(CompositeStep):
         answers = [reply for reply in replies if not isinstance(reply, StepError)]
         self._check(answers, [reply for reply in replies if isinstance(reply, StepError)], ctx)
         votes, outputs = votes_of(answers, self.offered)
+        # A Counter keeps the order of the voters, so the winner of a tie is reproducible.
         counts = Counter(votes)
-        winner, count = counts.most_common(1)[0]  # of several, the one that came first
+        winner, count = counts.most_common(1)[0]
         tally = ", ".join(f"{vote[:60]!r} {n}" for vote, n in counts.items())
         if not _reached(self.require, count, len(votes)):
             detail = f"no consensus: {self.require} is required, and the answers are {tally}"
+            # Not retried: the voters would be asked the same question again.
             raise StepError(detail, path=ctx.path, kind="no_consensus", retryable=False)
         output = outputs[votes.index(winner)]
         return Result(
@@ -97,20 +99,22 @@ class Consensus(CompositeStep):
 def votes_of(answers: Sequence[str], offered: Collection[str] = ()) -> tuple[list[str], list[str]]:
     """Return the vote of each answer, and the output if that vote wins.
 
-    >>> votes_of(["Approved, because it is short", "**APPROVE**"])
-    (['APPROVED', 'APPROVED'], ['APPROVED', 'APPROVE'])
-    >>> votes_of(["It is Paris", " it is  paris"])
-    (['IT IS PARIS', 'IT IS PARIS'], ['It is Paris', ' it is  paris'])
+    Example:
+        >>> votes_of(["Approved, because it is short", "**APPROVE**"])
+        (['APPROVED', 'APPROVED'], ['APPROVED', 'APPROVE'])
+        >>> votes_of(["It is Paris", " it is  paris"])
+        (['IT IS PARIS', 'IT IS PARIS'], ['It is Paris', ' it is  paris'])
     """
     leading = [_LEADING.match(normalise_reply(answer)) for answer in answers]
     words = [match[1].upper() if match else "" for match in leading]
     votes = [VERDICTS.get(word, word) for word in words]
-    if all(w in VERDICTS or w in offered for w in words) and len(set(votes)) <= _MOST_VERDICTS:
+    if all(w in VERDICTS or w in offered for w in words) and len(set(votes)) <= _MAX_VERDICTS:
         return votes, words
     return [_vote(answer) for answer in answers], list(answers)
 
 
 def _vote(answer: str) -> str:
+    # The rule of `workflow/v2.0`: FAIL wins over SUCCESS, and other answers must be equal.
     text = " ".join(answer.upper().split())
     if "FAIL" in text:
         return "FAIL"
@@ -120,6 +124,7 @@ def _vote(answer: str) -> str:
 def _reached(require: str, count: int, total: int) -> bool:
     if require == "unanimous":
         return count == total
+    # In integers: 2/3 of 3 voters must be exactly 2.
     return 3 * count >= 2 * total if require == "2/3" else 2 * count > total
 
 

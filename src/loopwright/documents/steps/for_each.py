@@ -5,10 +5,10 @@ Rules:
 1. The list is an effect: a resumed run continues with the same items.
 2. There is one record per item, failed or not, numbered from 1. Records are committed in the order of
    the items.
-3. Items are independent: an item does not see the results of another that runs at the same time.
+3. Items are independent: an item does not see the results of an item that runs at the same time.
 4. Outputs have the positions of their items, null where there is no output.
-5. The share of satisfied items decides. An exhausted loop is an item with an output that is not
-   satisfied. Running out of time is a result: it has the outputs of the items that ended.
+5. The share of satisfied items decides. An exhausted loop is an item that has an output but is not
+   satisfied. A timeout is a result too, with the outputs of the items that ended.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ __all__ = ["FILE", "MOST_ITEMS", "ForEach", "Items", "inside", "items_of"]
 
 
 FILE = "file://"
-MAX_BYTES = 5_000_000
-MOST_ITEMS = 1000  # of a list without `max_items`
+MAX_BYTES = 5_000_000  # every item is recorded, so a larger file belongs into several runs
+MOST_ITEMS = 1000  # items of a list without `max_items`; each may cost model calls
 
 
 class Items(Leaf):
     """A leaf step whose output is the list of items, so that the content of a file is recorded too.
 
-    Items beyond `most` are left out with a warning; without `most`, more than MOST_ITEMS are an error.
-    Relative paths start in `folder` and stay inside `root`. Only a template that itself begins with
-    `file://` names a file: a value never chooses one.
+    Items beyond `most` are left out with a warning. Without `most`, more than MOST_ITEMS are an error.
+    Relative paths start in `folder` and must stay inside `root`. Only a template that itself begins with
+    `file://` names a file; a rendered value never does.
     """
 
     fingerprint: str
@@ -94,7 +94,7 @@ class Items(Leaf):
     def _bounded(self, items: list[Json], ctx: Context) -> list[Json]:
         if self.most is None and len(items) > MOST_ITEMS:
             raise _refused(
-                f"{len(items)} items are more than {MOST_ITEMS}; give max_items to allow them",
+                f"{len(items)} items are more than {MOST_ITEMS}; set max_items to allow them",
                 ctx.path,
             )
         if self.most is None or len(items) <= self.most:
@@ -108,9 +108,10 @@ class Items(Leaf):
     def _read(self, name: str, ctx: Context) -> str:
         path = inside(self.folder, name, self.root)
         if path is None:
-            raise _refused(f"{FILE}{name} leads out of the project folder", ctx.path)
+            raise _refused(f"{FILE}{name} is outside the project folder", ctx.path)
         try:
             with path.open("rb") as file:
+                # One byte more than allowed, instead of the file's size, which may change before the read.
                 raw = file.read(MAX_BYTES + 1)
         except OSError as error:
             why = error.strerror or type(error).__name__
@@ -121,7 +122,8 @@ class Items(Leaf):
 
 
 def inside(folder: Path, name: str, root: Path) -> Path | None:
-    """Return the file of this name in a folder, or None if it lies outside the root."""
+    """Return the file of this name in a folder, or None if it is outside the root."""
+    # The real path, so that a symbolic link does not lead out of the root.
     path = Path(os.path.realpath(folder / name))
     return path if path.is_relative_to(os.path.realpath(root)) else None
 
@@ -129,11 +131,11 @@ def inside(folder: Path, name: str, root: Path) -> Path | None:
 def items_of(value: Json, path: str = "") -> list[Json]:
     """Return the items of a value.
 
-    A list is used as it is. A text is a JSON array, in a code fence or not; else lines of JSON objects
-    or arrays; else its lines of text, trimmed, without the empty ones.
+    A list is returned unchanged. A text is a JSON array, also in a code fence; otherwise lines of JSON
+    objects or arrays; otherwise its lines of text, trimmed and without empty ones.
 
     Raises:
-        StepError: of kind `items`, for any other value.
+        StepError: Of kind `items`, for any other value.
     """
     if isinstance(value, list):
         return value
@@ -161,8 +163,8 @@ def _refused(message: str, path: str) -> StepError:
 class ForEach(CompositeStep):
     """The same step on each item: a loop whose input is the next item and whose limit is the length.
 
-    `seconds` is the time for all items. `keep` is `all` for the list of outputs or `last` for the last
-    one. `halts` ends the list at the first failed item. `unmet` decides the result if the share of
+    `seconds` is the time limit of all items. `keep` is `all` for the list of outputs or `last` for the
+    last one. `halts` ends the list at the first failed item. `unmet` decides the result if the share of
     satisfied items is below `min_success_rate`: `by_items` fails if an item failed and is exhausted
     otherwise, `failed` always fails.
     """
@@ -178,7 +180,7 @@ class ForEach(CompositeStep):
     keep: str = "all"
     over_list: ClassVar[bool] = True
 
-    # The rest of a loop's declaration: a list has no evaluator, no conditions and no hooks.
+    # `LoopRun` reads these members of a loop. A list has no evaluator, no conditions and no hooks.
     evaluate = adapt = budget = on_iteration = on_terminate = None
     approve = ()
     rejudge = limit = 0
@@ -194,6 +196,7 @@ class ForEach(CompositeStep):
     @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of the items, the step and the limits."""
+        # Without `at_once` and `seconds`: a run may continue with another speed or more time.
         limits = f"{self.items.most} {self.min_success_rate} {self.halts} {self.keep} {self.unmet}"
         return digest_of(
             "each", self.name, self.items.fingerprint, self.execute.fingerprint, limits
@@ -204,7 +207,7 @@ class ForEach(CompositeStep):
         return await ListRun(self, value, ctx).run()
 
     def decide(self, history: History, members: tuple[Condition, ...] = ()) -> Stop | None:
-        """Return why the list ends early: at a failed item, where one halts it."""
+        """Return why the list ends early: at a failed item, if `halts` is set."""
         failed = next((item for item in history if item.error is not None), None)
         if failed is None or not self.halts:
             return None
@@ -219,7 +222,7 @@ class ForEach(CompositeStep):
         return iter(())
 
     def verdict(self, history: History, total: int) -> Stop:
-        """Return how a list of which all items ended does: by the share of satisfied items."""
+        """Return the stop of a list whose items have all ended, by the share of satisfied items."""
         if not total:
             return Stop(Reason.COMPLETED, "there were no items")
         by_items = self.unmet != "failed"
@@ -232,10 +235,11 @@ class ForEach(CompositeStep):
         short = [(number, stop) for number, stop in ends if not stop.satisfied]
         satisfied = len(ends) - len(short)
         detail = f"{satisfied} of {total} items succeeded"
-        needed = math.ceil(total * self.min_success_rate - 1e-9)  # 0.1 * 30 is above 3 in floats
+        needed = math.ceil(total * self.min_success_rate - 1e-9)  # 0.1 * 30 is above 3 in binary
         if satisfied >= needed:
             return Stop(Reason.COMPLETED, detail)
         failed = [(n, stop) for n, stop in short if stop.reason.status is Status.FAILED]
+        # A failed item explains more than an exhausted one.
         number, stop = (failed or short)[0]
         detail = f"{detail}, and at least {needed} must; item {number}: {stop.detail}"
         if not by_items:
@@ -246,8 +250,8 @@ class ForEach(CompositeStep):
 class ListRun(LoopRun):
     """The run of one list: `LoopRun` with the items as inputs.
 
-    Each item has a scope and an account of its own, because several may run at once. `attempts` are
-    the items that are begun and not committed, `left` the numbers that are not begun.
+    Each item has a separate scope and account, because several may run at once. `attempts` are the items
+    that have begun but are not committed, `left` the numbers of items that are not committed.
     """
 
     loop: ForEach
@@ -274,7 +278,7 @@ class ListRun(LoopRun):
         except (Stopped, asyncio.CancelledError) as error:
             self.cut = self.run_state.stopped_by(error)
             return self.cut.stop
-        # Before an item begins: a loop inside is filed under the number of its item.
+        # Before the first item: loops inside are recorded under the number of their item.
         self.run_state.loops.lists.add(self.path)
         recorded = {item.number for item in self.history}
         self.left.extend(n for n in range(1, len(self.items) + 1) if n not in recorded)
@@ -300,6 +304,7 @@ class ListRun(LoopRun):
         def keep(place: int, iteration: Iteration) -> None:
             ended[numbers[place]] = iteration
             self.cut = self.cut or self.attempts[numbers[place]].cut
+            # In the order of items (rule 2): an item waits until all items before it are committed.
             while self.left and self.left[0] in ended:
                 self.commit(ended.pop(self.left[0]))
 
@@ -309,9 +314,11 @@ class ListRun(LoopRun):
                 jobs, self.loop.at_once, done=keep, over=lambda: self._early_stop() is not None
             )
         except Suspended:
-            if self.cut is None:  # a guard that ended the list outranks the question of an item
+            # A guard that ended the list has priority over an item that waits for a person.
+            if self.cut is None:
                 raise
         finally:
+            # Finished items are kept, also behind a gap that an interrupted item left.
             for number in sorted(ended):
                 self.commit(ended[number])
 
@@ -344,7 +351,7 @@ class ListRun(LoopRun):
         return self.cut.stop if self.cut is not None else self.loop.decide(self.history)
 
     def next_number(self) -> int:
-        """Return the first number that is not recorded: after a crash there can be gaps."""
+        """Return the first number that is not recorded. After a crash there may be gaps."""
         return self.left[0]
 
     def _place(self, number: int, path: str) -> None:
@@ -352,13 +359,14 @@ class ListRun(LoopRun):
         spent = NOTHING if run.replay is None else run.replay.spent(path)
         scope = Scope(self.loop.name, self.scope.initial, self.scope.parent, self.path)
         scope.number, scope.total = number, len(self.items)
+        # Items that run at once see no history, which would depend on their speed (rule 3).
         scope.history = self.history if self.loop.at_once == 1 else History()
         account = Account(path, self.account, None, spent)
-        account.round = spent
+        account.iteration_usage = spent
         self.ctx = Context(run, path, self.ctx.gate, account, scope)
 
     def attempt(self) -> Attempt:
-        """Return the item that was begun."""
+        """Return the attempt of the item that has begun."""
         assert self.ctx.scope is not None
         number = self.ctx.scope.number
         item = _ItemAttempt(self.ctx, self.loop.execute, self.items[number - 1], self.began)
@@ -366,7 +374,7 @@ class ListRun(LoopRun):
         return item
 
     def commit(self, iteration: Iteration) -> None:
-        """Commit an item once those before it are committed, so it ends no earlier than they do."""
+        """Commit an item. Its end is now, so that recorded items end in their order."""
         self.attempted = self.attempts.pop(iteration.number)
         self.attempted.ended = self.run_state.now()
         self.left.remove(iteration.number)
@@ -376,8 +384,8 @@ class ListRun(LoopRun):
         """Record how the list ended, unless an outer guard interrupted it.
 
         Raises:
-            Stopped: if a guard of an outer loop or a cancellation ended it. That is not recorded: with
-                a raised limit, the run continues with the next item.
+            Stopped: If a guard of an outer loop or a cancellation ended it. This is not recorded, so that
+                the run continues with the next item after the limit was raised.
         """
         if self.ended is None and self.cut is not None and self.cut.owner != self.path:
             self._register(self._result(stop, self._output(stop), self.account.settled))
@@ -401,7 +409,7 @@ class ListRun(LoopRun):
 
 
 class _ItemAttempt(Attempt):
-    """One item while it runs: its evaluation is how the loop inside it ended."""
+    """The attempt of one item. Its evaluation describes how the loop inside it ended."""
 
     __slots__ = ()
 
@@ -414,14 +422,14 @@ class _ItemAttempt(Attempt):
         return result.output
 
     def _refuse_no_output(self) -> None:
-        """Accept it: the record of an item says how its loop ended, also without an output."""
+        """Accept a missing output: the record of an item says how its loop ended."""
 
     def _rescued(self, cut: Stopped) -> Json:
-        """Return None: an interrupted item has no output, so that the list holds finished work only."""
+        """Return None, so that the list contains only the outputs of finished items."""
 
 
 def _evaluation_of(result: Result) -> Evaluation | None:
-    """Return how the loop in an item ended as an evaluation; None if the item is not a loop."""
+    """Return how the loop in an item ended, as an evaluation; None if the item is not a loop."""
     if result.reason is Reason.COMPLETED:
         return None
     stop = Stop(result.reason, result.detail, result.also)

@@ -1,7 +1,7 @@
 """Memory as steps of documents: facts of native documents, entries and texts of loop-node documents.
 
-All of them outlive the run. An entry has the key of the effect that wrote it, so that an effect that a crash
-interrupted writes it once. Any number of runs may append at a time.
+All of them outlive the run. An entry has the key of the effect that wrote it, so an effect that is repeated
+after a crash does not write it twice. Any number of runs may append at the same time.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...engine.context import Context
-from ...engine.loop_memory import Operation, memory_of
+from ...engine.loop_memory import MemoryEffect, memory_of
 from ...engine.step import Leaf, digest_of
 from ...errors import JournalError, StepError
 from ...memory import ranked, view_of
@@ -34,21 +34,23 @@ class _FactStep(Leaf):
         self.space = space
         self.text = text
         self.category = category
+        # The names of the two classes below are part of recorded fingerprints.
         self.fingerprint = digest_of(type(self).__name__, space, repr(text.source), category)
 
 
 class RememberFact(_FactStep):
-    """A step that stores a text as a fact; a known fact is reinforced."""
+    """A step that stores a text as a fact. An existing fact is reinforced."""
 
     async def act(self, value: Json, ctx: Context) -> dict[str, Json]:
         """Store it, and return its ID."""
         text = text_of(rendered(self.text, ctx, value)).strip()
         if not text:
+            # Not retried: the same template renders the same empty text again.
             raise StepError(f"{self.name}: there is no text to remember", retryable=False)
         arguments = {"text": text, "category": self.category}
         return {
             "response": text,
-            "fact": await Operation(self.space, "remember").act(arguments, ctx),
+            "fact": await MemoryEffect(self.space, "remember").act(arguments, ctx),
         }
 
 
@@ -69,14 +71,14 @@ class RecallFacts(_FactStep):
         """Return the facts, as one text and as data."""
         query = text_of(rendered(self.text, ctx, value))
         arguments = {"query": query, "limit": self.limit, "category": self.category}
-        facts = await Operation(self.space, "recall_facts").act(arguments, ctx)
+        facts = await MemoryEffect(self.space, "recall_facts").act(arguments, ctx)
         rows = [fact.to_json() for fact in facts]
         text = "\n".join(f"- {row['text']}" for row in rows)
         return {"response": text, "facts": rows, "num_results": len(rows)}
 
 
 async def _append(ctx: Context, space: str, entry: Json) -> None:
-    await Operation(space, "note").act({"value": entry}, ctx)
+    await MemoryEffect(space, "note").act({"value": entry}, ctx)
 
 
 async def _entries(ctx: Context, space: str, latest: int = 0) -> list[Json]:
@@ -96,7 +98,7 @@ class ReadMemory(Leaf):
 
     fingerprint: str
 
-    name = "recall"
+    name = "recall"  # this name and the space are part of recorded paths and of existing memories
 
     def __init__(self, node: str, most: int) -> None:
         self.space = f"past_loops:{node}"
@@ -171,6 +173,7 @@ class MemoryRead(Leaf):
         matches = ranked(query, stored, lambda e: str(e.get("content", "")), limit=self.limit)
         texts = [str(entry.get("content", "")) for entry in matches]
         return {
+            # The text of the dialect's own program.
             "response": "\n\n".join(texts) or "No memories found",
             "memories": matches,
             "num_results": len(matches),

@@ -39,7 +39,7 @@ __all__ = [
 
 
 class WithInput(Leaf):
-    """A leaf whose input is rendered from the variables around it."""
+    """A leaf step whose input is rendered from the variables around it."""
 
     fingerprint: str
     idempotent: bool
@@ -48,27 +48,28 @@ class WithInput(Leaf):
     reserve: Callable[[Json], Usage | None] | None
     stub: str
 
-    def __init__(self, inner: Leaf, given: TemplatedValue) -> None:
+    def __init__(self, inner: Leaf, template: TemplatedValue) -> None:
         self.inner = inner
-        self.given = given
+        self.template = template
         self.name: str = inner.name
         self.required: bool = inner.required
         self.reserve = inner.reserve
         self.idempotent: bool = inner.idempotent
-        self.fingerprint = digest_of(inner.fingerprint, codec.canonical(given.source))
+        self.fingerprint = digest_of(inner.fingerprint, codec.canonical(template.source))
         self.reports = reports(inner)
         self.stub = inner.stub
 
     def act(self, value: Json, ctx: Context) -> Awaitable[Json]:
         """Act on the rendered input."""
-        return self.inner.act(own(rendered(self.given, ctx, value)), ctx)
+        # A copy: the step may change its input, and variables are shared with later steps.
+        return self.inner.act(own(rendered(self.template, ctx, value)), ctx)
 
 
 async def in_place(ctx: Context, name: str, inner: Step, value: Json) -> Result:
-    """Run a step in place of its wrapper: a leaf at the path `name` below, a composite step at the same path.
+    """Run a step in place of its wrapper: a leaf step at the path `name` below, a composite at the same path.
 
     Raises:
-        StepError: if it failed and does not continue on errors.
+        StepError: If the step failed and does not continue after errors.
     """
     if not isinstance(inner, CompositeStep):
         return await attempt(ctx, name, inner, value)
@@ -92,32 +93,32 @@ class CompositeWithInput(Wrapper):
 
     inner: CompositeStep
 
-    def __init__(self, inner: CompositeStep, given: TemplatedValue) -> None:
+    def __init__(self, inner: CompositeStep, template: TemplatedValue) -> None:
         self.inner = inner
-        self.given = given
+        self.template = template
         self.name = inner.name
-        self.fingerprint = digest_of(inner.fingerprint, codec.canonical(given.source))
+        self.fingerprint = digest_of(inner.fingerprint, codec.canonical(template.source))
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the inner step on the rendered input."""
-        given = codec.normalise(rendered(self.given, ctx, value), what="input")
-        return await self.inner.run(given, ctx)
+        rendered_input = codec.normalise(rendered(self.template, ctx, value), what="input")
+        return await self.inner.run(rendered_input, ctx)
 
 
-def prepared(inner: Step, given: TemplatedValue) -> Step:
+def prepared(inner: Step, template: TemplatedValue) -> Step:
     """Return `inner` with its input rendered from templates."""
     if isinstance(inner, CompositeStep):
-        return CompositeWithInput(inner, given)
+        return CompositeWithInput(inner, template)
     assert isinstance(inner, Leaf)
-    return WithInput(inner, given)
+    return WithInput(inner, template)
 
 
 class SetValue(Leaf):
-    """A rendered value: it has no effect on the world, and is recorded like any step."""
+    """A rendered value. It has no side effect and is recorded like any step."""
 
     fingerprint: str
 
-    wordless = True  # its output is part of its input, never the word of a judge
+    wordless = True  # it only rearranges its input, so its output is not text of a model
     reports = False
 
     def __init__(self, name: str, value: TemplatedValue) -> None:
@@ -141,10 +142,12 @@ class Conditional(Wrapper):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        # The words in the fingerprints of this module are former class names; recorded runs contain them.
         return digest_of("when", self.text, self.inner.fingerprint)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         if not rendered(self.condition, ctx, value):
+            # Satisfied, because a skipped step must not make its workflow fail.
             return Result(
                 Status.SATISFIED, Reason.COMPLETED, f"{ctx.path} skipped", None, name=self.name
             )
@@ -155,10 +158,10 @@ class Conditional(Wrapper):
 
 @dataclass(frozen=True)
 class ContinueOnError(Wrapper):
-    """A step whose failure is a warning; its output is the best one of a failed loop, else null.
+    """A step whose failure is a warning. Its output is then the best output of a failed loop, else null.
 
     A loop, or a composite of loops (`counts`), keeps its failed status, which counts for the workflow.
-    Of another step only the warning remains.
+    For another step only the warning remains.
     """
 
     name: str
@@ -185,6 +188,7 @@ class ContinueOnError(Wrapper):
         path, result = error.path or ctx.path, error.result
         if result is not None:
             return self._continued(path, replace(result, name=self.name), ctx)
+        # A loop that was cut by an error has registered its best output before.
         ended = ctx.scope.loops.get(self.name) if ctx.scope is not None else None
         if self.counts or ended is not None:
             output = ended.output if ended is not None else None
@@ -268,16 +272,18 @@ class DocumentWorkflow(Workflow):
     async def called(
         self,
         value: Json,
-        given: Mapping[str, Json],
+        variables: Mapping[str, Json],
         ctx: Context,
         expose: Sequence[str] = (),
         constants: Mapping[str, str] = MappingProxyType({}),
     ) -> Result:
         """Run it with variables of a caller; the caller's loop records the outputs of the steps in `expose`."""
         scope = self._scope(value, ctx.scope)
+        # Only declared constants can be replaced; other variables are separate names.
         env = {name: constants.get(name, value) for name, value in self.env.items()}
-        scope.variables = {**given, "env": env}
+        scope.variables = {**variables, "env": env}
         result = await self.inside(scope, value, ctx)
+        # The loop around the call reads them as `loop.steps.NAME`.
         if expose and ctx.scope is not None:
             ctx.scope.parts = {name: scope.outputs.get(name) for name in expose}
         return result
@@ -289,7 +295,7 @@ class CallDocument(CompositeStep):
 
     name: str
     workflow: DocumentWorkflow
-    given: TemplatedValue
+    variables: TemplatedValue
     expose: tuple[str, ...] = ()
 
     def parts(self) -> Iterable[Step]:
@@ -297,13 +303,14 @@ class CallDocument(CompositeStep):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return digest_of("call", self.workflow.fingerprint, codec.canonical(self.given.source))
+        return digest_of("call", self.workflow.fingerprint, codec.canonical(self.variables.source))
 
     async def run(self, value: Json, ctx: Context) -> Result:
-        filled = codec.normalise(rendered(self.given, ctx, value), what="with")
-        given = {k: v for k, v in filled.items() if k != "input"}
-        text = filled.get("input", value if not given else lines(given))
-        return await self.workflow.called(text, given, ctx, self.expose)
+        filled = codec.normalise(rendered(self.variables, ctx, value), what="with")
+        # `input` in `with:` is the input of the called document, not a variable.
+        variables = {k: v for k, v in filled.items() if k != "input"}
+        text = filled.get("input", value if not variables else lines(variables))
+        return await self.workflow.called(text, variables, ctx, self.expose)
 
 
 class RootWorkflow(CompositeStep):
@@ -311,20 +318,20 @@ class RootWorkflow(CompositeStep):
 
     fingerprint: str
 
-    def __init__(self, workflow: DocumentWorkflow, given: Mapping[str, str]) -> None:
+    def __init__(self, workflow: DocumentWorkflow, variables: Mapping[str, str]) -> None:
         self.workflow = workflow
-        self.given = dict(given)
+        self.variables = dict(variables)
         self.name = workflow.name
-        self.fingerprint = digest_of("root", workflow.fingerprint, codec.canonical(self.given))
+        self.fingerprint = digest_of("root", workflow.fingerprint, codec.canonical(self.variables))
 
     def parts(self) -> Iterable[Step]:
         return [self.workflow]
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the workflow with its variables; a variable replaces the constant of the same name."""
-        return await self.workflow.called(value, self.given, ctx, constants=self.given)
+        return await self.workflow.called(value, self.variables, ctx, constants=self.variables)
 
 
-def lines(given: Mapping[str, Json]) -> str:
+def lines(variables: Mapping[str, Json]) -> str:
     """Return variables as `key: value` lines: the input of a called document without an `input`."""
-    return "\n".join(f"{key}: {codec.text_of(value)}" for key, value in given.items())
+    return "\n".join(f"{key}: {codec.text_of(value)}" for key, value in variables.items())

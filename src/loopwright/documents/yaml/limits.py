@@ -1,12 +1,11 @@
 """Limits of the YAML parser, and the messages for its errors.
 
-1. A text is at most `MAX_BYTES` long, UTF-8, and holds no control characters: `decode` sees to it.
-2. Nothing is built from a text that nests deeper than `MAX_DEPTH`, or that its aliases blow up to
-   more than `MAX_NODES` values or `MAX_CHARACTERS` of text: `source` counts as it reads. The
-   parser is asked for events only, one at a time, and left where a limit is passed; its own
-   composer recurses in C, and 40,000 nested brackets crash the process.
-3. A parser's complaint becomes one sentence with a place and, where the mistake is a known one,
-   the remedy.
+1. `decode` accepts at most `MAX_BYTES` of UTF-8 without control characters.
+2. Nothing is built from a text that nests deeper than `MAX_DEPTH`, or whose aliases expand to more than
+   `MAX_NODES` values or `MAX_CHARACTERS` of text. `reader` counts while it reads. The parser only supplies
+   events, one at a time, and stops at a limit: its own composer recurses in C, and 40,000 nested brackets
+   crash the process.
+3. An error of the parser becomes one sentence with a position and, for common mistakes, the remedy.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ TOO_LARGE = (
     "after its aliases are expanded; split it, or use fewer aliases"
 )
 
-# The part of a line that is searched for a remedy: the patterns below are not linear.
+# Characters of a line that are searched for a remedy, because the patterns below are not linear.
 _LONG = 500
 # An unquoted {{ or {% where a value begins.
 _TEMPLATE = re.compile(r"""[^"'#]*?(?:^\s*|[:\-,]\s+|\[)(?=\{[{%])""")
-# The value of such a key is not repeated in a message.
+# The value of such a key must not appear in a message, which may be logged.
 _SECRET = re.compile("key|token|secret|passw|credential", re.IGNORECASE)
-# What YAML calls a line break; an editor may not count the last three.
+# The line breaks of YAML 1.1. Some editors do not count the last three.
 _BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_PLAIN = bytes([9, 10, 13, *range(0x20, 0x7F)])  # of ASCII, what may stand in a document
+_PLAIN = bytes([9, 10, 13, *range(0x20, 0x7F)])  # the ASCII characters that a document may contain
 _TAG_DIRECTIVE = re.compile("(?:\\A|(?<=[\r\n\x85\u2028\u2029]))%TAG")
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\.", re.DOTALL)
@@ -67,7 +66,7 @@ Place = tuple[int, int]
 
 
 class _Mark(Protocol):
-    """A place of the parser, from 0, in C or in Python."""
+    """A position of the parser, from 0, in C or in Python."""
 
     @property
     def line(self) -> int: ...
@@ -77,7 +76,7 @@ class _Mark(Protocol):
 
 
 class UnreadableError(ValueError):
-    """The parser gave up at `place`, line and column from 1; the text says why."""
+    """The parser stopped at `place`, line and column from 1. The text gives the reason."""
 
     def __init__(self, place: Place, message: str) -> None:
         super().__init__(message)
@@ -85,22 +84,25 @@ class UnreadableError(ValueError):
 
 
 def place_of(mark: _Mark | None) -> Place:
-    """Return line and column of a parser's mark, from 1; the beginning where there is none."""
+    """Return line and column of a parser's mark, from 1; without a mark, the beginning."""
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
 def split_lines(text: str) -> list[str]:
     """Return the lines of a text as YAML counts them, without their ends."""
-    if text.isascii():  # ten times as fast, which a megabyte of text is worth
+    if text.isascii():  # ten times as fast for a large document
         return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return _BREAK.split(text)
 
 
 def decode(text: str | bytes, file: str) -> str:
-    """Return the text of a document, fit for the parser; raises DocumentError if it cannot be.
+    """Return the text of a document in a form that the parser accepts.
 
-    A byte order mark is dropped. Surrogate pairs in the strings of a JSON document, which YAML
-    does not know, are rewritten without moving what follows them.
+    A byte order mark is removed. Surrogate pairs in the strings of a JSON document, which YAML does not
+    have, are rewritten with the same length, so that later positions stay the same.
+
+    Raises:
+        DocumentError: For a text that is too large, not UTF-8, or has forbidden characters.
     """
     if len(text) > MAX_BYTES or (isinstance(text, str) and _utf8_length(text) > MAX_BYTES):
         message = f"the document is larger than {MAX_BYTES >> 20} MiB"
@@ -115,7 +117,7 @@ def decode(text: str | bytes, file: str) -> str:
             f"character U+{ord(result[0]):04X} is not allowed in a document; remove it, "
             'or write an escape such as "\\x1b" in double quotes',
         )
-    # The C parser compares each tag directive with all before it: 1 MiB of them takes 12 seconds.
+    # The C parser compares each tag directive with all earlier ones: 1 MiB of them takes 12 seconds.
     if "%TAG" in text and (result := _TAG_DIRECTIVE.search(text)):
         place = _place(text, result.start())
         _refuse(file, place, "%TAG directives are not allowed; remove the line")
@@ -165,13 +167,13 @@ def _join_pairs(text: str) -> str:
 
 
 def template_complaint(line: str, column: int) -> str:
-    """Return what to say of an unquoted `{{` or `{%` at a column, which YAML reads as a mapping."""
+    """Return the message for an unquoted `{{` or `{%` at a column, which is a mapping in YAML."""
     opening = line[column - 1 : column + 1]
     return f"{opening!r} without quotes begins a mapping; {_quoted(line, column)}"
 
 
 class _Spot(NamedTuple):
-    """Where a parser complained: the line and place of the problem, and those of its context."""
+    """The line and position of an error of the parser, and those of its context."""
 
     line: str
     place: Place
@@ -184,7 +186,11 @@ _Remedy = Callable[[_Spot], tuple[Place, str]]
 
 
 def events(text: str, lines: list[str]) -> Iterator[yaml.Event]:
-    """Yield the parser's events; raises UnreadableError, with the remedy, where it gives up."""
+    """Yield the parser's events.
+
+    Raises:
+        UnreadableError: At the position where the parser stops, with the remedy.
+    """
     last: yaml.Event | None = None
     try:
         loader = _LOADER(text)
@@ -194,7 +200,7 @@ def events(text: str, lines: list[str]) -> Iterator[yaml.Event]:
     except yaml.MarkedYAMLError as error:
         raise UnreadableError(*_explain(error, _spot(error, lines, last))) from error
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # Bytes that a tag spells in %-escapes need not be text; in pure Python, nor need escapes.
+        # The %-escapes of a tag may form bytes that are not text; in pure Python so may other escapes.
         place = place_of(last.end_mark if last else None)
         raise UnreadableError(place, "not valid YAML: the following bytes are not text") from error
 
@@ -221,13 +227,13 @@ def _spot(error: yaml.MarkedYAMLError, lines: list[str], last: yaml.Event | None
 
 
 def _within(lines: list[str], mark: _Mark | None) -> Place:
-    # At its end a text without a last line break has, for the parser, one line more.
+    # The parser counts one more line at the end of a text without a last line break.
     place = place_of(mark)
     return place if place[0] <= len(lines) else (len(lines), len(lines[-1]) + 1)
 
 
 def _quoted(line: str, column: int) -> str:
-    """Say how the value at a column looks in quotes."""
+    """Return the advice to quote the value at a column, with the quoted value if it is short."""
     before, value = line[: column - 1][-_LONG:], line[column - 1 :][:_LONG]
     value = re.sub(r"\s+#.*", "", value).strip()
     if re.search(r"[\[{]", before):
@@ -295,7 +301,7 @@ def _block(spot: _Spot) -> tuple[Place, str]:
 
 
 _TAB = "a tab cannot indent; use spaces"
-# What the parser says, "context: problem", in the words of libyaml and of PyYAML; first match wins.
+# Patterns for "context: problem" in the messages of libyaml and PyYAML. The first match counts.
 _REMEDIES: list[tuple[str, _Remedy]] = [
     ("tab character", _problem(_TAB)),
     (

@@ -1,10 +1,10 @@
-"""The text of a document as plain values, with the place where each of them is written.
+"""The text of a document as plain values, each with its position.
 
-1. YAML is read and given no meaning: no dialect, no default, no field is known here.
-2. Reading follows the parser's events and keeps its own stack, so that no depth can overflow the C
-   stack, limits hold before anything is built, and a wrong part does not hide the next one.
-3. Each node keeps its source text, because `version: 1.0` is a text if its field says so.
-4. JSON is YAML in flow style and takes the same path.
+1. This module depends on no dialect, default or field.
+2. It follows the parser's events with a separate stack. So no depth can overflow the C stack, limits
+   hold before anything is built, and a wrong part does not hide the next one.
+3. Each node keeps its source text, because `version: 1.0` is a text if its field is a text.
+4. JSON is YAML in flow style and is read in the same way.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ __all__ = ["Location", "Source", "Stage", "read"]
 def read(text: str | bytes, file: str, *, repeatable: frozenset[str] = frozenset()) -> Source:
     """Read one YAML or JSON document, at most 1 MiB, 64 levels and 100,000 values.
 
-    `file` only names the document in messages. A key of `repeatable` may come more than once at the
-    top level: its lists are joined in document order, with a note, and `Source.stages` keeps the
-    blocks. Raises DocumentError, with every problem found up to the one that ends the reading.
+    `file` is the name in messages. A key of `repeatable` may occur more than once at the top level: its
+    lists are joined in document order, with a note, and `Source.stages` keeps the blocks.
+
+    Raises:
+        DocumentError: With every problem up to the one that ends the reading.
     """
     return _Reader(file, limits.decode(text, file), repeatable).read()
 
@@ -44,7 +46,7 @@ class _Key(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Frame:
-    """A list or mapping that is still open, the totals before it, and the key that waits."""
+    """A list or mapping that is still open, the totals before it, and the key that waits for its value."""
 
     node: Node
     place: Place
@@ -85,7 +87,8 @@ class _Reader:
                 if handler := take.get(type(event)):
                     handler(event, limits.place_of(event.start_mark))
         except limits.UnreadableError as error:
-            if not any((names.line, names.column) == error.place for names in self.problems):
+            # The parser often stops at a position that already has a clearer message.
+            if not any((one.line, one.column) == error.place for one in self.problems):
                 self._report(error.place, str(error))
             raise DocumentError(self.problems) from error
         if self.problems:
@@ -134,6 +137,7 @@ class _Reader:
         try:
             value = resolve(event.value, tag=event.tag, quoted=not bare)
         except ValueError as error:
+            # A key is always text, so `.inf: 1` is valid.
             if not (bare and self._expects_key()):
                 self._report(place, str(error))
         node = Node(value, event.value, not bare, characters=len(event.value))
@@ -166,10 +170,11 @@ class _Reader:
         name = event.anchor or ""
         node = self.anchors.get(name)
         if node is None:
-            # Looking for the nearest of many long names would take minutes.
+            # A search among many long names would take minutes.
             names = nearest(name[:60], [other[:60] for other in islice(self.anchors, 20)])
             message = f"alias *{shorten(name)} has no anchor before it{names}"
             self._report(place, f"{message}; put quotes around the value if it is text")
+        # Plain values cannot contain themselves.
         elif any(frame.node is node for frame in self.frames):
             self._report(place, f"alias *{shorten(name)} contains itself; write the value out")
             node = None
@@ -185,7 +190,8 @@ class _Reader:
             )
 
     def _add(self, node: Node, place: Place, *, expanded: bool = False) -> None:
-        """Take a finished node: as the root, an item, a key, or the value of the key before."""
+        """Add a complete node: as the root, an item, a key, or the value of the last key."""
+        # An alias counts with all that it expands to ("billion laughs").
         self.size += node.size if expanded else 1
         self.characters += node.characters if expanded else len(node.text or "")
         if self.size > limits.MAX_NODES or self.characters > limits.MAX_CHARACTERS:
@@ -240,7 +246,7 @@ class _Reader:
             self._report(child.key_place, f"{message} can be joined; remove one", (key,))
             return before
         if key not in self.joined:
-            # The first block can have an anchor, and its aliases must not contain the items that are joined to it.
+            # The first block may have an anchor, whose aliases must not contain the joined items.
             self.joined.add(key)
             items = list(items)
             before = before._replace(node=Node(children=items))
@@ -252,7 +258,7 @@ class _Reader:
 
 
 def _items(node: Node) -> list[Child] | None:
-    """Return the children of a list; a value left out is an empty list, anything else is none."""
+    """Return the children of a list. A missing value is an empty list; other values return None."""
     if isinstance(node.children, list):
         return node.children
     return [] if node.value is None and node.children is None else None

@@ -1,4 +1,4 @@
-"""Scalars by the YAML 1.2 core schema, and nothing of YAML 1.1.
+"""Scalars by the YAML 1.2 core schema, without the forms of YAML 1.1.
 
     ~ null true False        null and boolean, also with a capital or in capitals
     12 -3 012 0o17 0xff      integers; a leading zero is still decimal
@@ -36,29 +36,31 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _NAMES = {type(None): "null", bool: "bool", int: "int", float: "float"}
 _TAGS = ("null", "bool", "int", "float", "str", "seq", "map")
 _LARGEST = sys.float_info.max
-# The largest finite float has 309 digits; Python itself refuses to read more than 4,300.
+# The largest finite float has 309 digits. Python refuses to convert more than 4,300.
 _MAX_NUMBER_CHARS = 400
 
 
 def resolve(text: str, *, tag: str | None = None, quoted: bool = False) -> Scalar:
     """Return the value of a scalar, by its explicit tag (`!!int "3"`), its quotes, or its form.
 
-    Raises ValueError for a number that is not finite, a tag outside the core schema, a text that
-    its tag does not fit, and a character that no text can hold.
+    Raises:
+        ValueError: For a number that is not finite, a tag outside the core schema, a text that does not fit
+            its tag, or a character that a text cannot contain.
     """
     if tag is None and not quoted:
         return _plain(text)
-    plain = text.isascii() and "\0" not in text  # far faster than to search a megabyte
+    plain = text.isascii() and "\0" not in text  # much faster than a search in a large text
     if not plain and (result := _NO_TEXT.search(text)):
         raise ValueError(f"a text cannot contain the character U+{ord(result[0]):04X}; remove it")
     return text if tag is None else _tagged(tag, text)
 
 
 def short_tag(tag: str) -> str:
-    """Return a tag as people write it: `!!int` for `tag:yaml.org,2002:int`, at most 60 characters.
+    """Return the short form of a tag, at most 60 characters.
 
-    >>> short_tag("tag:yaml.org,2002:int")
-    '!!int'
+    Example:
+        >>> short_tag("tag:yaml.org,2002:int")
+        '!!int'
     """
     written = f"!!{tag.removeprefix(CORE)}" if tag.startswith(CORE) else tag
     return shorten(written)
@@ -108,7 +110,7 @@ def _integer(text: str) -> int:
 
 def _number(text: str, convert: Callable[[str], float]) -> float:
     number = convert(text) if len(text) <= _MAX_NUMBER_CHARS else math.inf
-    # An integer that no float can hold would fail later, wherever it meets one.
+    # An integer above the range of floats would fail later, in a calculation with floats.
     if not -_LARGEST <= number <= _LARGEST:
         raise ValueError(
             f"number {shorten(text, 24)} is too large or too long, at most {_LARGEST:.2g}; "

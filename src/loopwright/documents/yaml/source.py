@@ -1,6 +1,6 @@
-"""A document that was read: its values as a tree, each with its place and its text.
+"""The values of a document as a tree, each with its position and its text.
 
-Nodes form a tree in which an alias shares its anchor's node; the plain values share nothing.
+In the tree of nodes an alias shares the node of its anchor. The plain values share nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 _TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _NAME = re.compile(r"[^\W\d][\w$-]*|\$\w+")
 
-MAX_MESSAGE = 600  # characters, whatever a document holds that a message quotes
+MAX_MESSAGE = 600  # characters of a message, which may quote any text of a document
 
 Location = tuple[str | int, ...]
 
@@ -47,7 +47,7 @@ class Stage(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A value with the text it was written as, its children, and how much is below it."""
+    """A value with its text in the document, its children, and the size of the tree below it."""
 
     value: Scalar = None
     text: str | None = None
@@ -59,7 +59,7 @@ class Node:
 
 
 class Child(NamedTuple):
-    """A node where it stands."""
+    """A node at a position of the document."""
 
     node: Node
     place: Place
@@ -68,11 +68,11 @@ class Child(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Source:
-    """A document as it was written: its plain values, and the place and text of each.
+    """The text of a document: its plain values, and the position and text of each.
 
-    `value` holds dict, list, str, int, float, bool and None only; keys are text. `notes` are
-    remarks that refuse nothing, such as joined keys. `stages` are the blocks of the repeatable
-    keys, in document order. Paths are tuples of keys and indices: `("loops", 0, "until")`.
+    `value` contains only dict, list, str, int, float, bool and None; keys are text. `notes` are
+    remarks, such as joined keys. `stages` are the blocks of the repeatable keys, in document order.
+    Paths are tuples of keys and indices: `("loops", 0, "until")`.
     """
 
     file: str
@@ -85,13 +85,13 @@ class Source:
     def position(self, path: Location, *, key: bool = False) -> Place:
         """Return line and column, from 1, of a value, or of its key.
 
-        A path that leads nowhere has the position of the last part that exists.
+        A path that does not exist has the position of its last existing part.
         """
         child = self._find(path)[0]
         return child.key_place if key else child.place
 
     def problem_at_word(self, path: Location, message: str, word: str) -> Problem:
-        """Return a problem at the first place of a word in the templates of a value, else at the value."""
+        """Return a problem at the first occurrence of a word in the templates of a value, else at the value."""
         for leaf, text in self._texts(path):
             offset = _offset_of(word, text)
             if offset is not None:
@@ -105,7 +105,7 @@ class Source:
         return result if place is None else replace(result, line=place[0], column=place[1])
 
     def place_inside(self, path: Location, offset: int) -> Place | None:
-        """Return where a character of a text stands in the file; None for an alias or no text."""
+        """Return the position in the file of a character of a text; None for an alias or without a text."""
         child, result = self._find(path)
         if not result or child.node.text is None:
             return None
@@ -128,15 +128,15 @@ class Source:
             waiting += reversed(below)
 
     def problem(self, path: Location, message: str, *, key: bool = False) -> Problem:
-        """Return a problem at a value, or at its key, with the path as people write it."""
+        """Return a problem at a value, or at its key, with the path in its usual form."""
         place = self.position(path, key=key)
         return Problem(self.file, *place, written(path), shorten(message, MAX_MESSAGE))
 
     def text(self, path: Location) -> str | None:
         """Return a scalar's text as written, without quotes: `1.10`, `yes`, `2026-01-07`, `012`.
 
-        A null has the text it was written with, which is empty for a value left out. A list, a
-        mapping and a path that leads nowhere have none.
+        The text of a null is as written, or empty if the value is missing. A list, a mapping and a path that
+        does not exist have none.
         """
         child, result = self._find(path)
         return child.node.text if result else None
@@ -160,7 +160,7 @@ def _below(node: Node, part: str | int) -> Child | None:
 
 
 def _offset_of(word: str, text: str) -> int | None:
-    """Return where a name stands in the tags of a text; in a text without tags, an expression, anywhere."""
+    """Return the position of a name in the tags of a text, or in the complete text if it has no tags."""
     name = re.compile(rf"(?<![\w.])(?:given\.)?{re.escape(word)}(?!\w)")
     if "{{" not in text and "{%" not in text:
         result = name.search(text)
@@ -193,7 +193,7 @@ def plain(node: Node) -> Json:
 
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor and a tag before a value
 _HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#.*)?$")
-_LONG_ESCAPES = {"x": 2, "u": 4, "U": 8}  # letter -> digits after it
+_LONG_ESCAPES = {"x": 2, "u": 4, "U": 8}  # letter -> number of digits after it
 _WHITE_ESCAPES = "tnrvfNLP_ \t"
 
 
@@ -201,12 +201,13 @@ def place_of_character(lines: Sequence[str], place: Place, text: str, offset: in
     """Return line and column, from 1, of `text[offset]`, of a text that is written at `place`."""
     if not 0 < place[0] <= len(lines):
         return None
+    # YAML folds and indents lines, which changes white space only. So the other characters are counted.
     before = sum(not char.isspace() for char in text[:offset])
     row, column = place
     column += _PROPERTIES.match(lines[row - 1], column - 1).end() - (column - 1)  # type: ignore[union-attr]
     head = lines[row - 1][column - 1 :]
     if head.startswith("*"):
-        return None  # an alias: the text stands at its anchor
+        return None  # an alias: the text is at its anchor
     if _HEADER.match(head):
         characters = _plain(lines, row + 1, 1)
     elif head[:1] in ("'", '"'):
@@ -221,7 +222,7 @@ def place_of_character(lines: Sequence[str], place: Place, text: str, offset: in
 
 
 def _plain(lines: Sequence[str], row: int, column: int) -> Iterator[Place]:
-    """Iterate over the places of characters that are no white space."""
+    """Iterate over the positions of characters that are not white space."""
     for number in range(row, len(lines) + 1):
         line = lines[number - 1]
         for at in range(column - 1 if number == row else 0, len(line)):
@@ -230,7 +231,7 @@ def _plain(lines: Sequence[str], row: int, column: int) -> Iterator[Place]:
 
 
 def _quoted(lines: Sequence[str], row: int, column: int, quote: str) -> Iterator[Place]:
-    """Iterate over the places of characters that are no white space, with escapes counted as one."""
+    """Iterate over the positions of characters that are not white space. An escape is one character."""
     for number in range(row, len(lines) + 1):
         line = lines[number - 1]
         at = column - 1 if number == row else 0
@@ -245,7 +246,7 @@ def _quoted(lines: Sequence[str], row: int, column: int, quote: str) -> Iterator
 
 
 def _length_of_escape(line: str, at: int, quote: str) -> int:
-    """Return how many characters of a line make one of the text."""
+    """Return the number of characters in a line that form one character of the text."""
     if quote == "'":
         return 2 if line[at : at + 2] == "''" else 1
     if line[at] != "\\":
@@ -263,33 +264,33 @@ def _is_white_escape(line: str, at: int, length: int) -> bool:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SourceMap(Source):
-    """A source that is asked by the paths of the native document that was made from it.
+    """A source that takes the paths of the native document, the translation of the original.
 
-    `places` maps native paths to paths in the `original`; what lies below a mapped path is looked
-    for under the same names, and has the place of the mapped path where there is no such thing.
+    `places` maps native paths to paths in the `original`. A path below a mapped path is searched there under
+    the same names. If it does not exist, it has the position of the mapped path.
     """
 
     original: Source
     places: Mapping[Location, Location]
 
     def position(self, path: Location, *, key: bool = False) -> Place:
-        return self.original.position(self._found(path), key=key)
+        return self.original.position(self._original_path(path), key=key)
 
     def problem(self, path: Location, message: str, *, key: bool = False) -> Problem:
-        result = self._found(path)
+        result = self._original_path(path)
         return self.original.problem(result, message, key=key and len(result) > 0)
 
     def problem_at_word(self, path: Location, message: str, word: str) -> Problem:
-        return self.original.problem_at_word(self._found(path), message, word)
+        return self.original.problem_at_word(self._original_path(path), message, word)
 
     def place_inside(self, path: Location, offset: int) -> Place | None:
-        return self.original.place_inside(self._found(path), offset)
+        return self.original.place_inside(self._original_path(path), offset)
 
     def text(self, path: Location) -> str | None:
-        return self.original.text(self._found(path))
+        return self.original.text(self._original_path(path))
 
-    def _found(self, path: Location) -> Location:
-        """Return the path in the original, without what the original does not have."""
+    def _original_path(self, path: Location) -> Location:
+        """Return the path in the original, without the parts that do not exist there."""
         for end in range(len(path), 0, -1):
             start = self.places.get(path[:end])
             if start is not None:
@@ -307,7 +308,7 @@ class SourceMap(Source):
 
 
 def translated(source: Source, places: Mapping[Location, Location]) -> SourceMap:
-    """Return a source that is asked by native paths."""
+    """Return a source that takes native paths."""
     return SourceMap(
         source.file,
         value=source.value,

@@ -45,6 +45,7 @@ class Votes:
         ConfigurationError: For a number below 1, or a lead above the number of votes.
     """
 
+    # The names of these fields are part of recorded fingerprints, by `repr` in `Judge`.
     accept: int = 1
     reject: int = 1
     most: int = 1

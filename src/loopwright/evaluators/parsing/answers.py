@@ -99,5 +99,5 @@ def same_decision(output: Json, key: str) -> bool:
     expected = key.strip().casefold()
     if decision == expected:
         return True
-    # YAML reads an unquoted key `yes` as a boolean, so the key may say "true" where the agent says "yes".
+    # The key of a route may be `true` where the agent answers "yes".
     return (decision in _YES and expected in _YES) or (decision in _NO and expected in _NO)

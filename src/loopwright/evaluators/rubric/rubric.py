@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack, cast
 
 from ...engine.context import Context
-from ...engine.step import CompositeStep, Step, StepLike, as_step, digest_of
+from ...engine.step import CompositeStep, EvaluatorLike, Step, as_step, digest_of
 from ...errors import EvaluationError
 from ...models.settings import ModelSettings
 from ...prompts.prompt import PromptSettings, asking_of, with_schema
@@ -308,7 +308,7 @@ class Compare(CompositeStep):
         return Result(Status.SATISFIED, Reason.COMPLETED, "compared", output, name=self.name)
 
 
-def compare(scorer: StepLike) -> Compare:
+def compare(scorer: EvaluatorLike) -> Compare:
     """Make a step that rates a list of outputs and returns the best, the earliest of equal ones.
 
     Args:
@@ -317,7 +317,7 @@ def compare(scorer: StepLike) -> Compare:
     Returns:
         A step whose output has `best` (an index from 0), `output`, `scores` and `evaluations`.
     """
-    return Compare(as_step(scorer))
+    return Compare(as_step(scorer, purpose="evaluate"))
 
 
 def rubric(

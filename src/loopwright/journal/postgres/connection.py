@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from ...errors import ConfigurationError, JournalDamaged, JournalError, JournalUnavailable
 from ...records.codec import Json
-from ..open import shown_url
+from ..urls import shown_url
 
 Row = tuple[Json, ...]
 OLDEST = 140000  # the number of the oldest server version

@@ -23,7 +23,8 @@ from .database import PATIENCE, Database, OnPoint
 from .memory import PostgresMemory, append_rows
 from .owners import LEASE
 from .reader import PostgresWatch, Reader
-from .runs import PostgresRuns
+from .runs import PostgresRuns, prune
+from .schema import VERSION, notes_of
 
 T = TypeVar("T")
 
@@ -79,6 +80,11 @@ class PostgresJournal(RecordedJournal[Connection]):
         self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
 
     @property
+    def version(self) -> int:
+        """The version of the tables."""
+        return VERSION
+
+    @property
     def memory(self) -> PostgresMemory:
         """The memory in the same database; it shares the transactions of the journal."""
         return PostgresMemory(self._read_rows, self._perform, self._appends)
@@ -104,6 +110,17 @@ class PostgresJournal(RecordedJournal[Connection]):
         `work` may be repeated, if the database is away before the commit.
         """
         return await self._perform(Transaction(work))
+
+    async def notes(self) -> list[str]:
+        """Return what an operator should know about the database."""
+        return await self._read(lambda reader: notes_of(reader.db, self._lease))
+
+    async def prune(self, before: float) -> int:
+        """Delete the runs that ended before a time, in seconds since the epoch; return their number."""
+        deleted = 0
+        while count := await self._perform(Transaction(lambda db: prune(db, before))):
+            deleted += count
+        return deleted
 
     def watch(self) -> PostgresWatch:
         """Return a detector of commits by any process; see Journal.watch."""
@@ -190,6 +207,11 @@ class PostgresFiles(FileStore):
                 kind="file_missing",
             )
         return content
+
+    def digests(self) -> list[str]:
+        """Return the digests of all contents."""
+        rows = self._execute("SELECT encode(digest, 'hex') FROM loopwright.files", ())
+        return [digest.decode() for (digest,) in rows]
 
     def _execute(self, query: str, values: tuple[object, ...]) -> list[Row]:
         try:

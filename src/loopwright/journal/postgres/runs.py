@@ -278,3 +278,21 @@ def _write_row(db: Connection, row: RunRow, epoch: int) -> bool:
     """Write the variable columns of a row if its epoch is still this one; return whether it was."""
     values = sealed_values(row)
     return db.execute(_WRITE, (*values[2:], row.key, epoch)).rowcount == 1
+
+
+_OLD = (
+    "SELECT id FROM loopwright.runs WHERE status=ANY(%s) AND updated<%s ORDER BY id LIMIT %s "
+    "FOR UPDATE SKIP LOCKED"
+)
+_ENDED = ["satisfied", "exhausted", "failed", "impossible", "cancelled"]
+_PRUNED = 200  # runs that one transaction deletes
+
+
+def prune(db: Connection, before: float) -> int:
+    """Delete some of the runs that ended before a time; return their number."""
+    keys = [key for (key,) in db.execute(_OLD, (_ENDED, before, _PRUNED)).fetchall()]
+    if keys:
+        for table in ("entries", "contents", "inbox"):
+            db.execute(f"DELETE FROM loopwright.{table} WHERE run=ANY(%s)", (keys,))
+        db.execute("DELETE FROM loopwright.runs WHERE id=ANY(%s)", (keys,))
+    return len(keys)

@@ -96,6 +96,11 @@ _FIRST = (
 # The steps from version n to n + 1, in order.
 STEPS: tuple[tuple[Query, ...], ...] = (_FIRST,)
 VERSION = len(STEPS)
+# Not by to_regclass: it may use what the session read from the catalogue before it waited for a lock.
+_FORMAT = (
+    "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid=c.relnamespace "
+    "WHERE n.nspname='loopwright' AND c.relname='format'"
+)
 
 
 def version_of(db: Connection, server: Server) -> int:
@@ -104,8 +109,7 @@ def version_of(db: Connection, server: Server) -> int:
     Raises:
         JournalUnavailable: if a newer version of Loopwright wrote them.
     """
-    [(table,)] = db.execute("SELECT to_regclass('loopwright.format')::text").fetchall()
-    if table is None:
+    if not db.execute(_FORMAT).fetchall():
         return 0
     [(version,)] = db.execute("SELECT coalesce(max(version), 0) FROM loopwright.format").fetchall()
     assert isinstance(version, int)
@@ -134,3 +138,16 @@ def migrate(db: Connection, server: Server, steps: tuple[tuple[Query, ...], ...]
             db.execute("DELETE FROM loopwright.format")
             db.execute("INSERT INTO loopwright.format VALUES (%s)", (len(steps),))
     return before
+
+
+def notes_of(db: Connection, lease: float) -> list[str]:
+    """Return what an operator should know about the server of a connection."""
+    major = db.info.server_version // 10000
+    notes = [f"the server is PostgreSQL {major}"]
+    if db.pooled:
+        notes.append(
+            f"a connection pooler is between: a process that died is noticed after its lease of {lease:g} "
+            "seconds, and pages and cancellations are noticed by polling; connect to the server directly "
+            "to avoid this"
+        )
+    return notes

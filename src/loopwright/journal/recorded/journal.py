@@ -254,6 +254,20 @@ class RecordedJournal(ABC, Generic[Connection]):
         """Return the result of `work` on a page of the run list; see Journal.listing."""
         return await self.look(lambda reader: work(reader.listing(wanted)))
 
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """The version of the tables."""
+
+    async def prepare(self) -> int:
+        """Create or migrate the tables, and return their version."""
+        await self._perform(Transaction(lambda _: None))
+        return self.version
+
+    async def notes(self) -> list[str]:
+        """Return what an operator should know about the database."""
+        return []
+
     @abstractmethod
     def watch(self) -> Watch:
         """Return a detector of commits by any process; see Journal.watch."""

@@ -88,6 +88,11 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
         self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
 
     @property
+    def version(self) -> int:
+        """The version of the tables."""
+        return VERSION
+
+    @property
     def memory(self) -> SqliteMemory:
         """The memory in the same file; it shares the transactions of the journal."""
         return SqliteMemory(self.path, self._perform, self._appends)

@@ -20,8 +20,8 @@ from .transport import EXCHANGE, ResponseTrace, Transport
 
 __all__ = ["ProviderReport", "try_providers"]
 
-SECONDS = 10.0  # for one provider
-MAX_BYTES = 16 * 1024 * 1024
+SECONDS = 10.0  # for one provider; a slower list of models is of no use to a person who waits
+MAX_BYTES = 16 * 1024 * 1024  # a list of models has a few MB
 _LISTS = {"anthropic": "/v1/models", "gemini": "/v1beta/models"}
 _VERSIONS = {"anthropic": {"anthropic-version": "2023-06-01"}}
 
@@ -105,6 +105,7 @@ async def _try(
         return ProviderReport(
             name, "no key" if lacks else "error", str(error).removeprefix(f"{name}: ")
         )
+    # These have no key to send, and signing a request loads the provider's library.
     if endpoint.api in ("bedrock", "vertex"):
         detail = "its library signs requests with the credentials of this machine; run a prompt to try it"
         return ProviderReport(name, "not tried", detail, endpoint.base_url, endpoint.account)
@@ -137,6 +138,7 @@ def _meaning(status: int, endpoint: Endpoint) -> tuple[State, str]:
         return "refused", f"{endpoint.origin} refused {key} (status {status}); check the key"
     if status >= 500:
         return "error", f"{endpoint.origin} answered status {status}; try again later"
+    # A limit applies to an account, so the key was accepted.
     if status == 429:
         return "ready", f"answered status 429: {key} is accepted and has no room now"
     # A server without a list of models still answers requests.

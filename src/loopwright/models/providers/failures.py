@@ -24,18 +24,17 @@ from .transport import ResponseTrace
 
 __all__ = ["EndpointStatus", "from_status", "retry_after", "translate"]
 
-MESSAGE_CHARS = 500
-MAX_RETRY_AFTER = 31 * 86_400.0  # seconds
+MESSAGE_CHARS = 500  # of an endpoint's message, which may quote the entire request
+MAX_RETRY_AFTER = 31 * 86_400.0  # seconds: the longest quotas are monthly
+# The digits are limited, so that a hostile header costs no time.
 _SECONDS = re.compile(r"[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,6})?")
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds that response headers ask the caller to wait, or None.
 
-    Reads `retry-after-ms`, then `Retry-After` as seconds or as an HTTP date (RFC 9110, 10.2.3). A date
-    is relative to the response's own `Date`, else to `now`, in seconds since the epoch. Negative and
-    malformed values give None. A longer wait counts as 31 days, so that a very large number is never
-    read as permission to call at once.
+    Reads `retry-after-ms`, then `Retry-After` as seconds or as an HTTP date (RFC 9110, 10.2.3). `now` is
+    the time in seconds since the epoch. Negative and malformed values give None.
     """
     if (match := _SECONDS.fullmatch(headers.get("retry-after-ms", "").strip())) is not None:
         return _bounded(float(match[0]) / 1000)
@@ -45,6 +44,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     moment = _moment(text)
     if moment is None:
         return None
+    # The server's own clock counts, because the clock of this machine may differ.
     base = _moment(headers.get("date", ""))
     return _bounded(max(0.0, moment - (now if base is None else base)))
 
@@ -52,6 +52,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 def _bounded(seconds: float | None) -> float | None:
     if seconds is None or math.isnan(seconds) or seconds < 0:
         return None
+    # Bounded and not rejected: a very large number must not become permission to call at once.
     return min(seconds, MAX_RETRY_AFTER)
 
 
@@ -93,6 +94,7 @@ _QUOTA = re.compile(
     r"|spend_limit|usage_limit_(?:reached|exceeded)|payment required)",
     re.DOTALL,
 )
+# No status is reserved for these cases: providers use 400, 413 or 422 with words of their own.
 _CONTEXT = re.compile(
     r"context_length_exceeded|context length|context window|maximum context|prompt is too long"
     r"|too many tokens|reduce the length|input token count|input is too long|context size"
@@ -120,7 +122,8 @@ class _Cause:
         return status.code in self.codes and (self.words is None or bool(self.words.search(text)))
 
 
-# The first row that matches counts.
+# The first row that matches counts. Quota and context stand before "throttled": providers report them with
+# status 429 or 400 as well, and waiting would not help.
 _CAUSES = (
     _Cause("permanent", "redirect", range(300, 400)),
     _Cause("quota", "", {402}, hint="quota"),
@@ -149,6 +152,7 @@ def from_status(status: EndpointStatus, what: str) -> ModelError:
     text = f"{status.word} {status.message}".lower()
     headers = status.headers or {}
     wait = _bounded(status.retry_after)
+    # The library reads only one of the two forms, and no milliseconds.
     if "retry-after" in headers or "retry-after-ms" in headers:
         wait = retry_after(headers, time.time())
     kind, reason = _kind(status, text)
@@ -183,6 +187,7 @@ def translate(
     Every foreign exception is translated. An exception that no rule covers means that the reply could
     not be read. `formatted` means that the request asked for a format the endpoint may not support.
     """
+    # The transport raises these errors inside the library, which wraps them.
     own = next((e for e in _chain(error) if isinstance(e, ModelError)), None)
     if own is not None:
         return own
@@ -190,6 +195,7 @@ def translate(
     if in_stream or exchange.status >= 300 or isinstance(error, library.ModelHTTPError):
         failure = from_status(_status(error, exchange, formatted), what)
         if in_stream:
+            # The provider had begun to generate.
             failure.billed = "maybe"
         return failure
     if isinstance(error, library.ModelConnectionError):
@@ -224,6 +230,7 @@ def _connection(
     root = next((e for e in reversed(list(_chain(error))) if isinstance(e, OSError)), None)
     detail = root.strerror if root is not None and root.strerror else ""
     detail = detail or _first_line(error.__cause__ or error)
+    # A retry cannot help, and an attacker may be in the connection.
     if isinstance(root, ssl.SSLCertVerificationError):
         message = f"{what}: the certificate of the endpoint is not valid: {root.verify_message}"
         return ModelError(message, kind="permanent", reason="certificate")
@@ -301,5 +308,6 @@ def _words(body: Json) -> tuple[str, str]:
         message = body.get("message") or body.get("detail") or body.get("msg") or ""
         text = message if isinstance(message, str) else json.dumps(message, default=str)
         return words, " ".join(without_validation(text).split())
+    # A proxy between here and the endpoint answers with HTML.
     text = re.sub(r"<[^>]{0,500}>", " ", body) if isinstance(body, str) else ""
     return "", " ".join(without_validation(text).split())

@@ -1,4 +1,4 @@
-"""Real models: all providers behind one protocol, through the client library.
+"""All providers behind one protocol, through the client library.
 
 Rules:
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProviderModel"]
 
+# Of one response: far more than any reply, and less than the memory of a small machine.
 MAX_BYTES = 64 * 1024 * 1024
 
 
@@ -116,10 +117,11 @@ class ProviderModel:
             requests = await self._prepared(endpoint, request.model)
             reply = await requests.ask(endpoint, request, on_text)
         except ConfigurationError as error:
-            fault = ModelError(str(error), kind="permanent", reason="configuration")
-            raise self._cleaned(fault, request) from None
-        except ModelError as fault:
-            raise self._cleaned(fault, request) from None
+            failure = ModelError(str(error), kind="permanent", reason="configuration")
+            raise self._cleaned(failure, request) from None
+        except ModelError as failure:
+            raise self._cleaned(failure, request) from None
+        # A server may send the key back, for example in an error quoted by the model.
         cleaned = Reply.from_json(self.redactor.clean(reply.to_json()))
         return replace(cleaned, usage=reply.usage, finish=reply.finish)
 
@@ -139,16 +141,19 @@ class ProviderModel:
             with needs(subject, endpoint.extra):
                 await in_thread(requests.load, endpoint)
             self._loaded.add(endpoint.api)
+        # Loading the certificates is slow, and local servers with plain http do not need them.
         if requests.trusted is None and endpoint.base_url.startswith("https:"):
             requests.trusted = await in_thread(requests.public_certificates)
         return requests
 
-    def _cleaned(self, fault: ModelError, request: Request) -> ModelError:
+    def _cleaned(self, failure: ModelError, request: Request) -> ModelError:
         """Return an error without secrets in its message, its parts and its traceback."""
-        words = {"kind": fault.kind, "reason": fault.reason, "billed": fault.billed}
-        made = error_from_json({**self.redactor.clean(fault.to_json()), **words}, path=request.path)
-        made.usage = fault.usage
-        return made
+        words = {"kind": failure.kind, "reason": failure.reason, "billed": failure.billed}
+        cleaned = error_from_json(
+            {**self.redactor.clean(failure.to_json()), **words}, path=request.path
+        )
+        cleaned.usage = failure.usage
+        return cleaned
 
 
 def _library(subject: str) -> type[Requests]:

@@ -41,15 +41,18 @@ from ..protocol import Message, Request
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["PARTS", "AnyModel", "LibraryRequest", "asked", "build", "dump_parts", "rungs"]
+__all__ = ["PARTS", "AnyModel", "LibraryRequest", "build", "convert", "dump_parts", "rungs"]
 
 AnyModel: TypeAlias = LibraryModel[Any]  # its parameter is the client of a provider
 
-PARTS = {"library": "pydantic-ai", "version": 2}  # the major version whose message JSON is recorded
-NO_KEY = "put-in-by-the-transport"
+# The major version of the library whose message JSON is recorded; other versions read the text instead.
+PARTS = {"library": "pydantic-ai", "version": 2}
+NO_KEY = "put-in-by-the-transport"  # the SDKs require a key, and must not hold the real one
+# The library knows the abilities of the models of these providers.
 _OURS = frozenset({"openai", "anthropic", "gemini", "deepseek"})
 _SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 _SETTINGS = frozenset({*_SAMPLING, "top_k", "seed", "parallel_tool_calls", "thinking"})
+# These need a conversion; all other extras are fields of the request's body.
 _APART = frozenset({"stop", "reasoning_effort", "extra_body"})
 # The library separates thinking where one chunk of the stream is exactly a tag, so the result depends on
 # the chunks. These tags never occur; `own_words` separates thinking in the complete text.
@@ -99,6 +102,7 @@ def _chat(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: str) 
         profile |= OpenAIModelProfile(
             supports_json_schema_output=True,
             native_output_requires_schema_in_instructions=True,
+            # Other servers may reject fields such as `strict` and `max_completion_tokens`.
             openai_supports_strict_tool_definition=False,
             openai_chat_supports_max_completion_tokens=False,
         )
@@ -116,10 +120,10 @@ def _anthropic(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: 
     sdk = importlib.import_module("anthropic")
     models = importlib.import_module("pydantic_ai.models.anthropic")
     providers = importlib.import_module("pydantic_ai.providers.anthropic")
-    made = sdk.AsyncAnthropic(
+    client_object = sdk.AsyncAnthropic(
         api_key=NO_KEY, base_url=endpoint.base_url, http_client=client, max_retries=0
     )
-    provider = providers.AnthropicProvider(anthropic_client=made)
+    provider = providers.AnthropicProvider(anthropic_client=client_object)
     return cast("AnyModel", models.AnthropicModel(name, provider=provider))
 
 
@@ -150,9 +154,12 @@ def _bedrock(endpoint: Endpoint, name: str, client: httpx2.AsyncClient, rung: st
     del client, rung
     models = importlib.import_module("pydantic_ai.models.bedrock")
     providers = importlib.import_module("pydantic_ai.providers.bedrock")
+    # The library requires the region, which is a part of the address.
     region = endpoint.host.removeprefix("bedrock-runtime.").removesuffix(".amazonaws.com")
-    given = {"api_key": endpoint.key} if endpoint.key else {}
-    provider = providers.BedrockProvider(base_url=endpoint.base_url, region_name=region, **given)
+    key_argument = {"api_key": endpoint.key} if endpoint.key else {}
+    provider = providers.BedrockProvider(
+        base_url=endpoint.base_url, region_name=region, **key_argument
+    )
     return cast("AnyModel", models.BedrockConverseModel(name, provider=provider))
 
 
@@ -190,7 +197,7 @@ class LibraryRequest:
     notes: tuple[str, ...]
 
 
-def asked(endpoint: Endpoint, model: AnyModel, request: Request, rung: str) -> LibraryRequest:
+def convert(endpoint: Endpoint, model: AnyModel, request: Request, rung: str) -> LibraryRequest:
     """Return a request in the library's types.
 
     Raises:
@@ -210,39 +217,39 @@ def asked(endpoint: Endpoint, model: AnyModel, request: Request, rung: str) -> L
 def _settings(
     endpoint: Endpoint, model: AnyModel, request: Request, notes: list[str]
 ) -> ModelSettings:
-    wanted: dict[str, Json] = {k: v for k, v in request.extra.items() if k in _SETTINGS}
+    settings: dict[str, Json] = {k: v for k, v in request.extra.items() if k in _SETTINGS}
     body = {k: v for k, v in request.extra.items() if k not in _SETTINGS | _APART}
     further = request.extra.get("extra_body")
     body |= further if isinstance(further, dict) else {}
     if "stop" in request.extra:
         stop = request.extra["stop"]
-        wanted["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+        settings["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
     if request.temperature is not None:
-        wanted["temperature"] = request.temperature
-    _reason(endpoint, model, request, wanted, body)
+        settings["temperature"] = request.temperature
+    _add_effort(endpoint, model, request, settings, body)
     refused = {*model.unsupported_settings, "reasoning_effort"}
-    for name in [n for n in wanted if n in refused or _reasons(model, n)]:
+    for name in [n for n in settings if n in refused or _refuses_sampling(model, n)]:
         setting = "stop" if name == "stop_sequences" else name
         notes.append(f"{setting} was left out: {request.model} does not take it")
-        del wanted[name]
+        del settings[name]
     if body and "extra_body" in model.unsupported_settings:
         raise ConfigurationError(f"extra: {', '.join(body)} cannot be sent to {endpoint.provider}")
     if body:
-        wanted["extra_body"] = body
+        settings["extra_body"] = body
     if request.max_tokens is not None:
-        wanted["max_tokens"] = request.max_tokens
+        settings["max_tokens"] = request.max_tokens
     if endpoint.api == "responses":
-        wanted["openai_store"] = False  # the provider must not store the conversation
+        settings["openai_store"] = False  # the provider must not store the conversation
     # Loopwright retries and measures time itself; this timeout only replaces the library's own.
-    wanted |= {"max_retries": 0, "timeout": request.timeouts.whole}
-    return cast("ModelSettings", wanted)
+    settings |= {"max_retries": 0, "timeout": request.timeouts.whole}
+    return cast("ModelSettings", settings)
 
 
-def _reason(
+def _add_effort(
     endpoint: Endpoint,
     model: AnyModel,
     request: Request,
-    wanted: dict[str, Json],
+    settings: dict[str, Json],
     body: dict[str, Json],
 ) -> None:
     """Add the reasoning effort in the form that the endpoint takes."""
@@ -252,12 +259,12 @@ def _reason(
     if endpoint.api == "chat" and not _is_known(endpoint):
         body.setdefault("reasoning_effort", effort)  # another server gets it unchanged
     elif model.profile.get("supports_thinking", False):
-        wanted["thinking"] = False if effort == "none" else effort
+        settings["thinking"] = False if effort == "none" else effort
     else:
-        wanted["reasoning_effort"] = effort  # removed by the caller, with a note
+        settings["reasoning_effort"] = effort  # removed by the caller, with a note
 
 
-def _reasons(model: AnyModel, name: str) -> bool:
+def _refuses_sampling(model: AnyModel, name: str) -> bool:
     """Whether a reasoning model refuses this sampling setting."""
     profile = cast("OpenAIModelProfile", model.profile)
     if name not in _SAMPLING or not profile.get("openai_supports_reasoning", False):
@@ -280,6 +287,8 @@ def _parameters(request: Request, rung: str) -> ModelRequestParameters:
         return ModelRequestParameters(function_tools=tools)
     schema = dict(request.schema)
     name = request.schema_name
+    # Servers without response formats usually support tools: the answer is the arguments of a call.
+    # Servers without response formats usually support tools: the answer is the arguments of a call.
     if rung == "tool":
         answer = ToolDefinition(
             name=name, description="Give the answer.", parameters_json_schema=schema, kind="output"

@@ -71,6 +71,7 @@ class _Ladder:
         """Whether no other format is left."""
         return self.at == len(self.rungs) - 1
 
+    # A format that has worked failed because of one reply, and not because the endpoint lacks it.
     def failed(self, rung: str) -> None:
         """Move to the next format, unless another call did, or this format has worked before."""
         if rung == self.rung and not self.last and not self.proven:
@@ -96,6 +97,7 @@ class Requests:
         self.redactor = redactor
         self._max_bytes = max_bytes
         self._ladders: dict[tuple[str, str], _Ladder] = {}
+        # Connections belong to one event loop; `asyncio.run` in a program makes several.
         self._sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Session]
         self._sessions = weakref.WeakKeyDictionary()
 
@@ -111,8 +113,8 @@ class Requests:
         for name in ("genai_prices.data", "anyio.streams.stapled", "pydantic_ai.models.openai"):
             importlib.import_module(name)
         # Some modules are imported by the first model that is built, so build one and discard it.
-        nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        client = httpx2.AsyncClient(verify=nobody, timeout=None, trust_env=False)
+        no_authorities = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client = httpx2.AsyncClient(verify=no_authorities, timeout=None, trust_env=False)
         library.build(endpoint, "none", client, "prompted")
 
     @staticmethod
@@ -130,34 +132,41 @@ class Requests:
         Raises:
             ModelError: for every failure of the request.
         """
+        # A context variable reaches the transport through the library, which has no parameter for it.
         exchange = ResponseTrace(sends=request.headers)
         EXCHANGE.set(exchange)
         ladder = self._ladder(endpoint, request)
         rung = ladder.rung
         model = self._model(endpoint, request.model, rung)
-        asked = library.asked(endpoint, model, request, rung)
+        library_request = library.convert(endpoint, model, request, rung)
         answer = StreamedReply()
-        notes = [*endpoint.notes, *asked.notes]
+        notes = [*endpoint.notes, *library_request.notes]
         listener = _Listener(on_text, self.redactor, notes)
         formatted = request.schema is not None and not ladder.last and not ladder.proven
         try:
-            await read(model, asked, request, answer, exchange=exchange, on_text=listener.send)
+            await read(
+                model, library_request, request, answer, exchange=exchange, on_text=listener.send
+            )
             listener.end()
             notes += exchange.notes
             reply = reply_of(answer, endpoint, request, rung, tuple(notes))
         except Exception as error:  # no endpoint may raise another error
             what = f"{request.provider}/{request.model}"
-            fault = translate(error, exchange, what, formatted=formatted)
-            if fault.reason == "unreachable" and is_loopback_name(endpoint.host):
+            failure = translate(error, exchange, what, formatted=formatted)
+            # The most frequent first error: Ollama is not running.
+            if failure.reason == "unreachable" and is_loopback_name(endpoint.host):
                 where = origin_of(endpoint.base_url)
-                fault.args = (f"{what}: no server answers at {where}; start it, or give base_url",)
-            fault.partial = fault.partial or answer.text
-            fault.usage = fault.usage or answer.usage()
+                failure.args = (
+                    f"{what}: no server answers at {where}; start it, or give base_url",
+                )
+            failure.partial = failure.partial or answer.text
+            failure.usage = failure.usage or answer.usage()
             if request.schema is not None and (
-                fault.reason == "format_unsupported" or fault.kind == "malformed"
+                failure.reason == "format_unsupported" or failure.kind == "malformed"
             ):
                 ladder.failed(rung)
-            raise fault from None
+            # The chain of a foreign exception may hold the request, and with it the input.
+            raise failure from None
         if reply.data is not None:
             ladder.proven = True
         return reply
@@ -170,6 +179,7 @@ class Requests:
         return self._ladders[key]
 
     def _model(self, endpoint: Endpoint, name: str, rung: str) -> library.AnyModel:
+        # A closed loop may stay alive in a reference cycle, and with it its connections.
         for loop in [loop for loop in self._sessions if loop.is_closed()]:
             del self._sessions[loop]
         session = self._sessions.setdefault(asyncio.get_running_loop(), _Session())
@@ -218,7 +228,9 @@ class _Listener:
             self._notes.append(f"a listener to the text failed: {error}")
 
 
+# Of one call: a count beyond it is an error of the server, and would break sums.
 MAX_TOKENS = 10**12
+# Finish reasons of servers that stopped in the middle; the library reads an unknown one as "stop".
 _BROKEN = frozenset({"error", "abort", "aborted", "cancelled", "failed", "timeout"})
 
 
@@ -242,7 +254,7 @@ class StreamedReply:
 
 async def read(
     model: library.AnyModel,
-    asked: library.LibraryRequest,
+    library_request: library.LibraryRequest,
     request: Request,
     answer: StreamedReply,
     exchange: ResponseTrace,
@@ -254,12 +266,13 @@ async def read(
         ModelError: of kind unknown_outcome if a timer ran out; other exceptions are the library's.
     """
     timers, now = request.timeouts, asyncio.get_running_loop().time
+    # The limit for the reply holds even if pieces arrive until it passes.
     last = now() + timers.whole
     try:
         async with asyncio.timeout_at(min(now() + timers.first_byte, last)) as scope:
             async with model_request_stream(
-                model, asked.messages, model_settings=asked.settings,
-                model_request_parameters=asked.parameters, instrument=False,
+                model, library_request.messages, model_settings=library_request.settings,
+                model_request_parameters=library_request.parameters, instrument=False,
             ) as stream:  # fmt: skip
                 answer.stream = stream
                 called = 0
@@ -279,6 +292,7 @@ async def read(
                     if content:
                         scope.reschedule(min(now() + timers.idle, last))
                 answer.response = stream.get()
+    # The library or the SDK may raise TimeoutError for a reason of its own.
     except TimeoutError:
         if not scope.expired():
             raise
@@ -388,6 +402,7 @@ def _check_end(response: ModelResponse, endpoint: Endpoint, failed: _Failed) -> 
     details = response.provider_details or {}
     raw = details.get("finish_reason")
     reason = response.finish_reason
+    # A refusal ends the reply normally, so it must be checked before incomplete replies.
     if reason == "content_filter":
         refusal = details.get("refusal")
         why = f": {cut(refusal, 200)}" if isinstance(refusal, str) and refusal else ""
@@ -408,6 +423,7 @@ def _calls(response: ModelResponse, failed: _Failed) -> list[ToolCall]:
             arguments: Json = part.args if part.args is not None else {}
             problem = ""
             if isinstance(arguments, str):
+                # Some servers send an empty text for a call without arguments.
                 reading = read_json(arguments if arguments.strip() else "{}")
                 arguments, problem = reading.value, reading.detail
             if problem or not isinstance(arguments, dict):
@@ -429,10 +445,11 @@ def _answered(
         return None, others
     text = codec.encode(answers[0].arguments)
     reading = read_value(text, request.schema or {}, strict=request.strict)
+    # A model may call the answer tool several times; of different values none is certain.
     if any(codec.canonical(c.arguments) != codec.canonical(answers[0].arguments) for c in answers):
         reading = several(len(answers))
     if reading.problem:
-        detail = f"did not answer in the format: {reading.fault}"
+        detail = f"did not answer in the format: {reading.failure}"
         error = failed("malformed", detail, problem=reading.complaint)
         error.partial = error.partial or text
         raise error

@@ -32,7 +32,8 @@ __all__ = ["EXCHANGE", "ResponseTrace", "Transport"]
 T = TypeVar("T")
 
 MAX_BYTES = 64 * 1024 * 1024
-MAX_ERROR_BYTES = 64 * 1024
+MAX_ERROR_BYTES = 64 * 1024  # enough for any message; an error may be an endless page
+# The SDKs add headers with the system, the version of Python and their retries: facts of this machine.
 _SENT = frozenset({
     "accept", "content-type", "content-length", "host", "user-agent", "anthropic-version",
     "anthropic-beta", "connection", "transfer-encoding",
@@ -74,6 +75,8 @@ class Transport(httpx2.AsyncBaseTransport):
         self.endpoint = endpoint
         self.allowed = allowed
         self.max_bytes = max_bytes
+        # The default of 100 connections would queue the calls of a large `parallel` while their timers run.
+        # The default of 100 connections would queue the calls of a large `parallel` while their timers run.
         limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
         self._inner = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
 
@@ -82,6 +85,7 @@ class Transport(httpx2.AsyncBaseTransport):
         url = request.url
         port = url.port or (443 if url.scheme == "https" else 80)
         origin = f"{url.scheme}://{url.host.lower().rstrip('.')}:{port}"
+        # A library or a redirect could otherwise send the key and the messages elsewhere.
         if origin != self.endpoint.origin:
             raise ModelError(
                 f"a request to {origin} was stopped: it is not {self.endpoint.origin}",
@@ -92,6 +96,7 @@ class Transport(httpx2.AsyncBaseTransport):
         response = await self._connected(request, await self._addresses(url.host, port))
         exchange.status = response.status_code
         exchange.headers = {key.lower(): value for key, value in response.headers.items()}
+        # A few kilobytes can expand to gigabytes, past the limit of bytes received.
         if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
             await response.aclose()
             raise ModelError(
@@ -132,6 +137,7 @@ class Transport(httpx2.AsyncBaseTransport):
             request.url.copy_with(host=address),
             headers=headers,
             stream=request.stream,
+            # The connection goes to an address, but the certificate is that of the name.
             extensions={**request.extensions, "sni_hostname": request.url.host},
         )
 
@@ -175,6 +181,7 @@ class _Body(httpx2.AsyncByteStream):
         begun = False
         repair = ChunkRepair(active=self._endpoint.api == "chat")
         async for chunk in self._text():
+            # Servers that ignore `stream: true` send one JSON document instead of events.
             if not begun:
                 begun = bool(chunk.strip())
                 document = self._first(chunk) if begun else None
@@ -225,6 +232,7 @@ class _Body(httpx2.AsyncByteStream):
                     billed="maybe",
                 )
             text = decoder.decode(chunk)
+            # A reply may contain U+FFFD itself.
             if not lossy and text.count("\ufffd") > chunk.count(b"\xef\xbf\xbd"):
                 lossy = True
                 self._exchange.notes.append("invalid UTF-8 in the reply became U+FFFD")
@@ -345,6 +353,7 @@ def _figures(usage: Json) -> dict[str, Json] | None:
     if not all(_is_count(count) for count in counts):
         return None
     figures: dict[str, Json] = {"prompt_tokens": counts[0], "completion_tokens": counts[1]}
+    # Several servers send a total that is not the sum, and the SDK rejects the reply for it.
     figures["total_tokens"] = sum(counts)
     for name in ("prompt_tokens_details", "completion_tokens_details"):
         details = usage.get(name)

@@ -17,8 +17,10 @@ from ...records.json_schema import checker
 
 __all__ = ["fitted"]
 
-EDGE = 1e-9
-MAX_DEPTH = 64
+EDGE = (
+    1e-9  # the error of a sum of rounded parts, such as weights that add up to 1.0000000000000002
+)
+MAX_DEPTH = 64  # the depth of `strict_json`: a deeper value is never read
 _NUMBER = re.compile(r"[ \t]*(-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?)[ \t]*(%?)[ \t]*")
 _BOOLEANS = {"true": True, "false": False}
 
@@ -34,6 +36,7 @@ def fitted(value: Json, schema: Mapping[str, Json], check: Check) -> tuple[Json,
     for candidate, done in _shapes(value):
         notes: list[str] = [done] if done else []
         fit = _Fitter(schema, notes).fit(candidate, schema, 0)
+        # An empty object would satisfy a schema without required members, although nothing of the reply is left.
         if fit == {} and candidate != {}:
             first = first or check(candidate) or "it has none of the members that were asked for"
             continue
@@ -46,6 +49,7 @@ def fitted(value: Json, schema: Mapping[str, Json], check: Check) -> tuple[Json,
 
 def _shapes(value: Json) -> Iterator[tuple[Json, str]]:
     """Iterate over a value, the value inside a wrapper, and the list with the value as its only item."""
+    # The value itself comes first, so that a value that fits is never taken apart.
     yield value, ""
     if isinstance(value, dict) and len(value) == 1:
         inner = next(iter(value.values()))
@@ -70,6 +74,7 @@ class _Fitter:
         for kind in ("anyOf", "oneOf"):
             if isinstance(schema.get(kind), list):
                 return self._one_of(value, schema[kind], depth)
+        # All parts apply at once, so each may change the value that the part before it left.
         for part in schema.get("allOf", ()) if isinstance(schema.get("allOf"), list) else ():
             value = self.fit(value, part, depth + 1)
         types = _types(schema)
@@ -92,6 +97,7 @@ class _Fitter:
         return "enum" in items or (bool(_types(items)) and "string" not in _types(items))
 
     def _resolved(self, schema: Json) -> Json:
+        # A schema from a document may refer to itself; a longer chain of references counts as unknown.
         for _ in range(MAX_DEPTH):
             reference = schema.get("$ref") if isinstance(schema, Mapping) else None
             if not isinstance(reference, str) or not reference.startswith("#"):
@@ -106,63 +112,67 @@ class _Fitter:
 
     def _one_of(self, value: Json, schemas: list[Json], depth: int) -> Json:
         """Return the value in the form of the only alternative that it fits, or unchanged."""
-        found: dict[str, tuple[Json, list[str]]] = {}
+        fitting: dict[str, tuple[Json, list[str]]] = {}
         for schema in schemas:
             schema = self._resolved(schema)
             if not isinstance(schema, Mapping):
                 return value
-            whole = {**schema, "$defs": self.root.get("$defs", {}),
-                     "definitions": self.root.get("definitions", {})}  # fmt: skip
-            check = checker(whole)
+            # References in an alternative point to the definitions of the complete schema.
+            standalone = {**schema, "$defs": self.root.get("$defs", {}),
+                          "definitions": self.root.get("definitions", {})}  # fmt: skip
+            check = checker(standalone)
             notes: list[str] = []
             if not check(value) and not _integral(value, schema):
                 return _Fitter(self.root, self.notes).fit(value, schema, depth + 1)
-            made = _Fitter(self.root, notes).fit(value, schema, depth + 1)
-            if not check(made):
-                found.setdefault(canonical(made), (made, notes))
-        if len(found) != 1:
+            candidate = _Fitter(self.root, notes).fit(value, schema, depth + 1)
+            if not check(candidate):
+                fitting.setdefault(canonical(candidate), (candidate, notes))
+        # Of two different readings neither is certain.
+        if len(fitting) != 1:
             return value
-        made, notes = next(iter(found.values()))
+        candidate, notes = next(iter(fitting.values()))
         self.notes += notes
-        return made
+        return candidate
 
     def _object(self, value: dict[str, Json], schema: Mapping[str, Json], depth: int) -> Json:
-        known = schema.get("properties")
-        known = known if isinstance(known, Mapping) else {}
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
         required = schema.get("required")
         required = required if isinstance(required, list) else []
-        names = self._names(value, known)
-        made: dict[str, Json] = {}
+        names = self._names(value, properties)
+        members: dict[str, Json] = {}
         for key, member in value.items():
             name = names[key]
-            if name not in known:
+            if name not in properties:
                 if schema.get("additionalProperties") is False and not schema.get(
                     "patternProperties"
                 ):
                     self.notes.append("unknown member dropped")
                     continue
                 inner = schema.get("additionalProperties")
-                made[key] = self.fit(member, inner, depth + 1)
+                members[key] = self.fit(member, inner, depth + 1)
                 continue
-            part = self._resolved(known[name])
+            part = self._resolved(properties[name])
+            # Models write null for "no value"; an optional member means the same when it is absent.
             if member is None and name not in required and not _takes_null(part):
                 self.notes.append("null dropped")
                 continue
-            made[name] = self.fit(member, part, depth + 1)
-        return made
+            members[name] = self.fit(member, part, depth + 1)
+        return members
 
-    def _names(self, value: Mapping[str, Json], known: Mapping[str, Json]) -> dict[str, str]:
+    def _names(self, value: Mapping[str, Json], properties: Mapping[str, Json]) -> dict[str, str]:
         """Return the name of each key: its own, or the only similar name that is not used."""
-        alike: dict[str, list[str]] = {}
-        for name in known:
-            alike.setdefault(_plain(name), []).append(name)
-        wanted = [_plain(key) for key in value if key not in known]
+        by_plain_name: dict[str, list[str]] = {}
+        for name in properties:
+            by_plain_name.setdefault(_plain(name), []).append(name)
+        wanted = [_plain(key) for key in value if key not in properties]
         names = {}
         for key in value:
             plain = _plain(key)
-            free = [name for name in alike.get(plain, ()) if name not in value]
+            free = [name for name in by_plain_name.get(plain, ()) if name not in value]
             names[key] = key
-            if key not in known and len(free) == 1 and wanted.count(plain) == 1:
+            # Two keys must never become one: a value would be lost.
+            if key not in properties and len(free) == 1 and wanted.count(plain) == 1:
                 names[key] = free[0]
                 self.notes.append("key spelt as in the schema")
         return names
@@ -174,23 +184,23 @@ class _Fitter:
             if len(near) == 1:
                 self.notes.append("word spelt as in the schema")
                 return near[0]
-        made = value
+        converted = value
         if isinstance(value, str) and not members and "string" not in types:
-            made = _of_text(value, schema, types)
-        if isinstance(made, float) and "integer" in types and made.is_integer():
-            made = int(made)
-        if isinstance(made, int | float) and not isinstance(made, bool):
-            made = _on_edge(made, schema)
-        if made is not value and (type(made) is not type(value) or made != value):
+            converted = _of_text(value, schema, types)
+        if isinstance(converted, float) and "integer" in types and converted.is_integer():
+            converted = int(converted)
+        if isinstance(converted, int | float) and not isinstance(converted, bool):
+            converted = _on_edge(converted, schema)
+        if converted is not value and (type(converted) is not type(value) or converted != value):
             self.notes.append("value written as in the schema")
-        return made
+        return converted
 
 
 def _types(schema: Mapping[str, Json]) -> set[str]:
-    found = schema.get("type")
-    if isinstance(found, str):
-        return {found}
-    return {item for item in found if isinstance(item, str)} if isinstance(found, list) else set()
+    types = schema.get("type")
+    if isinstance(types, str):
+        return {types}
+    return {item for item in types if isinstance(item, str)} if isinstance(types, list) else set()
 
 
 def _integral(value: Json, schema: Mapping[str, Json]) -> bool:
@@ -209,11 +219,13 @@ def _takes_null(schema: Json) -> bool:
 def _of_text(text: str, schema: Mapping[str, Json], types: set[str]) -> Json:
     if "boolean" in types and text.strip().lower() in _BOOLEANS:
         return _BOOLEANS[text.strip().lower()]
-    found = _NUMBER.fullmatch(text)
-    if found is None or not types & {"number", "integer"}:
+    match = _NUMBER.fullmatch(text)
+    if match is None or not types & {"number", "integer"}:
         return text
-    number = Fraction(found[1])
-    if found[2]:
+    # A fraction is exact: "80%" of 1 must be 0.8, not 0.8000000000000000444.
+    number = Fraction(match[1])
+    if match[2]:
+        # Only a maximum of 1 shows that the schema wants a share and not a number of percent.
         if schema.get("maximum") != 1 or isinstance(schema.get("maximum"), bool):
             return text
         number /= 100

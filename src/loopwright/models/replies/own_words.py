@@ -46,13 +46,17 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 # In the middle of a reply only these tags open thinking, and only at the start of a line.
+# Words such as <analysis> are also used as headings of an answer.
 _REOPENED = re.compile(
     r"^[ \t]*(?:<think(?:ing)?>|[\u25c1\u25c3]think[\u25b7\u25b9]|\[THINK\])",
     re.IGNORECASE | re.MULTILINE,
 )
+# The channels of the Harmony format (gpt-oss): only `final` is the answer.
 _FINAL = re.compile(r"<\|channel\|>[ \t]*final[^<\n]{0,40}<\|message\|>")
 _CHANNEL = re.compile(r"<\|channel\|>[ \t]*(?:analysis|commentary)\b")
 _ROLES = "assistant|model|ai|bot"
+# Headers of ChatML, Llama, Gemma, Mistral and DeepSeek templates, which servers without the right template
+# leave in the reply.
 _HEADER = re.compile(
     rf"\s*(?:<\|im_start\|>[ \t]*(?:{_ROLES})?\b|<\|start_header_id\|>[ \t]*(?:{_ROLES})[ \t]*<\|end_header_id\|>"
     rf"|<start_of_turn>[ \t]*(?:{_ROLES})\b|<\|start\|>[ \t]*(?:{_ROLES})\b|<\|(?:{_ROLES})\|>|\[/INST\]|<s>(?!.*</s>)"
@@ -60,8 +64,8 @@ _HEADER = re.compile(
     rf"|\#{{2,3}}[ \t]*(?:Response|Assistant|Answer):?[ \t]*(?=\n)|(?-i:[Aa]ssistant|model):?[ \t]*(?=\n|$))",
     re.IGNORECASE,
 )
-_HEADERS = 8
-_PASSES = 4
+_HEADERS = 8  # headers in a row that are removed; more do not occur and would cost time
+_PASSES = 4  # enough for marks inside marks, and a bound for hostile text
 _END = re.compile(
     r"<\|(?:channel|im_end|im_start|eot_id|eom_id|end_of_text|endoftext|end|return|call|user|system|start)\|>"
     r"|<\|start_header_id\|>|<(?:end|start)_of_turn>|</s>|<eos>|<EOS>|<\uff5cend\u2581of\u2581sentence\uff5c>|<\uff5cUser\uff5c>"
@@ -138,6 +142,7 @@ def _after_thinking(text: str) -> tuple[str | None, str]:
     closing = None
     for closing in _CLOSING.finditer(text):  # noqa: B007 - the last match counts
         pass
+    # A tag inside a JSON string is content (rule 3).
     if closing is not None and _is_json(text):
         closing = None
     rest, thinking = text, ""
@@ -148,10 +153,12 @@ def _after_thinking(text: str) -> tuple[str | None, str]:
         pass
     if final is not None:
         rest, thinking = rest[final.end() :].lstrip(), thinking + rest[: final.end()]
+    # The reply has a channel for thinking and never reaches the channel of the answer.
     elif _CHANNEL.search(rest) and not _is_json(rest):
         return None, text
     if _opens(rest):
         return None, text
+    # A model that starts to think again after its answer has answered already.
     reopened = _REOPENED.search(rest)
     if reopened is not None and not _is_json(rest):
         thinking += rest[reopened.start() :]
@@ -194,15 +201,17 @@ def _first_end(text: str) -> int | None:
     opened = text.find("<s>")
     for mark in _END.finditer(text):
         struck = mark[0] == "</s>" and 0 <= opened < mark.start()  # struck-through text in HTML
+        # A mark in backticks is quoted by an answer about chat templates.
         quoted = text[mark.start() - 1 : mark.start()] == "`"
         if not struck and not quoted:
             ends.append(mark.start())
             break
     for turn in _TURN.finditer(text):
         before = text[: turn.start()].rstrip()
-        spoken = before[before.rfind("\n") + 1 :]
+        last_line = before[before.rfind("\n") + 1 :]
+        # A template continues with the turn of the user when the model missed its end mark.
         # In a dialogue that is the content of the reply, other lines have speakers too.
-        if before and not _SPEAKER.match(spoken):
+        if before and not _SPEAKER.match(last_line):
             ends.append(turn.start())
         break
     return min(ends) if ends else None
@@ -269,6 +278,7 @@ class SpokenText:
     def end(self) -> None:
         """Send the text that was held back."""
         self._process(final=True)
+        # The block never ended and nothing was sent: the answer, if there is one, is in the complete text.
         if self._inside and not self._sent:
             self._send(own_words("".join(self._all)))
         elif not self._inside and self._begun:
@@ -302,6 +312,7 @@ class SpokenText:
             self._space += "" if skipped else space[0]
             return "", space.end()
         if (plain := _PLAIN.match(text, at)) is not None:
+            # "assis" may become the role "assistant" with the next piece.
             if self._role and not final and plain.end() == len(text):
                 return None
             of_mark = self._role and plain[0].lower() in _ROLE_NAMES
@@ -311,16 +322,16 @@ class SpokenText:
 
     def _tag(self, text: str, at: int, final: bool) -> tuple[str, int] | None:
         for pattern, meaning in self._tags(text[at - 1] if at else self._last):
-            found = pattern.match(text, at, partial=not final)
-            if found is None:
+            match = pattern.match(text, at, partial=not final)
+            if match is None:
                 continue
             # The character after a tag may be a backtick or the beginning of a role.
-            if not final and (found.partial or found.end() == len(text)):
+            if not final and (match.partial or match.end() == len(text)):
                 return None
-            quoted = meaning == "close" and text[found.end() : found.end() + 1] == "`"
+            quoted = meaning == "close" and text[match.end() : match.end() + 1] == "`"
             if not quoted:
                 self._crossed(meaning)
-                return "", found.end()
+                return "", match.end()
         return self._words(text[at]), at + 1
 
     def _tags(self, before: str) -> list[tuple[regex.Pattern[str], str]]:

@@ -21,8 +21,8 @@ from .strict_json import DECODER, clean_text, cleaned
 
 __all__ = ["FoundValue", "Scan", "scan"]
 
-MAX_DEPTH = 64
-READS = 4  # characters read, as a multiple of the length of the text
+MAX_DEPTH = 64  # the depth that `records.codec` accepts, far below Python's limit of recursion
+READS = 4  # characters read, as a multiple of the length of the text: the time stays linear
 ALLOWANCE = 100_000  # additional characters, for short texts with many brackets
 ATTEMPT = 300  # characters that a failed attempt counts as, at least
 MAX_VALUES = 1_000
@@ -41,6 +41,7 @@ _ESCAPES = {
     '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
 }  # fmt: skip
 _HEX = re.compile(r"[0-9a-fA-F]{4}")
+# The decoder is tried only where strict JSON can begin, because prose has many brackets.
 _STRICT = re.compile(r'\{\s*+["}]|\[\s*+["\]\[{\-0-9tfn]')
 _OPEN = re.compile(r"[\[{]")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
@@ -115,6 +116,7 @@ def _after(text: str, start: int, bad: _Bad, began: bool, result: Scan) -> int:
     if bad.ended:
         result.unfinished = start
         return len(text)
+    # A member of a broken object may fit the schema by chance and mean something else.
     # The parts of a broken value do not count as values.
     result.broken = start
     depth = 0
@@ -198,6 +200,7 @@ class _Reader:
     def _literal(self, number: re.Match[str]) -> tuple[Json, int]:
         end, literal = number.end(), number[0]
         after = self.text[end : end + 1]
+        # "3kg", "1.2.3" and "80%" are not numbers, and a guess would change their meaning.
         if after.isalnum() or after in ("_", ".", "%"):
             raise _Bad(end + 1)
         if not set(literal) & set(".eE"):
@@ -216,6 +219,7 @@ class _Reader:
             if self._char(at) not in ":\uff1a":
                 raise _Bad(at)
             self.began = True
+            # Neither of two values for one key is certain.
             if key in members:
                 raise _Bad(at)
             members[key], at = self.value(self._skip(at + 1), depth + 1)
@@ -263,6 +267,7 @@ class _Reader:
             if at >= len(text):
                 raise _Bad(at, ended=True)
             if text[at] == close:
+                # In 'it's' the middle quote is an apostrophe.
                 if close in "'\u2019" and _is_apostrophe(text, at):
                     parts.append(close)
                     at += 1
@@ -271,6 +276,7 @@ class _Reader:
             part, at, sort = _escape(text, at)
             parts.append(part)
             known, unknown = known or sort > 0, unknown or sort < 0
+        # With valid and invalid escapes in one string, it is unclear which backslashes are text (a path?).
         if known and unknown:
             self.began = True
             raise _Bad(at)

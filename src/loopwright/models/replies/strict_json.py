@@ -32,11 +32,12 @@ __all__ = [
     "strip_fence",
 ]
 
-JSON_BYTES = 5_000_000
-JSON_DEPTH = 64
+JSON_BYTES = 5_000_000  # a reply of a million tokens is smaller
+JSON_DEPTH = 64  # as in `records.codec`, so that every value that is read can be stored
 
 JsonProblem = Literal["empty", "too_large", "too_deep", "duplicate_key", "not_finite", "malformed"]
 
+# A model may write one character as two escaped halves, "\ud83d\ude00".
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _LONE = re.compile("[\ud800-\udfff]")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -113,6 +114,7 @@ def read_json(text: str) -> JsonReading:
     if source.startswith("```") and (tight := _TIGHT.fullmatch(source)) is not None:
         source = tight[1]
     try:
+        # The decoder recurses, so the depth is checked before it runs.
         _check_size(source)
         value = DECODER.decode(source)
     except _JsonError as refusal:
@@ -134,6 +136,7 @@ def read_json(text: str) -> JsonReading:
 def _check_size(source: str) -> None:
     if not source.strip():
         raise _JsonError("empty", "the reply is empty; expected one JSON value")
+    # The number of characters is the cheap lower bound.
     if len(source) > JSON_BYTES or len(source.encode()) > JSON_BYTES:
         limit = f"{JSON_BYTES:,} bytes"
         raise _JsonError("too_large", f"the reply is too large; expected at most {limit} of JSON")
@@ -170,6 +173,7 @@ def _finite(literal: str) -> float:
     return number if math.isfinite(number) else _refuse_constant("a number beyond any float")
 
 
+# By default Python accepts NaN and 1e400, and keeps the last of repeated keys.
 DECODER = json.JSONDecoder(
     object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite
 )

@@ -32,8 +32,8 @@ __all__ = ["Problem", "Reading", "cut_off", "read_value", "received", "several"]
 
 Problem = Literal["", "no JSON", "several", "mismatch", "unfinished", "thinking", "cut"]
 
-MAX_CANDIDATES = 200  # compared with the schema
-SCHEMA_SHOWN = 2_000
+MAX_CANDIDATES = 200  # compared with the schema; a check may take milliseconds
+SCHEMA_SHOWN = 2_000  # a longer one is in the conversation already, and would be paid for again
 _FENCE = re.compile(r"```\w*|~~~\w*")
 _SHORT = (
     "Your reply ended before its JSON value did. Reply with the JSON value only, and keep it short."
@@ -61,7 +61,7 @@ class Reading:
 
     Example:
 
-    >>> read_value("none", {"type": "object"}).fault
+    >>> read_value("none", {"type": "object"}).failure
     'the reply has no JSON value'
     """
 
@@ -72,7 +72,7 @@ class Reading:
     mismatch: str = ""
 
     @property
-    def fault(self) -> str:
+    def failure(self) -> str:
         """The problem as a sentence for people; "" if the value was read."""
         return self.mismatch or _FAULTS.get(self.problem, "")
 
@@ -112,6 +112,7 @@ def read_value(
     if words.unclosed:
         return Reading(problem="thinking", complaint=_SHORT)
     scanned = scan(words.text)
+    # A complete value before an unfinished one may be a draft of it.
     if scanned.unfinished is not None:
         return Reading(problem="unfinished", complaint=_SHORT)
     candidates = _Candidates(scanned.values or _alone(words.text), schema, check)
@@ -133,8 +134,9 @@ class _Candidates:
         self.problem = ""
         self.last = 0
         for candidate in values[:MAX_CANDIDATES]:
+            # It is an object too and fits many schemas.
             if candidate.value == schema:
-                continue  # the model repeats the schema
+                continue
             value, problem, notes = fitted(candidate.value, schema, check)
             if problem:
                 self.problem = self.problem or problem
@@ -149,15 +151,17 @@ def _chosen(
 ) -> Reading:
     fitting, values = candidates.fitting, candidates.values
     incomplete = scanned.exhausted or len(values) > MAX_CANDIDATES
+    # An unread rest could hold another value that fits.
     if len(fitting) > 1 or (fitting and incomplete):
         return several(len(fitting))
+    # A broken value after the last readable one may be its correction.
     if fitting and (scanned.broken is None or scanned.broken < candidates.last):
         value, notes = next(iter(fitting.values()))
-        around = ["text around the value"] if _around(words.text, values) else []
+        around = ["text around the value"] if _has_text_around(words.text, values) else []
         return Reading(value, "", tuple(dict.fromkeys((*words.repairs, *around, *notes))))
     if scanned.broken is not None and (fitting or not candidates.problem):
         return _mismatch("the JSON value is broken, or has a key twice")
-    return _mismatch(candidates.problem) if candidates.problem else _nothing(schema)
+    return _mismatch(candidates.problem) if candidates.problem else _no_json(schema)
 
 
 def _alone(own: str) -> list[FoundValue]:
@@ -166,12 +170,12 @@ def _alone(own: str) -> list[FoundValue]:
     return [] if reading.problem else [FoundValue(reading.value, 0, len(own))]
 
 
-def _around(own: str, candidates: list[FoundValue]) -> bool:
+def _has_text_around(own: str, candidates: list[FoundValue]) -> bool:
     rest = own[: candidates[0].start] + own[candidates[-1].end :]
     return bool(_FENCE.sub("", rest).strip())
 
 
-def _nothing(schema: Mapping[str, Json]) -> Reading:
+def _no_json(schema: Mapping[str, Json]) -> Reading:
     shown = codec.encode(schema)
     if len(shown) > SCHEMA_SHOWN:
         shown = "the schema above"
@@ -213,11 +217,12 @@ def received(reply: Reply, request: Request) -> Reply:
             raise cut_off(read, request)
         return read
     if request.schema is not None and reply.data is None and not is_blank(reply.text):
+        # The answer follows after the results of the tools.
         if reply.tool_calls:
             return read
         reading = read_value(reply.text, request.schema, strict=request.strict)
         if reading.problem:
-            detail = f"did not answer in the format: {reading.fault}"
+            detail = f"did not answer in the format: {reading.failure}"
             raise _failure("malformed", detail, read, request, problem=reading.complaint)
         repairs = tuple(dict.fromkeys((*repairs, *reading.repairs)))
         read = replace(read, data=codec.normalise(reading.value), repairs=repairs)

@@ -35,7 +35,7 @@ from .settings import VARIABLE, ServerSettings
 
 __all__ = ["Connection", "connect"]
 
-PAGES = 100  # of a list of tools
+PAGES = 100  # of a list of tools; a server may return a next page for ever
 DAY = 86_400.0  # seconds
 END = 3.0  # seconds that a connection gets to close
 EOF_GRACE = 0.3  # seconds that a server gets to end after the end of its input
@@ -43,6 +43,7 @@ GRACE = 0.5  # seconds between SIGTERM and SIGKILL
 ORPHAN_GRACE = 2.0  # the same when our process was killed; the server's input ends then too
 DRAIN = 0.2  # seconds to read the remaining output of an ended server
 STDERR_BYTES = 8_000  # bytes of the end of standard error for messages
+# With these errors a server that has only the newer handshake answers `initialize`.
 _MODERN = (types.METHOD_NOT_FOUND, types.UNSUPPORTED_PROTOCOL_VERSION)
 T = TypeVar("T")
 
@@ -72,6 +73,7 @@ def _output_of(result: types.CallToolResult) -> Json:
 
 def _block(block: types.ContentBlock) -> dict[str, Json]:
     data: dict[str, Json] = block.model_dump(mode="json", by_alias=True, exclude_none=True)
+    # Hints for user interfaces, which would cost tokens.
     data.pop("_meta", None)
     data.pop("annotations", None)
     inner = data.get("resource", data)
@@ -114,7 +116,7 @@ class _ServerProcess(ChildProcess):
             return ""
         last = tail(self._errors.decode(errors="replace"), 500)
         ending = CommandResult(self.exit_code).ending
-        return f"{ending}; it last said: {last}" if last else ending
+        return f"{ending}; its last output: {last}" if last else ending
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Iterate over the lines of the output until the server ends or closes it.
@@ -122,6 +124,7 @@ class _ServerProcess(ChildProcess):
         Raises:
             StepError: `output_too_large` for a line of more than 64 MiB.
         """
+        # Each byte is searched once: a message of 64 MiB arrives in hundreds of chunks.
         rest, searched = bytearray(), 0
         while data := await self._read():
             rest += data
@@ -163,6 +166,7 @@ class _ServerProcess(ChildProcess):
         """End the server and every process that it started."""
         try:
             if self._listening is not None:
+                # The specification asks clients to close the input first, so that a server can end by itself.
                 self.stdin.close()
                 await asyncio.wait({self.exited}, timeout=EOF_GRACE)
         finally:
@@ -268,6 +272,7 @@ class Connection:
         except BaseException:
             await child.stop()
             raise
+        # Without a buffer, a server that writes faster than it is read has to wait.
         received, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, to_send = anyio.create_memory_object_stream[SessionMessage](0)
         tasks = [

@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["VARIABLE", "McpServer", "McpTool", "mcp_server"]
 
-DESCRIPTION = 4_000  # characters of a third party's description that a model receives
-RESTARTS = 3  # of a server in one run
+DESCRIPTION = (
+    4_000  # characters of a third party's description that a model receives, at its user's cost
+)
+RESTARTS = 3  # of a server in one run; one that dies more often is broken
 PAUSE = 0.25  # seconds before the first restart; each next pause is twice as long
-FOLDER = "servers"  # the path of the recorded lists of tools
+FOLDER = "servers"  # the path of the recorded lists of tools, also in older journals
 _INVALID = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -78,6 +80,7 @@ class McpTool(Tool):
         self.server = server
         self.remote = str(entry["name"])
         super().__init__(
+            # Servers may use any characters; providers accept only letters, digits, - and _.
             _INVALID.sub("_", self.remote)[:64] or "tool",
             description=str(entry.get("description") or "")[:DESCRIPTION],
             schema=entry.get("schema") or None,
@@ -245,6 +248,7 @@ class _Session:
         connection = await self._open()
         if self._listing is not None:
             current = codec.normalise(await connection.list_tools())
+            # A server could show harmless tools to the person who approves, and others later.
             if _digest(current) != _digest(self._listing):
                 await connection.close()
                 self._refused = self._changed(current)

@@ -39,6 +39,7 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         where = f"server {self.name}"
+        # The name is a part of paths in the journal.
         if not NAME.fullmatch(self.name):
             raise ConfigurationError(
                 f"server: {self.name!r} is not a valid name. Use 1 to 64 letters, digits, - and _."

@@ -56,6 +56,7 @@ COMMANDS = (
     Command("rewind", "cancel_rewind", "Discard the recorded results from a path onward."),
     Command("memory", "memory", "Show the memory of loops and agents."),
     Command("export", "export", "Export a run as JSON, CSV, JSON lines or HTML."),
+    Command("journal", "journal", "Create, check, copy or clean a journal."),
     Command("ui", "ui", "Show and control the runs in a browser."),
     Command("schema", "check", "Print the JSON Schema of documents."),
 )

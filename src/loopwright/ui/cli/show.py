@@ -11,9 +11,9 @@ import typer
 
 from ...errors import ConfigurationError, listed, nearest
 from ...journal import Entry, RunInfo, surviving
-from ...journal.open import shown_url
 from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
+from ...journal.urls import shown_url
 from ...journal.views import step_outcomes
 from ...records import Iteration, Reason
 from ...records.codec import Json, text_of
@@ -283,7 +283,7 @@ def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 def _effects(entries: list[Entry], output: Output) -> None:
     """Write a line per effect: start, duration, cost, path, result."""
-    doubts = RecordedRun(entries).doubts
+    doubts = RecordedRun(entries).unsettled
     for entry in entries:
         doubt = entry.kind == "started" and doubts.get(entry.path) is entry
         if entry.kind not in ("finished", "cut") and not doubt:

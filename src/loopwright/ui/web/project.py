@@ -65,7 +65,7 @@ class ProjectFolder:
     def _known(self, file: str) -> KnownDocument:
         try:
             source = load_source(str(self.folder / file), Given(), execute=False)
-            actions = source.deeds()
+            actions = source.local_actions()
         except DocumentError as error:
             return KnownDocument(file, file, problem=str(error.problems[0]))
         except LoopwrightError as error:

@@ -1,4 +1,4 @@
-"""Groups of agents: their output is that of all their agents, in the order in which they ran."""
+"""Groups of agents, whose output contains the outputs of all agents in the order in which they ran."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["AgentGroup", "AgentsAtOnce", "ungrouped"]
 
 
 class AgentGroup(Workflow):
-    """Agents one after the other; the output maps each agent that was not skipped to its output.
+    """Agents in sequence. The output maps each agent that was not skipped to its output.
 
-    `marked` puts the map under one key, which marks it as a group for outer groups and templates. `last`
-    makes the output of the last agent the output outside of the workflow.
+    `marked` puts the map under one key, by which outer groups and templates recognise a group. `last` makes
+    the output of the last agent the output outside of the workflow.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class AgentGroup(Workflow):
 
 @dataclass(frozen=True)
 class AgentsAtOnce(Wrapper):
-    """Branches of agents at once; the output maps the agents of all branches to their outputs."""
+    """Concurrent branches of agents. The output maps the agents of all branches to their outputs."""
 
     name: str
     inner: CompositeStep
@@ -71,7 +71,7 @@ class AgentsAtOnce(Wrapper):
 
 
 def ungrouped(output: Json) -> Json:
-    """Return an output for steps outside: that of a group is the map of its agents, or its last output."""
+    """Return an output for steps outside of a group: the map of its agents, or its last output."""
     if isinstance(output, Mapping) and AGENTS in output:
         return ungrouped(output[LAST]) if LAST in output else agents_in(output[AGENTS])
     return output

@@ -21,8 +21,9 @@ __all__ = ["DEFAULT_METADATA", "LoopNodeLessons", "RecordLessons", "extract"]
 DEFAULT_METADATA: Mapping[str, Json] = MappingProxyType(
     {name: f"{{{{ {name} }}}}" for name in ("loop_number", "score", "timestamp", *CATEGORIES)}
 )
-_LEAST, _MOST = 10, 200  # characters of one lesson
-_SHORT = 20  # characters; a shorter reply has no lesson
+# The limits of the dialect's own program, in characters.
+_MIN_LESSON, _MAX_LESSON = 10, 200
+_MIN_REPLY = 20
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def extract(
     """Return the lessons of an iteration by category, in the order of the agents, each once."""
     by_category = dict.fromkeys(CATEGORIES, "")
     texts = [reply_text(output) for output in agents_in(outputs).values()]
-    texts = [text for text in texts if len(text) >= _SHORT]
+    texts = [text for text in texts if len(text) >= _MIN_REPLY]
     for category, compiled in patterns.items():
         lessons: dict[str, str] = {}
         for text in texts:
@@ -83,14 +84,14 @@ def extract(
 def _lessons(pattern: Pattern, text: str) -> list[str]:
     try:
         groups = [match.groups[0] for match in pattern.finditer(text) if match.groups]
-    except PatternTimeout:
+    except PatternTimeout:  # lessons are optional, so a slow pattern must not end the loop
         return []
     lessons = (" ".join((group or "").split()) for group in groups)
-    return [lesson for lesson in lessons if _LEAST < len(lesson) <= _MOST]
+    return [lesson for lesson in lessons if _MIN_LESSON < len(lesson) <= _MAX_LESSON]
 
 
 class RecordLessons(Leaf):
-    """The step that makes the entry of an iteration, recorded so that later iterations see the same."""
+    """The step that creates the entry of an iteration. It is recorded, so later iterations see the same."""
 
     fingerprint: str
 
@@ -106,7 +107,8 @@ class RecordLessons(Leaf):
         outputs, score = value["outputs"], value["score"]
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ctx.run.clock.wall()))
         lessons = extract(self.patterns, outputs, self.lessons.max_chars)
-        if not lessons["mistakes"]:  # without a match, the criteria that a validator names
+        # Without a match, the failed criteria of a validator are the mistakes.
+        if not lessons["mistakes"]:
             lessons["mistakes"] = ", ".join(text_of(name) for name in value.get("failed", ()))
         own: dict[str, Json] = {
             "loop_number": value["number"],
@@ -115,6 +117,7 @@ class RecordLessons(Leaf):
             **lessons,
         }
         entry = self._entry(LoopNodeView(ctx, value, outputs), own, ctx)
+        # Templates of later iterations read these fields, also if the document's entry leaves them out.
         for name in ("loop_number", "score", "timestamp"):
             entry.setdefault(name, own[name])
         return {"entry": entry, "lessons": {**lessons}}

@@ -22,6 +22,7 @@ from .template_view import NodeScope, notes_of, past_loops
 
 __all__ = ["LoopNode", "LoopNodeEvaluator"]
 
+# By ID, because the dialect has no field that says which agent judges and which one works.
 _JUDGES = re.compile(r"evaluat|critic|judge|validat|review|check|assess", re.IGNORECASE)
 
 
@@ -29,7 +30,7 @@ _JUDGES = re.compile(r"evaluat|critic|judge|validat|review|check|assess", re.IGN
 class LoopNodeEvaluator(CompositeStep):
     """The evaluator of a loop node: the score, and the entry for later iterations.
 
-    `prompts` are those of the agents that are asked again if their reply has no score.
+    `prompts` are the prompts of agents that are asked again if their reply has no score.
     """
 
     scorer: Scorer
@@ -55,15 +56,17 @@ class LoopNodeEvaluator(CompositeStep):
         if evaluation.undecided and self.prompts:
             evaluation, outputs = await self._reask(self.prompts, evaluation, outputs, ctx)
         if evaluation.undecided:
-            ctx.warn(f"no score in round {ctx.iteration}: {evaluation.feedback}")
+            ctx.warn(f"no score in iteration {ctx.iteration}: {evaluation.feedback}")
         facts = {
             "outputs": outputs,
             "score": evaluation.score,
             "number": ctx.iteration,
             "failed": _failed(evaluation, outputs),
         }
+        # A recorded effect: the entry has a timestamp, which a replay must repeat.
         recorded = await ctx.call("lessons", self.record, facts)
         entry, lessons = recorded["entry"], recorded["lessons"]
+        # Once for each iteration, so that a run that ends early leaves its lessons too.
         if self.lessons.persist:
             await ctx.call("remember", WriteMemory(self.lessons.persist), entry)
         evaluation = replace(
@@ -85,6 +88,7 @@ class LoopNodeEvaluator(CompositeStep):
         agent = next((name for name in self.scorer.candidates(outputs) if name in prompts), None)
         if agent is None:
             return evaluation, outputs
+        # The agent sees the outputs of the others, but not its own unreadable reply as an output.
         scope = Scope(agent, ctx.scope.current if ctx.scope else None, ctx.scope)
         scope.outputs = {name: output for name, output in agents.items() if name != agent}
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
@@ -100,7 +104,7 @@ class LoopNodeEvaluator(CompositeStep):
 
 
 def _failed(evaluation: Evaluation, outputs: Mapping[str, Json]) -> list[Json]:
-    """Return the failed criteria: those of the score, else those that validators name."""
+    """Return the failed criteria of the score, otherwise those that validators name."""
     votes = (vote for vote in evaluation.votes if isinstance(vote, Mapping))
     scored = [name for vote in votes for name in vote.get("failed", ())]
     replies = (out for out in agents_in(outputs).values() if isinstance(out, Mapping))
@@ -113,9 +117,8 @@ def _failed(evaluation: Evaluation, outputs: Mapping[str, Json]) -> list[Json]:
 class LoopNode(CompositeStep):
     """A loop node as a step: it runs its loop and returns the output object of the dialect.
 
-    `response` is the text of the last agent of the chosen iteration that works on the answer and does not
-    score or judge it. `result` has the outputs by agent. `timeout_score` is the score of a loop that ran out
-    of time before any iteration was scored.
+    `response` is the text of the last agent in the chosen iteration that neither scores nor judges. `result`
+    has the outputs by agent. `timeout_score` is the score of a loop that timed out before its first score.
     """
 
     loop: Loop
@@ -167,6 +170,7 @@ class LoopNode(CompositeStep):
         history = result.history
         last = history.last
         best = result.best or history.latest_eligible or last
+        # A satisfied loop ends with the iteration that satisfied it, which may not be the best one.
         chosen = last if result.satisfied or self.loop.keep == "last" else best
         outputs = chosen.output if chosen is not None and isinstance(chosen.output, Mapping) else {}
         agents = agents_in(outputs)
@@ -187,7 +191,7 @@ class LoopNode(CompositeStep):
 
 
 def _result(output: Json) -> Json:
-    """Return the output of an agent: an object unchanged, so that its fields can be read, else text."""
+    """Return an agent's output: an object unchanged, so that its fields can be read, otherwise its text."""
     return dict(output) if isinstance(output, Mapping) else reply_text(output)
 
 

@@ -23,7 +23,7 @@ from ....records.codec import Json
 
 __all__ = ["BUILT_IN", "Scorer", "Strategy", "looks_like_scorer"]
 
-# Labels that a scorer may use where the document names no pattern of its own.
+# The labels that are searched if the document has no pattern.
 BUILT_IN = tuple(
     rf"{label}\s*[:=]\s*([0-9.]+)"
     for label in (
@@ -32,7 +32,8 @@ BUILT_IN = tuple(
     )
 )  # fmt: skip
 _LOOKS_LIKE = re.compile(r"scor|(?<![a-z])rat(?:er|ing)|moderator", re.IGNORECASE)
-_OWN = ("weighted_score", "validation_score")  # of validators, whose output is data
+# The members of a validator's output, the more precise one first.
+_VALIDATOR_SCORES = ("weighted_score", "validation_score")
 
 
 def looks_like_scorer(agent: str) -> bool:
@@ -42,9 +43,9 @@ def looks_like_scorer(agent: str) -> bool:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One way to find a score: by patterns in text, or in the field `key` of the output.
+    """One way to read a score: by patterns in text, or from the field `key` of the output.
 
-    Only the outputs of `agents` are read, in that order (default: those of all agents that may score).
+    Only the outputs of `agents` are read, in that order. Default: all agents that may score.
     """
 
     patterns: tuple[str, ...] = ()
@@ -56,13 +57,14 @@ class Strategy:
 class Scorer:
     """The rules for the score: the booleans of a preset, then strategies over the outputs of agents.
 
-    Only the agents in `first` are read if there are any, else only those with the ID of a scorer, else all
-    of them from the last to the first. The last of several matches counts. With `earliest`, all agents are
-    read in the order in which they ran, and the first match counts. Without a match the score is the
-    agreement of two or more agents if `agree` is set, else `fallback`, else undecided. `scale` is the scale
-    of a number without one.
+    Only the agents in `first` are read if there are any, otherwise only those with the ID of a scorer,
+    otherwise all of them from the last to the first. The last of several matches counts. With `earliest`,
+    all agents are read in the order in which they ran, and the first match counts. Without a match the
+    score is the agreement of two or more agents if `agree` is set, otherwise `fallback`, otherwise
+    undecided. `scale` is the scale of numbers without a unit.
     """
 
+    # The names of these fields, and those of `Strategy`, are part of recorded fingerprints, by `repr`.
     strategies: tuple[Strategy, ...] = (Strategy(BUILT_IN),)
     first: tuple[str, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -83,12 +85,13 @@ class Scorer:
                 if reading.ambiguous:
                     note["ambiguous"] = True
                 return Evaluation(reading.score, votes=(note,))
+            # "Off its scale" explains more than "no agent gave a score".
             if reading.problem != "missing":
                 problem = f"{agent}: {reading.detail}"
         if (evaluation := self._validators(agents) or self._agreed(agents)) is not None:
             return evaluation
         if self.fallback is not None:
-            return Evaluation(self.fallback, feedback=f"{problem}; the fallback score stands")
+            return Evaluation(self.fallback, feedback=f"{problem}; the fallback score is used")
         return Evaluation(undecided=True, feedback=problem)
 
     def candidates(self, outputs: Mapping[str, Json]) -> list[str]:
@@ -121,7 +124,7 @@ class Scorer:
                 yield agent, self._by(strategy, agents[agent])
 
     def _one_by_one(self) -> Iterator[Strategy]:
-        """Iterate over the strategies, one for each pattern: all agents are read by one before the next."""
+        """Iterate over the strategies, one for each pattern, so that each pattern is tried on all agents."""
         for strategy in self.strategies:
             yield from (replace(strategy, patterns=(text,)) for text in strategy.patterns)
             if not strategy.patterns:
@@ -148,7 +151,7 @@ class Scorer:
         return _read(value, patterns or BUILT_IN, self.scale, self.earliest)
 
     def _agreed(self, agents: Mapping[str, Json]) -> Evaluation | None:
-        """Return the agreement of the agents, if it is allowed and no agent was expected to score."""
+        """Return the agreement of the agents, if it is allowed and no agent should have scored."""
         texts = [text for text in map(reply_text, agents.values()) if text.strip()]
         if not self.agree or len(texts) < 2 or any(agent in agents for agent in self.first):
             return None
@@ -168,7 +171,7 @@ class Scorer:
             (agent, data, key)
             for agent in reversed(list(agents))
             for data in objects_in(agents[agent])
-            for key in (_OWN if "boolean_evaluations" in data else ())
+            for key in (_VALIDATOR_SCORES if "boolean_evaluations" in data else ())
         )
         for agent, data, key in fields:
             score = read_score(str(data.get(key, "")), label=None).score
@@ -186,13 +189,14 @@ def _evaluated(agent: str, score: float, failed: list[str]) -> Evaluation:
 def _read(
     text: str, patterns: tuple[str, ...], scale: tuple[float, float], earliest: bool
 ) -> ScoreReading:
-    """Return the last score of a pattern, or the first, in text with or without its emphasis."""
+    """Return the last score that a pattern matches, or the first, in text with or without its emphasis."""
     nearest = read_score("", label="score")
     for pattern in patterns:
         for searched in dict.fromkeys((normalise_reply(text), clean_text(text))):
             try:
                 matches = finder(pattern)(searched)
                 reading = read_score_by_pattern(searched, matches, scale, first=earliest)
+            # A slow pattern of the document must not end the loop; the next one may match.
             except PatternTimeout:
                 continue
             if reading.score is not None:

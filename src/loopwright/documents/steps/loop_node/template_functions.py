@@ -44,14 +44,9 @@ def helpers(view: LoopNodeView) -> dict[str, Callable[..., Json]]:
     return {name: getattr(functions, name) for name in HELPERS}
 
 
-def _plain(value: object) -> Json:
-    """Return a value of a template as plain data: the text of a value with fields."""
-    return value.text if isinstance(value, TemplateValue) else value
-
-
 def _text(value: object) -> str:
     """Return a value as text, None as empty text."""
-    value = _plain(value)
+    value = value.text if isinstance(value, TemplateValue) else value
     return "" if value is None else reply_text(value)
 
 
@@ -60,13 +55,6 @@ def _fields(value: object) -> Mapping[str, Json]:
     if isinstance(value, TemplateValue):
         return value.fields
     return value if isinstance(value, Mapping) else {}
-
-
-def _deep(value: object) -> Json:
-    value = _plain(value)
-    if isinstance(value, Mapping):
-        return {key: _deep(item) for key, item in value.items()}
-    return [_deep(item) for item in value] if isinstance(value, list) else value
 
 
 class _Functions:
@@ -352,8 +340,9 @@ class _Functions:
 
     def to_json_string(self, value: object = None, indent: object = None) -> str:
         """Return a value as JSON."""
+        # A template may pass any number; a large one would fill the memory with blanks.
         space = indent if isinstance(indent, int) and 0 <= indent <= 8 else None
-        return json.dumps(_deep(value), ensure_ascii=False, indent=space)
+        return json.dumps(plain(value), ensure_ascii=False, indent=space)
 
     # Other names of the dialect.
     get_current_topic = get_input
@@ -364,24 +353,25 @@ class _Functions:
 HELPERS = frozenset(name for name in vars(_Functions) if not name.startswith("_"))
 
 
+# Undefined names are empty in this dialect, so no name is required before the run.
 _NO_NAMES: frozenset[str] = frozenset()
 _Fill = Callable[[LoopNodeView], Json]
 
 
 def node_template(source: str) -> Template:
-    """Compile a template; an expression with an undefined name is empty, with a warning.
+    """Compile a template. An expression with an undefined name is empty, with a warning.
 
     Raises:
-        TemplateError: for an invalid template, with the position in the text.
+        TemplateError: For an invalid template, with the position in the text.
     """
     return compile_template(source, strict=False, helpers=HELPERS)
 
 
 def node_fill(source: Json) -> TemplatedValue:
-    """Compile the templates inside a value; a text that is one expression has the value of that expression.
+    """Compile the templates inside a value. A text that is one expression has the value of that expression.
 
     Raises:
-        TemplateError: as `node_template`.
+        TemplateError: As `node_template`.
     """
     return TemplatedValue(source, _part(source), _NO_NAMES, LoopNodeView)
 
@@ -390,7 +380,7 @@ def node_expression(source: str) -> TemplatedValue:
     """Compile an expression, such as that of an `if`.
 
     Raises:
-        TemplateError: for an invalid expression.
+        TemplateError: For an invalid expression.
     """
     return TemplatedValue(source, _evaluated(source), _NO_NAMES, LoopNodeView)
 
@@ -428,6 +418,7 @@ def _part(source: Json) -> _Fill:
 
 def _filled_text(source: str) -> _Fill:
     bare = source.strip()
+    # Most values have no template, and compiling one is slow.
     if "{" not in bare:
         return lambda _: source
     inner = bare[2:-2]

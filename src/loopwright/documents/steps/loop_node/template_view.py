@@ -16,12 +16,14 @@ from ....templates.variables import variables
 __all__ = ["CATEGORIES", "MAX_ENTRIES", "LoopNodeView", "NodeScope", "notes_of", "past_loops"]
 
 CATEGORIES = ("insights", "improvements", "mistakes")
-MAX_ENTRIES = 20  # entries of past iterations in a template, by default
+MAX_ENTRIES = (
+    20  # entries of past iterations in a template; without a limit, prompts would keep growing
+)
 _LATEST = 5  # lessons of a category in `past_loops_metadata`
 
 
 class NodeScope(Scope):
-    """The variables around a loop node: the entries of earlier runs, and the score that satisfies it."""
+    """The variables around a loop node: the entries of earlier runs, and the threshold of its score."""
 
     __slots__ = ("max_entries", "recalled", "threshold")
 
@@ -47,9 +49,9 @@ def past_loops(history: History, recalled: list[Json], max_entries: int) -> list
 
 
 class LoopNodeView:
-    """The variables at one place: `values` are the names, and helpers read the rest.
+    """The variables at one position: `values` are the names, and template functions read the rest.
 
-    `outputs` are those of a completed iteration, for the templates of its entry.
+    `outputs` are the outputs of a completed iteration, for the templates of its entry.
     """
 
     def __init__(
@@ -66,11 +68,12 @@ class LoopNodeView:
     def values(self) -> dict[str, Json]:
         """The names in a template, besides the helpers."""
         native = variables(self.ctx, self.value)
-        native.pop("loop", None)  # {% for %} defines `loop`
+        native.pop("loop", None)  # in this dialect `loop` is the variable of {% for %}
         return {
             "orchestrator": {"id": self.ctx.path.partition("/")[0]},
             **{name: shown(output) for name, output in self.agents.items()},
             **native,
+            # After the agents: an agent named `input` must not replace the input.
             "input": self.input,
             "previous_outputs": self.previous,
             "loop_number": self.number,
@@ -80,7 +83,7 @@ class LoopNodeView:
 
     @functools.cached_property
     def outputs(self) -> dict[str, Json]:
-        """The outputs by step, groups included; those of inner workflows replace those of outer ones."""
+        """The outputs by step, including groups. Inner workflows replace outputs of outer ones."""
         outputs: dict[str, Json] = {}
         for scope in reversed(self.scopes):
             outputs |= {name: out for name, out in scope.outputs.items() if out is not None}
@@ -140,7 +143,7 @@ class LoopNodeView:
 
     @functools.cached_property
     def lessons(self) -> list[Mapping[str, str]]:
-        """The lessons of past iterations by category, the newest first."""
+        """The lessons of past iterations by category, the latest first."""
         history = self.loop.history if self.loop is not None else ()
         notes = [note for item in history for note in notes_of(item)]
         lessons = [note["lessons"] for note in notes if "lessons" in note]
@@ -175,5 +178,6 @@ def _input(value: Json, number: int, previous: Mapping[str, Json]) -> TemplateVa
     else:
         text = "" if value is None else text_of(value)
     data = next(objects_in(value), {}) if isinstance(value, str | Mapping) else {}
+    # The dialect also reads these through the input, as `input.loop_number`.
     own = {"input": text, "loop_number": number, "previous_outputs": dict(previous)}
     return TemplateValue(text, {**own, **data})
