@@ -16,11 +16,10 @@ TESTS = Path(__file__).parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(TESTS))
 
-from cluster.process import EFFECTS, Process, repeated, sums
-from postgres_server import PostgresServer, start_server
-
-from loopwright.cluster import Submission, submit_all
-from loopwright.journal import open_journal
+from cluster.process import EFFECTS, Process, repeated, sums  # noqa: E402
+from loopwright.cluster import Submission, submit_all  # noqa: E402
+from loopwright.journal import open_journal  # noqa: E402
+from postgres_server import PostgresServer, start_server  # noqa: E402
 
 PATIENCE = 600.0  # seconds until a storm has failed
 

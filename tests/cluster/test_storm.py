@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from postgres_server import PostgresServer
 
 from loopwright.cluster import Submission, submit_all
 from loopwright.journal import open_journal
+from postgres_server import PostgresServer
 
 from .process import Process, add
 from .storm import storm

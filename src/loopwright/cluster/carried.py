@@ -145,7 +145,7 @@ def unpacked(source: Mapping[str, Json], *, trust: Trust, environ: Mapping[str, 
     )
     loaded = load(folder / carried.main, settings)
     # The submitter's word is not enough: what the document does is read from its contents.
-    actions = loaded.deeds()
+    actions = loaded.local_actions()
     if actions and not trust(carried.digest):
         raise ConfigurationError(
             f"this worker does not trust the commands and Python code of {loaded.name}. Start it with "

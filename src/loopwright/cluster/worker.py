@@ -207,7 +207,7 @@ class Worker:
                 await self._deliverer.serve(self._handle, queues=self._queues)
                 reason = "it ended"
             except Exception as error:  # of an engine or its server, which may come back
-                reason = f"{type(error).__name__}: {error}"
+                reason = _sentence(error)
             _LOG.warning("the deliverer stopped (%s) and is started again", reason)
             if asyncio.get_running_loop().time() - began > 60:
                 pause = 0.5
@@ -385,6 +385,13 @@ def _trusting(digests: Collection[str]) -> Callable[[str], bool]:
     """Return the function that trusts these digests, or their beginnings of 12 characters or more."""
     wanted = tuple(digest for digest in digests if len(digest) >= 12)
     return lambda digest: "all" in digests or digest.startswith(wanted)
+
+
+def _sentence(error: BaseException) -> str:
+    """Return an error as a sentence; of a group the first error."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
 
 
 class _Progress:

@@ -19,8 +19,8 @@ from ...cluster.submit import wait_until_over
 from ...documents.schema.fields import duration
 from ...errors import ConfigurationError
 from ...journal import Journal, RunInfo
-from ...journal.open import shown_url
 from ...journal.questions import pending
+from ...journal.urls import shown_url
 from ...records import Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
@@ -145,7 +145,7 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]
     """Return how workers load a source, and trust its contents here if they are approved."""
     if "python" in source.source:
         return {key: value for key, value in source.source.items() if key != "root"}
-    actions = source.deeds()
+    actions = source.local_actions()
     contents = dict(actions.contents) if actions is not None else {}
     data = carry(source, contents, acts=bool(actions))  # type: ignore[arg-type]
     digest = str(data[KEY]["digest"])

@@ -15,7 +15,7 @@ import typer
 from ...cluster import Worker
 from ...errors import ConfigurationError
 from ...journal import open_journal
-from ...journal.open import shown_url
+from ...journal.urls import shown_url
 from ..journals import DEFAULT
 from ..trust import trusted_contents
 from .options import InDoubt, JournalUrl

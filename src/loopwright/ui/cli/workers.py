@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...cluster import QueueInfo, WorkerInfo
 from ...cluster.shared_runs import open_runs
 from ...journal import Journal
-from ...journal.open import shown_url
+from ...journal.urls import shown_url
 from ...records.figures import duration
 from .. import formatting as texts
 from ..journals import DEFAULT, reading
