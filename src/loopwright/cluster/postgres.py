@@ -89,7 +89,7 @@ GROUP BY r.queue ORDER BY r.queue
 """
 _WORKERS = f"""
 SELECT w.host || ':' || w.pid, extract(epoch FROM w.since)::float8, extract(epoch FROM w.beat)::float8,
-  NOT w.closed AND w.beat > clock_timestamp() - interval '{_DEAD} seconds', w.queues, w.finished,
+  EXISTS(SELECT FROM loopwright.owners_now o WHERE o.host = w.host AND o.pid = w.pid AND o.alive), w.queues, w.finished,
   ARRAY(SELECT r.run_id FROM loopwright.runs r JOIN loopwright.owners o ON o.id = r.owner
     WHERE r.status = 'running' AND o.host = w.host AND o.pid = w.pid ORDER BY r.id)
 FROM loopwright_queue.workers w

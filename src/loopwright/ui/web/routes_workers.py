@@ -15,7 +15,7 @@ from ...records.figures import duration
 from .page import Page
 from .render import render
 
-MOST_HELD = 12  # runs that a row names
+MOST_HELD = 5  # runs that a row names
 MOST_RETURNED = 20  # runs that went back to their queues
 
 
