@@ -22,7 +22,7 @@ EFFECTS = 600
 RECORD = b"x" * 300  # what one journaled effect takes, see `_record_size`
 
 
-def _bare(path: Path, synchronous: str, commits: int, per_commit: int) -> float:
+def bare(path: Path, synchronous: str, commits: int, per_commit: int) -> float:
     """Return the seconds that a bare writer takes for `commits` of so many records each."""
     base = sqlite3.connect(path, isolation_level=None)
     base.execute("pragma journal_mode=wal")
@@ -70,19 +70,19 @@ def _one_run(root: Path) -> Iterator[Row]:
     for synchronous, allowed in (("full", 150e-6), ("normal", 150e-6)):
         pairs = []
         for number in range(7):
-            bare = (
-                _bare(root / f"bare-{synchronous}-{number}.db", synchronous, EFFECTS, 1) / EFFECTS
+            plain = (
+                bare(root / f"bare-{synchronous}-{number}.db", synchronous, EFFECTS, 1) / EFFECTS
             )
             ours = (
                 _ours(root / f"ours-{synchronous}-{number}.db", synchronous, 1, iterations)
                 / EFFECTS
             )
-            pairs.append((bare, ours))
-        bare, ours = (sorted(column)[3] for column in zip(*pairs, strict=True))
-        over = sorted(o - b for b, o in pairs)[3]
-        bound = max(0.3 * bare, allowed) if synchronous == "full" else allowed
+            pairs.append((plain, ours))
+        plain, ours = (sorted(column)[3] for column in zip(*pairs, strict=True))
+        over = sorted(o - p for p, o in pairs)[3]
+        bound = max(0.3 * plain, allowed) if synchronous == "full" else allowed
         note = (
-            f"bare commit {bare * 1e6:.0f} us, an effect {ours * 1e6:.0f} us, {ours / bare:.2f} x"
+            f"bare commit {plain * 1e6:.0f} us, an effect {ours * 1e6:.0f} us, {ours / plain:.2f} x"
         )
         yield Row(
             f"an effect, {synchronous.upper()}, over a bare commit",
@@ -97,14 +97,14 @@ def _many_runs(root: Path) -> Iterator[Row]:
     found, notes = [], ""
     for number in range(5):
         commits = 200
-        bare = _bare(root / f"batch-{number}.db", "full", commits, 100) / commits / 100
+        plain = bare(root / f"batch-{number}.db", "full", commits, 100) / commits / 100
         loops, iterations = 1000, 10
         effects = loops * (3 * iterations - 1)
         ours = _ours(root / f"many-{number}.db", "full", loops, iterations) / effects
         floor = floors_of(root / f"floor-{number}.db", loops, effects // loops) / effects
         engine = _unkept(loops, iterations) / effects
-        found.append((ours / bare, floor / bare, (floor + engine) / bare))
-        notes = f"bare {1 / bare:,.0f} records/s, ours {1 / ours:,.0f} effects/s"
+        found.append((ours / plain, floor / plain, (floor + engine) / plain))
+        notes = f"bare {1 / plain:,.0f} records/s, ours {1 / ours:,.0f} effects/s"
     ratio, floor, least = (sorted(column)[2] for column in zip(*found, strict=True))
     yield Row("1,000 runs at once, FULL: bare batch writer to ours", ratio, 2, note=notes)
     what = "1,000 tasks without an engine that wait for their records: bare batch writer to these"

@@ -15,16 +15,17 @@ _CHUNK = 64  # records of a statement
 _MOST = 64  # batches of a transaction
 
 
-def tasks(path: Path, count: int, effects: int, pause: float = 0.0) -> float:
-    """Return the seconds in which so many tasks each wait for so many durable records of theirs.
+def tasks(path: Path, count: int, effects: int, pause: float = 0.0, *, records: int = 1) -> float:
+    """Return the seconds in which so many tasks each wait for so many durable effects of theirs.
 
-    What a pass of the event loop asks for is one batch, what waits is one commit, in FULL. After
-    every third record, from the first on, a task sleeps `pause` seconds.
+    What a pass of the event loop asks for is one batch, what waits is one commit, in FULL. An effect
+    has one row of `records` JSON texts. After every third one, from the first on, a task sleeps
+    `pause` seconds.
     """
-    return asyncio.run(_main(path, count, effects, pause))
+    return asyncio.run(_main(path, count, effects, pause, records=records))
 
 
-async def _main(path: Path, count: int, effects: int, pause: float) -> float:
+async def _main(path: Path, count: int, effects: int, pause: float, *, records: int) -> float:
     jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
     base = _made(path)
     writer = threading.Thread(target=_write, args=(base, jobs))
@@ -44,8 +45,13 @@ async def _main(path: Path, count: int, effects: int, pause: float) -> float:
             if not waiters:
                 loop.call_soon(hand_over)
             waiters.append(waiter)
-            record = {"path": f"{task}/{number}", "value": number, "of": "x" * 250}
-            rows.append(json.dumps(record))
+            texts = [
+                json.dumps(
+                    {"path": f"{task}/{number}", "value": number, "of": "x" * (250 // records)}
+                )
+                for _ in range(records)
+            ]
+            rows.append(",".join(texts))
             await waiter
             if pause and number % 3 == 0:
                 await asyncio.sleep(pause)

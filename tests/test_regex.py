@@ -116,7 +116,7 @@ def test_a_timeout_is_an_evaluation_error_that_names_pattern_and_remedy() -> Non
     assert isinstance(caught.value, EvaluationError)
     assert (caught.value.kind, caught.value.retryable) == ("pattern_timeout", False)
     assert str(caught.value) == (
-        "pattern '(a+)+$' was given up after 0.01 s; "
+        "the search for pattern '(a+)+$' was stopped after 0.01 s; "
         "avoid a repeat inside a repeat, or search a shorter text"
     )
 

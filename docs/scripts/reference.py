@@ -23,7 +23,8 @@ from loopwright.documents import export_schema
 from loopwright.documents.schema.document import ACTIONS
 from loopwright.models import scripted_rules
 from loopwright.records import Reason, Status
-from loopwright.templates.filters import FILTERS, METHODS, PREDICATES
+from loopwright.templates.filters import FILTERS, METHODS
+from loopwright.templates.predicates import PREDICATES
 from loopwright.templates.template import TAGS as TEMPLATE_TAGS
 from loopwright.templates.variables import OF_ITEMS, OF_LOOPS
 from loopwright.ui.cli import COMMANDS
@@ -54,24 +55,33 @@ MODULES = {
     "loopwright.testing": "Testing",
     "loopwright.testing.fixtures": "Fixtures for pytest",
     "loopwright.errors": "Errors",
+    "loopwright.types": "Types of signatures",
 }
 
 # Methods that only Loopwright calls, by class. The reference does not show them.
 INTERNAL = {
+    "CommandTool": ("stub_output",),
     "Condition": ("applies_to", "field_values", "flat", "limits", "parts"),
     "Context": ("below", "child", "outcome", "within"),
+    "Conversation": ("kept",),
     "Evaluation": ("has_only_score", "sealed", "view"),
+    "FunctionStep": ("act", "declared", "making_input_of", "types"),
     "Failure": ("from_json", "of", "to_error"),
     "History": (
         "at_time", "fall", "label", "latest_eligible", "recent_scores", "redact", "redact_with", "stalled", "streaks",
         "view", "with_iteration",
     ),
     "Iteration": ("from_json", "view"),
-    "Loop": ("decide", "ending", "limit", "parts", "remarks", "run"),
+    "Loop": ("decide", "ending", "iteration_types", "limit", "parts", "remarks", "run"),
+    "Models": ("enter",),
+    "ObjectStep": ("declared", "types"),
+    "Leaf": ("declared", "types"),
     "PhasedAgent": ("depth", "parts", "run", "tokens", "too_small", "warning"),
     "ReasoningAgent": ("parts", "run", "settings", "single"),
+    "Redactor": ("heard", "streamed"),
     "Result": ("loop_json", "view"),
     "Stop": ("from_json",),
+    "Tool": ("stub_output",),
     "Usage": ("at_most", "from_json", "less", "most", "settled_at"),
     "Workflow": ("inside", "parts", "run"),
 }  # fmt: skip

@@ -46,7 +46,8 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
-    from .engine.streaming import stream
+    from .engine.for_each import for_each
+    from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .evaluators import check, checklist, judge, rubric, score
     from .journal import Entry as Entry
     from .journal import Journal as Journal
@@ -70,6 +71,7 @@ __all__ = [
     "File",
     "History",
     "Iteration",
+    "IterationEnded",
     "Loop",
     "LoopwrightError",
     "MaxIterations",
@@ -85,15 +87,18 @@ __all__ = [
     "ReasoningAgent",
     "RepeatedOutput",
     "Result",
+    "RunEnded",
     "ScoreAtLeast",
     "Status",
     "Stop",
+    "TextDelta",
     "Timeout",
     "Usage",
     "Workflow",
     "check",
     "checklist",
     "fallback",
+    "for_each",
     "judge",
     "parallel",
     "prompt",
@@ -126,6 +131,10 @@ _LAZY = {
     "rubric": "evaluators",
     "score": "evaluators",
     "shell": "tools",
+    "IterationEnded": "engine.streaming",
+    "RunEnded": "engine.streaming",
+    "TextDelta": "engine.streaming",
+    "for_each": "engine.for_each",
     "stream": "engine.streaming",
     "tool": "tools",
 }

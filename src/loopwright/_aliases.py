@@ -60,7 +60,9 @@ class _Alias(Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         name = spec.name.partition(".")[2]
+        # The same module object, so that classes of both paths are identical.
         module = importlib.import_module(f"{__package__}.{MODULES[name]}")
+        # Python replaces the module's spec by that of the alias, which would break reloading and pickling.
         spec.loader_state = module.__spec__
         return module
 
@@ -74,4 +76,5 @@ def install() -> None:
     """Make the former paths importable; called once, when the package is imported."""
     for name in ("run", "step"):  # also functions of the package: an import must not replace them
         sys.modules[f"{__package__}.{name}"] = sys.modules[f"{__package__}.{MODULES[name]}"]
+    # At the end: a path that exists is found before any alias is tried.
     sys.meta_path.append(_Alias())

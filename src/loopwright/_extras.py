@@ -76,6 +76,7 @@ def missing(extra: str) -> bool:
         >>> missing("models")
         False
     """
+    # An extra may be installed in part, for example without its provider's SDK.
     return not all(_installed(package) for package in EXTRAS[extra].packages)
 
 

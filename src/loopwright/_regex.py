@@ -41,14 +41,16 @@ from .errors import ConfigurationError, EvaluationError
 if TYPE_CHECKING:
     import regex
 
+# Limits of the time and memory of a compilation (rule 1). Weights are in units of one character.
 PATTERN_CHARS = 2_000
-GROUP_DEPTH = 50
+GROUP_DEPTH = 50  # the compiler recurses for each group
 UNROLLED_ITEMS = 20_000
 SET_WEIGHT = 400
-PROPERTY_WEIGHT = 20
+PROPERTY_WEIGHT = 20  # a property such as \p{L} has hundreds of ranges
 RANGE_WEIGHT = 10
 INLINE_FLAGS = frozenset("aimsu")
 POSIX_CLASS = re.compile(r"\[:\^?[A-Za-z0-9 &_.-]*(?:[:=][A-Za-z0-9 &_./-]*)?:\]")
+# Recursion makes the time of a match exponential, and no size of the pattern limits it.
 GROUP_CALL = re.compile(r"\?(?:[+-]?[0-9]|R|&|P>)")
 
 Quantifier = tuple[int, int]
@@ -128,9 +130,11 @@ class _Measure:
             copies = 1
         elif character == "{" and (counts := self._counts(start)) is not None:
             low, high = counts
+            # The library keeps an optional body once and does not unroll it.
             copies = 0 if low == 0 or low == high == 1 else low
         else:
             return None
+        # The lazy and the possessive form of a quantifier cost the same.
         if self.text[self.at : self.at + 1] in ("?", "+"):
             self.at += 1
         return copies
@@ -142,6 +146,7 @@ class _Measure:
         digits = set(low + high) <= set(string.digits)
         if end < 0 or not digits or not (low or comma):
             return None
+        # Before `int`, whose time grows with the square of the digits.
         if len(low) > 6 or len(high) > 9:
             self._refuse("repeat count too big", start)
         self.at = end + 1
@@ -207,8 +212,10 @@ class _Measure:
 
 
 DEFAULT_TIMEOUT = 0.05  # seconds of processor time
-PATIENCE = 40
-SPARE = 4
+PATIENCE = (
+    40  # wall-clock limit as a multiple of the timeout: 2 s, even if the thread gets no processor
+)
+SPARE = 4  # the library's clock as a multiple of the timeout, because it counts all threads
 TEXT_CHARS = 200_000
 
 Matched = TypeVar("Matched")
@@ -220,7 +227,7 @@ class PatternTimeout(EvaluationError):
     def __init__(self, pattern: str, seconds: float) -> None:
         shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
         super().__init__(
-            f"pattern {shown!r} was given up after {seconds:g} s; "
+            f"the search for pattern {shown!r} was stopped after {seconds:g} s; "
             "avoid a repeat inside a repeat, or search a shorter text",
             kind="pattern_timeout",
             retryable=False,
@@ -291,6 +298,7 @@ class Pattern:
                     outcome.put((None, error))
                 return
 
+        # A daemon, because an abandoned search must not keep the process alive.
         thread = threading.Thread(target=run, name="pattern", daemon=True)
         left, latest = self.timeout, time.monotonic() + self.timeout * PATIENCE
         thread.start()
@@ -298,13 +306,13 @@ class Pattern:
             try:
                 result, error = outcome.get(timeout=left)
             except queue.Empty:
-                left = min(self.timeout - _worked(clocks), latest - time.monotonic())
+                left = min(self.timeout - _processor_seconds(clocks), latest - time.monotonic())
                 continue
             if error is None:
                 return cast("Matched", result)
             # A timeout, a lack of memory, or an error of the library: the result is unknown.
             raise PatternTimeout(self.text, self.timeout) from error
-        _hold_back(thread)
+        _lower_priority(thread)
         raise PatternTimeout(self.text, self.timeout)
 
     def _matches(self, text: str, deadline: float) -> Iterator[Match]:
@@ -328,11 +336,11 @@ def _own_clock() -> int:
 
     Each thread reads its own clock id, because the call is undefined for a thread that has ended.
     """
-    ask = getattr(time, "pthread_getcpuclockid", None)
-    return ask(threading.get_ident()) if ask is not None else -1
+    clock_of_thread = getattr(time, "pthread_getcpuclockid", None)
+    return clock_of_thread(threading.get_ident()) if clock_of_thread is not None else -1
 
 
-def _hold_back(thread: threading.Thread) -> None:
+def _lower_priority(thread: threading.Thread) -> None:
     """Give an abandoned thread the lowest priority, because its end may take a while.
 
     Only Linux has priorities of threads.
@@ -342,7 +350,7 @@ def _hold_back(thread: threading.Thread) -> None:
             os.setpriority(os.PRIO_PROCESS, thread.native_id, 19)
 
 
-def _worked(clocks: list[int]) -> float:
+def _processor_seconds(clocks: list[int]) -> float:
     """Return the processor time of a thread in seconds; infinity on systems without such a clock."""
     if not clocks:  # it has not started yet
         return 0.0
@@ -380,6 +388,7 @@ def compile_pattern(
     flags = regex.VERSION0 | (regex.IGNORECASE if ignore_case else 0)
     flags |= regex.MULTILINE if multiline else 0
     try:
+        # The library's cache would keep patterns of documents and models in memory.
         compiled = regex.compile(text, flags, cache_pattern=False)
     except regex.error as error:
         reason, position = getattr(error, "msg", str(error)), getattr(error, "pos", 0)
@@ -392,5 +401,6 @@ def compile_pattern(
 def _windows(length: int) -> list[tuple[int, int]]:
     if length <= TEXT_CHARS:
         return [(0, length)]
+    # Answers stand at the beginning or the end of a text more often than in its middle.
     half = TEXT_CHARS // 2
     return [(0, half), (length - half, length)]

@@ -68,5 +68,6 @@ def improve(
     """
     from .prompts import prompt  # templates and models are loaded at first use
 
+    # Inserted before the template is compiled, so that the instruction may itself be a template.
     text = _TEMPLATE.replace("{{ instruction }}", instruction)
     return sequence(feedback, prompt(text, model=model, name="ask", **settings), name="improve")

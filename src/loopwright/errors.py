@@ -219,6 +219,10 @@ WARNINGS: Mapping[str, tuple[str, str]] = MappingProxyType({
         "A reply was not exactly in the form that the prompt asks for, and was read after small corrections.",
         "Nothing, if the value is correct. `strict=True` asks the model again instead.",
     ),
+    "unknown_fields": (
+        "An evaluator returned an object without a score and a verdict, whose field has almost the name of one.",
+        "Correct the name of the field.",
+    ),
     "blocking_event_loop": (
         "A step held the event loop past its deadline, or `run_sync` was called inside a running event loop.",
         "Await the slow call, or make the step a plain function. Instead of `run_sync`, use `await run(...)`.",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["automatic", "notebook", "plain", "rich_rows", "tqdm_bar"]
 
-_FEEDBACK = 60  # characters of feedback in a row
+_FEEDBACK = 60  # characters of feedback in a row, so that a row fits on one line
 _STYLES = {"passed": "green", "failed": "red", "undecided": "yellow", "cut short": "yellow"}
 
 
@@ -48,14 +48,14 @@ def _listener(view: _View, name: str) -> Callable[[Entry], None]:
     return listen
 
 
-def _depth(path: str) -> int:
-    """Return the number of outer loops of a path."""
+def depth_of(path: str) -> int:
+    """Return the number of outer loops of a path: each adds the number of its iteration."""
     return sum(part.isdigit() for part in path.split("/"))
 
 
 def _facts(item: Iteration) -> list[str]:
-    shown = f"score {score(item.score)}" if item.score is not None else ""
-    facts = (shown, verdict_word(item), duration(item.seconds), cost(item.usage))
+    show = f"score {score(item.score)}" if item.score is not None else ""
+    facts = (show, verdict_word(item), duration(item.seconds), cost(item.usage))
     return [fact for fact in facts if fact]
 
 
@@ -84,7 +84,7 @@ class plain:  # noqa: N801 - the names of listeners are verbs of `progress=`
 
     def iteration(self, path: str, item: Iteration) -> None:
         """Write the line of an iteration."""
-        text = f"{'  ' * _depth(path)}{path} {item.number}: {', '.join(_facts(item))}"
+        text = f"{'  ' * depth_of(path)}{path} {item.number}: {', '.join(_facts(item))}"
         if item.feedback:
             text += f"; {cut(one_line(item.feedback), _FEEDBACK)}"
         self._write(one_line_indented(text) + "\n")
@@ -101,6 +101,7 @@ def one_line_indented(text: str) -> str:
 
 def _to_stderr(line: str) -> None:
     sys.stderr.write(line)
+    # A pipe to a log is read while the run continues.
     sys.stderr.flush()
 
 
@@ -136,8 +137,9 @@ class rich_rows:  # noqa: N801
         from rich.text import Text
 
         row = Text()
-        row.append(f"{'  ' * _depth(path)}{one_line(path.rpartition('/')[2])} {item.number:>3} ")
+        row.append(f"{'  ' * depth_of(path)}{one_line(path.rpartition('/')[2])} {item.number:>3} ")
         if item.score is not None:
+            # `round` rounds 0.25 to 0.2 (half to even), so that equal steps would look unequal.
             full = min(10, int(item.score * 10 + 0.5))
             row.append("\u2588" * full, "cyan").append("\u2591" * (10 - full), "dim")
             row.append(f" {score(item.score):<5} ", "bold")
@@ -210,7 +212,8 @@ class _Bar:
 
     def iteration(self, path: str, item: Iteration) -> None:
         """Count an iteration of the outermost loop."""
-        if _depth(path):
+        # Iterations of inner loops would exceed the limit that the bar counts to.
+        if depth_of(path):
             return
         self._spent += item.usage
         facts = [f"score {score(item.score)}" if item.score is not None else "", cost(self._spent)]
@@ -264,7 +267,7 @@ class _Display:
 
     def add(self, path: str, item: Iteration) -> None:
         """Add an iteration of an outermost loop."""
-        if not _depth(path):
+        if not depth_of(path):
             self._histories.setdefault(path, []).append(item)
 
     def iteration(self, path: str, item: Iteration) -> None:
@@ -293,17 +296,18 @@ def _ipython_display() -> Callable[[str], Callable[[str], object]]:
             "progress in a notebook needs IPython, which is not installed: pip install ipykernel"
         ) from None
 
-    def shown(html: str) -> Callable[[str], object]:
+    def show(html: str) -> Callable[[str], object]:
         handle = display(HTML(html), display_id=True)  # type: ignore[no-untyped-call]
         return lambda html: handle.update(HTML(html))  # type: ignore[no-untyped-call]
 
-    return shown
+    return show
 
 
 def _limit(info: RunInfo, recorded: Sequence[Entry]) -> int | None:
     """Return the limit of iterations of the only outermost loop, as a person last raised it, or None."""
     loops = info.source.get("bounds", {}).get("loops", [])
     outer = [loop for loop in loops if not loop.get("within")]
+    # With several loops, a bar has no single end to count to.
     if len(outer) != 1:
         return None
     limits = [c["max_iterations"]["limit"] for c in outer[0]["until"] if "max_iterations" in c]
@@ -312,6 +316,7 @@ def _limit(info: RunInfo, recorded: Sequence[Entry]) -> int | None:
         for entry in recorded
         if entry.kind == "accepted" and entry.value and "max_iterations" in entry.value
     ]
+    # Of several limits the smallest ends the loop; a person can only raise it.
     return max([*raised, min(limits)]) if limits else None
 
 
@@ -322,6 +327,7 @@ def automatic() -> plain | rich_rows | notebook:
         >>> type(automatic()).__name__ in ("plain", "rich_rows", "notebook")
         True
     """
+    # Not imported: a notebook has loaded it, and a program without it must not pay for it.
     ipython = sys.modules.get("IPython")
     if ipython is not None and hasattr(ipython.get_ipython(), "kernel"):
         return notebook()

@@ -1,4 +1,4 @@
-"""Four common loops, ready made. Each function returns a Loop.
+"""Four common loops. Each function returns a Loop.
 
 `until` adds a condition that may end the loop. `options` are those of Loop: `on_failure`, `guards`, `required`,
 `on_iteration` and so on.
@@ -86,8 +86,8 @@ def confidence_loop(
         >>> print(result.status, result.output, result.detail)
         satisfied hurray!!! score 0.9 is at least 0.85
     """
-    ends = any_of(ScoreAtLeast(threshold), until, MaxIterations(max_iterations))
-    return Loop(execute, evaluate, adapt, ends, name=name, **options)
+    until_any = any_of(ScoreAtLeast(threshold), until, MaxIterations(max_iterations))
+    return Loop(execute, evaluate, adapt, until_any, name=name, **options)
 
 
 def improvement_loop(
@@ -132,8 +132,8 @@ def improvement_loop(
         >>> print(result.reason, result.output, [item.output for item in result.history])
         improved 4 [2, 4, 6, 8]
     """
-    ends = any_of(until, NoImprovement(patience, min_delta), MaxIterations(max_iterations))
-    return _Improving(execute, evaluate, adapt, ends, name=name, **{"keep": "best", **options})
+    until_any = any_of(until, NoImprovement(patience, min_delta), MaxIterations(max_iterations))
+    return _Improving(execute, evaluate, adapt, until_any, name=name, **{"keep": "best", **options})
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,7 @@ class _Improving(Loop):
     def _warn_of_no_goal(self) -> None:
         return None
 
+    # The base class warns of a loop without a goal; here the goal is an improvement.
     def remarks(self, stop: Stop, history: History) -> Iterator[tuple[str, str]]:
         return iter(())
 
@@ -151,7 +152,9 @@ class _Improving(Loop):
         best, scores = history.best, history.scores
         if stop.reason.status is not Status.EXHAUSTED or best is None or best.score is None:
             return stop
+        # `until` may contain another NoImprovement; the stricter one defines an improvement.
         margin = max(c.min_delta for c in self.members if isinstance(c, NoImprovement))
+        # `not >` and not `<=`: a comparison with NaN must count as no improvement.
         if not best.score > scores[0] + margin:
             return stop
         detail = (
@@ -208,10 +211,10 @@ def checklist_loop(
     """
     fixes = fix if isinstance(fix, Mapping) else dict.fromkeys(items, fix) if fix else {}
     _check_names(name, items, checks, fixes)
-    again = _retried(options)
-    makers = tuple((key, again(as_step(maker, name=key))) for key, maker in items.items())
-    fixers = tuple((key, again(as_step(fixer, name=key))) for key, fixer in fixes.items())
-    evaluators = tuple((key, again(as_check(key, checks[key]))) for key in items)
+    with_retries = _retried(options)
+    makers = tuple((key, with_retries(as_step(maker, name=key))) for key, maker in items.items())
+    fixers = tuple((key, with_retries(as_step(fixer, name=key))) for key, fixer in fixes.items())
+    evaluators = tuple((key, with_retries(as_check(key, checks[key]))) for key in items)
     limit = codec.integer(f"{name}: at_once", at_once, minimum=1)
     return Loop(
         _Items(name, makers, fixers, limit),
@@ -257,6 +260,7 @@ def _retried(options: dict[str, Any]) -> Callable[[Step], Step]:
     """Remove the retries from a loop's options, and return a function that adds them to a step."""
     if options.get("on_failure") != "retry":
         return lambda part: part
+    # Retried on the item: a retried iteration would make all items again.
     options["on_failure"] = "halt"
     attempts = codec.integer("loop: max_retries", options.pop("max_retries", 2), minimum=0) + 1
     return functools.partial(retry, attempts=attempts, delay=options.pop("retry_delay", 0.5))
@@ -277,6 +281,7 @@ class _Items(CompositeStep):
         return digest_of("items", *steps)
 
     async def run(self, value: Json, ctx: Context) -> Result:
+        # The first input is the user's, and no `adapt` has made a plan of it yet.
         plan = value if ctx.iteration > 1 else {"input": value, "items": {}, "redo": {}}
         fixers = dict(self.fixers)
 
@@ -289,13 +294,13 @@ class _Items(CompositeStep):
 
         missing = [(name, maker) for name, maker in self.makers if name not in plan["items"]]
         if self.at_once == 1:  # in sequence: after a failure no further item starts
-            ended = [await make(name, maker) for name, maker in missing]
+            results = [await make(name, maker) for name, maker in missing]
         else:
             jobs = [functools.partial(make, *item) for item in missing]
-            ended = await run_all(jobs, self.at_once)
-        made = {name: result.output for (name, _), result in zip(missing, ended, strict=True)}
-        items = {**plan["items"], **made}
-        parts = [(n, maker, r) for (n, maker), r in zip(missing, ended, strict=True)]
+            results = await run_all(jobs, self.at_once)
+        outputs = {name: result.output for (name, _), result in zip(missing, results, strict=True)}
+        items = {**plan["items"], **outputs}
+        parts = [(n, maker, r) for (n, maker), r in zip(missing, results, strict=True)]
         return combined(self.name, {name: items[name] for name, _ in self.makers}, parts, ctx)
 
 
@@ -308,29 +313,32 @@ class _Checks(CompositeStep):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        # The words of these digests are in recorded journals and must not change.
         return digest_of("looks", *(f"{name} {step.fingerprint}" for name, step in self.checks))
 
     async def run(self, value: Json, ctx: Context) -> Result:
         passed = ctx.input["passed"] if ctx.iteration > 1 else ()
-        evaluations, ended = [], []
+        evaluations, results = [], []
         for name, check in self.checks:
+            # The item is unchanged, and a judge might now decide otherwise.
             if name in passed:
                 evaluations.append((name, Evaluation(1.0, True)))
                 continue
             result = await attempt(ctx, name, check, value[name])
             evaluations.append((name, as_evaluation(result.output)))
-            ended.append((name, check, result))
-        return combined(self.name, grade(evaluations), ended, ctx)
+            results.append((name, check, result))
+        return combined(self.name, grade(evaluations), results, ctx)
 
 
 async def _plan(last: Iteration, ctx: Context) -> Json:
-    """Return which items are kept, which of them have passed, and which are made again."""
-    before = last.input if last.number > 1 else {"items": {}, "passed": [], "redo": {}}
-    made = last.output is not None
-    items = dict(last.output or {} if made else before["items"])
-    plan = {"input": ctx.initial, "items": items, "passed": before["passed"]}
+    """Return a plan for the next iteration: the items to keep, those that passed, and those to make again."""
+    previous_plan = last.input if last.number > 1 else {"items": {}, "passed": [], "redo": {}}
+    has_output = last.output is not None
+    items = dict(last.output or {} if has_output else previous_plan["items"])
+    plan = {"input": ctx.initial, "items": items, "passed": previous_plan["passed"]}
     if last.evaluation is None:
-        return {**plan, "redo": {} if made else before["redo"]}
+        return {**plan, "redo": {} if has_output else previous_plan["redo"]}
+    # An item whose check gave no verdict is checked again, not made again.
     undecided = {vote["item"] for vote in last.evaluation.votes if vote.get("undecided")}
     redo = {
         item.name: {
@@ -398,13 +406,17 @@ def strategy_loop(
     _check_segments(name, strategies)
     parts = tuple((key, as_step(part, name=key)) for key, part in strategies.items())
     success: Condition = Passed() if threshold is None else ScoreAtLeast(threshold)
+    # Each strategy once: a second try of a deterministic one would give the same output.
     iterations = len(parts) if max_iterations is None else max_iterations
     return Loop(
         _Strategies(name, parts),
-        _Named(f"{name} evaluate", as_step(evaluate, purpose="evaluate"), tuple(strategies)),
+        _NamedEvaluation(
+            f"{name} evaluate", as_step(evaluate, purpose="evaluate"), tuple(strategies)
+        ),
         adapt,
         any_of(success, until, MaxIterations(iterations)),
         name=name,
+        # Every strategy gets its turn before the loop fails.
         **{"on_failure": "continue", "max_failures": max(3, len(parts)), **options},
     )
 
@@ -423,13 +435,14 @@ class _Strategies(CompositeStep):
         )
 
     async def run(self, value: Json, ctx: Context) -> Result:
+        # By the number of the iteration, so that a resumed run continues with the same strategy.
         name, part = self.members[(ctx.iteration - 1) % len(self.members)]
         result = await attempt(ctx, name, part, value)
         return combined(self.name, result.output, [(name, part, result)], ctx)
 
 
 @dataclass(frozen=True)
-class _Named(CompositeStep):
+class _NamedEvaluation(CompositeStep):
     """Evaluates under the name of the strategy of the current iteration."""
 
     name: str
@@ -444,6 +457,7 @@ class _Named(CompositeStep):
         name = self.strategies[(ctx.iteration - 1) % len(self.strategies)]
         result = await attempt(ctx, name, self.inner, value)
         evaluation = as_evaluation(result.output)
+        # A vote and not a field of the output: the output stays what the strategy returned.
         votes = (*evaluation.votes, {"strategy": name})
         evaluation = dataclasses.replace(evaluation, votes=votes)
         return combined(self.name, evaluation, [(name, self.inner, result)], ctx)

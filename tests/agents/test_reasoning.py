@@ -149,8 +149,8 @@ async def test_a_person_may_raise_the_limit_of_an_agent_that_used_it_up() -> Non
 
 @pytest.mark.parametrize(
     ("task", "words"),
-    [("", "the task is blank"), (" \n\t", "the task is blank"), (None, "is not text but NoneType"),
-     (42, "is not text but int"), ("x" * 10_001, "10001 characters, and the maximum is 10000")],
+    [("", "the task is blank"), (" \n\t", "the task is blank"), (None, "the task is of type NoneType"),
+     (42, "the task is of type int"), ("x" * 10_001, "10001 characters, and the maximum is 10000")],
 )  # fmt: skip
 async def test_a_task_that_cannot_be_is_refused_before_a_call_is_paid(
     task: Any, words: str
@@ -189,7 +189,7 @@ async def test_ten_thousand_characters_are_a_setting() -> None:
         ({"mode": "singel"}, "did you mean 'single'"),
         ({"notice_lead": 0}, "notice_lead: 0"),
         ({"max_prompt_chars": 0}, "max_prompt_chars: 0"),
-        ({"name": ""}, "give text without a slash"),
+        ({"name": ""}, "use a text without a slash"),
         ({"max_iterations": 1001}, "use at most 1000"),
     ],
 )

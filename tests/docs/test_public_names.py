@@ -30,7 +30,7 @@ PROMISED = {
         rubric tool shell run run_sync stream resume resume_sync ScoreAtLeast Passed AllCriteriaMet OutputMatches
         MaxIterations Timeout Deadline Budget NoImprovement RepeatedOutput Degrading PhaseLimit Condition AllOf AnyOf
         Context Iteration History Evaluation Criterion Result Failure Usage Status Reason Stop Models ModelSettings
-        File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied""",
+        File PhasedAgent ReasoningAgent LoopwrightError NotSatisfied TextDelta IterationEnded RunEnded""",
     "loopwright.evaluators": """
         judge rubric check checklist score gates test_report json_schema similarity trend agreement read_score
         read_verdict read_yes_no""",
@@ -49,7 +49,10 @@ PROMISED = {
     "loopwright.progress": "rich_rows tqdm_bar notebook plain",
 }
 # Loopwright creates these; a program only reads them.
-CREATED = {"Context", "Loaded", "Question", "RunInfo", "Result", "History"}
+CREATED = {
+    "Context", "Loaded", "Question", "RunInfo", "Result", "History", "LocalActions", "MemoryLog", "Move", "OpenMemory",
+    "Recorded", "ScoreReading", "Verdict",
+}  # fmt: skip
 
 
 def names_of(module: str) -> list[tuple[str, str]]:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from documents.playing import crashed_everywhere, loaded, play, scripted
 from engine.support import DyingJournal
 from loopwright import Budget, MemoryJournal, run
-from loopwright.documents.steps.for_each import ListRun, inside, items_of
+from loopwright.documents.steps.items import inside, items_of
+from loopwright.engine.for_each import ListRun
 from loopwright.engine.loop_run import LoopRun
 from loopwright.engine.resume import raise_limit
 from loopwright.errors import DocumentError, OwnershipLost, StepError
@@ -107,10 +108,10 @@ def test_files_stay_inside_the_root(tmp_path: Path) -> None:
 
 
 def test_a_list_runs_on_the_loop() -> None:
-    """Rule: one machine for iterations. A list has no other way to iterate, record or admit than a loop."""
+    """Rule: one machine for iterations. A list has no other way to iterate, begin or admit than a loop."""
     assert issubclass(ListRun, LoopRun)
     assert ListRun.iterate is LoopRun.iterate
-    assert ListRun.record is LoopRun.record
+    assert ListRun.begin is LoopRun.begin
     assert ListRun.admit is LoopRun.admit
 
 
@@ -280,6 +281,19 @@ def test_a_crash_anywhere_changes_nothing(tmp_path: Path, at_once: int, before: 
 def test_a_crash_after_the_time_ran_out_changes_nothing(tmp_path: Path, before: bool) -> None:
     """I35: killed after the record of an interrupted item, a list still ends by its time, not by an error."""
     crashed_everywhere(each(tmp_path, more="timeout: 10.5"), THREE, before=before)
+
+
+@pytest.mark.parametrize("at_once", [2, 3])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_crash_between_two_records_loses_no_finished_item(
+    tmp_path: Path, at_once: int, before: bool
+) -> None:
+    """I35: items that had finished when the time of the list ran out are recorded after the crash."""
+    slow = [{"prompt": "do a", "replies": [{"text": "A", "after": 20}]}, *THREE]
+    more = f"timeout: 10.5\n      at_once: {at_once}"
+    found = each(tmp_path, more=more)
+    assert play(found, slow).loops["walk"].output == [None, "B", "C"]
+    crashed_everywhere(found, slow, before=before)
 
 
 @pytest.mark.parametrize("at_once", [1, 2])

@@ -245,7 +245,7 @@ def test_two_calls_of_one_name_are_refused() -> None:
     assert result.status is Status.FAILED
     assert result.detail == (
         "twice/vote: an earlier call of this step is already named 'vote'; "
-        "give each call another name"
+        "use another name for each call"
     )
 
 

@@ -15,7 +15,7 @@ from loopwright.evaluators import judge
 from loopwright.evaluators.judge.judge import Judge
 from loopwright.evaluators.judge.questions import SHOWN, YesNo, mark_of, shown
 from loopwright.models import Models, Reply
-from loopwright.prompts.prompt import PromptSettings
+from loopwright.prompts.settings import PromptSettings
 from loopwright.records import Reason, Status
 from loopwright.testing import run_virtual
 
@@ -205,7 +205,7 @@ def _key(run_id: str, path: str) -> str:
 
 def test_yes_no_is_asked_in_the_words_of_the_dialect() -> None:
     """One message without a system prompt, the answer read as the first word that stands alone."""
-    made = Judge({"c": SHORT}, asking=PromptSettings(("openai:m",)), question=YesNo())
+    made = Judge({"c": SHORT}, model_settings=PromptSettings(("openai:m",)), question=YesNo())
     found = evaluation(made, ["YES, it is."])
     assert (found.passed, found.score) == (True, None)
     (message,) = YesNo().messages(SHORT, "goal", "text", "mark")

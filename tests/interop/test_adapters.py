@@ -53,7 +53,7 @@ class MetricAdapter:
         return isinstance(target, Metric)
 
     def step(self, target: Metric, purpose: str) -> ObjectStep:
-        return MetricStep(target=target, name="metric", adapter="metric/1", unseen=target.calls)
+        return MetricStep(target=target, name="metric", adapter="metric/1", unreported=target.calls)
 
 
 @pytest.fixture(autouse=True)

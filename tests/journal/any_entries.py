@@ -34,6 +34,8 @@ evaluations = st.builds(
     criteria,
     st.lists(values, max_size=2).map(tuple),
     st.booleans(),
+    st.dictionaries(keys, values, max_size=2),
+    st.dictionaries(texts, st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9), max_size=2),
 )
 times = st.integers(0, 10**10).map(lambda n: n / 1_000_000)
 iterations = st.builds(

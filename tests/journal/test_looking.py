@@ -14,7 +14,7 @@ import pytest
 from loopwright import Evaluation, Loop, MaxIterations, retrying, run
 from loopwright.errors import ConfigurationError, JournalDamaged, RunNotFound
 from loopwright.journal import Entry
-from loopwright.journal.recorded.pages import KNOWN, ROWS_KNOWN, WINDOW
+from loopwright.journal.recorded.pages import MAX_ITERATIONS, MAX_ROWS, WINDOW
 from loopwright.journal.sqlite import SqliteJournal
 from loopwright.journal.views import EntriesView, Wanted
 from loopwright.records import Iteration
@@ -65,7 +65,7 @@ def test_a_reason_that_there_is_not_is_refused() -> None:
 
 async def test_a_long_list_shows_each_run_as_it_is_now(journal: SqliteJournal) -> None:
     """A list longer than what is remembered between looks is whole, and follows what changes."""
-    await opened(journal, ROWS_KNOWN + 20)
+    await opened(journal, MAX_ROWS + 20)
     wanted = Wanted(limit=1000)
     for status in ("satisfied", "failed"):
         again = await journal.open(info("refine-00007", name="refine"))
@@ -73,7 +73,7 @@ async def test_a_long_list_shows_each_run_as_it_is_now(journal: SqliteJournal) -
             info("refine-00007", name="refine", status=status, epoch=again.info.epoch)
         )
         found = await journal.look(lambda pages: pages.listed(wanted))
-        assert len({view.info.run_id for _, view in found}) == ROWS_KNOWN + 20
+        assert len({view.info.run_id for _, view in found}) == MAX_ROWS + 20
         assert {v.info.run_id: v.info.status for _, v in found}["refine-00007"] == status
 
 
@@ -90,7 +90,7 @@ async def test_loops_beyond_a_page_are_left_out(journal: SqliteJournal) -> None:
 async def test_many_iterations_are_looked_at_again_and_again(journal: SqliteJournal) -> None:
     """However much was looked at before, an outline is whole: what is remembered has a bound."""
     log = await journal.open(info("long"))
-    for number in range(1, KNOWN + 12):
+    for number in range(1, MAX_ITERATIONS + 12):
         log.append(Entry("iteration", "refine", number, Iteration(number, None, None)))
     await record(log, [])
     await log.close(info("long"))
@@ -99,10 +99,10 @@ async def test_many_iterations_are_looked_at_again_and_again(journal: SqliteJour
     async def outline(name: str) -> list[Any]:
         return await journal.look(lambda pages: pages.view(name).outline("refine"))
 
-    assert [item.number for _, item in await outline("long")] == [*range(1, KNOWN + 12)]
+    assert [item.number for _, item in await outline("long")] == [*range(1, MAX_ITERATIONS + 12)]
     assert [item.score for _, item in await outline("short")] == [0.01, 0.02, 0.03, 0.04]
-    assert await journal.look(lambda pages: len(pages.known)) == 4
-    assert [item.number for _, item in await outline("long")] == [*range(1, KNOWN + 12)]
+    assert await journal.look(lambda pages: len(pages.light_iterations)) == 4
+    assert [item.number for _, item in await outline("long")] == [*range(1, MAX_ITERATIONS + 12)]
 
 
 async def test_an_iteration_without_a_judgement_is_outlined(journal: SqliteJournal) -> None:

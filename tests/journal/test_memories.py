@@ -16,7 +16,7 @@ import pytest
 from loopwright.errors import ConfigurationError, JournalDamaged, JournalUnavailable
 from loopwright.journal import MemoryJournal, open_journal, open_memory
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.sqlite.files import SideLock
+from loopwright.journal.sqlite.database import SideLock
 from loopwright.memory import InMemory, Memory, Space, entry
 
 from .memory_contract import MemoryContract, Store, note, values

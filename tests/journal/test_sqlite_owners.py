@@ -19,7 +19,7 @@ from loopwright.journal import Entry
 from loopwright.journal.recorded.journal import RewindPlan
 from loopwright.journal.recorded.writer import Transaction
 from loopwright.journal.sqlite import Clocks, SqliteJournal, schema
-from loopwright.journal.sqlite.files import SideLock
+from loopwright.journal.sqlite.database import SideLock
 from loopwright.journal.sqlite.leases import Owner, place, register, started
 from loopwright.journal.sqlite.run_ownership import SqliteRuns
 

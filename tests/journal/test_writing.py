@@ -18,7 +18,7 @@ import pytest
 from loopwright.errors import JournalError, JournalUnavailable, OwnershipLost, RunLocked
 from loopwright.journal import Entry
 from loopwright.journal.sqlite import SqliteJournal
-from loopwright.journal.sqlite.files import SideLock
+from loopwright.journal.sqlite.database import SideLock
 from loopwright.journal.sqlite.schema import connect_reader
 
 from .recording import info, record, recorded, rounds, rounds_seen, settle, shown

@@ -101,7 +101,7 @@ def test_settings_are_part_of_the_fingerprint_and_header_values_by_digest_only()
     for name, value in ALL.items():
         changed = prompt("x", model="openai:m", **{name: value})
         prints.add(changed.fingerprint)
-        assert "poets" not in str(changed.asking.to_json())
+        assert "poets" not in str(changed.model_settings.to_json())
     other = prompt("x", model="openai:m", extra_headers={"X-Team": "painters"})
     prints.add(other.fingerprint)
     assert len(prints) == len(ALL) + 2

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.support import texts
-from loopwright import Criterion, Evaluation
+from loopwright import Criterion, Evaluation, Iteration, Loop, ScoreAtLeast, run_sync
 from loopwright.errors import EvaluationError
+from loopwright.journal import MemoryJournal
 from loopwright.records import as_evaluation
 
 # Evaluations.
@@ -35,6 +36,12 @@ from loopwright.records import as_evaluation
         ({"undecided": "yes"}, Evaluation()),
         ({"feedback": None, "improvements": None, "criteria": None, "votes": None}, Evaluation()),
         ({"improvements": ["a", None]}, Evaluation(improvements=("a", ""))),
+        ({"words": 3, 4: "x"}, Evaluation(details={"words": 3, "4": "x"})),
+        ({"score": 1, "metrics": {"ms": 7, "mb": 0.5}}, Evaluation(1.0, metrics={"ms": 7, "mb": 0.5})),
+        ({"metrics": {"ms": 7}}, Evaluation(metrics={"ms": 7})),
+        ({"score": 1, "metrics": "many"}, Evaluation(1.0, details={"metrics": "many"})),
+        ({"score": 1, "metrics": {"ok": True}}, Evaluation(1.0, details={"metrics": {"ok": True}})),
+        ({"score": 1, "metrics": None}, Evaluation(1.0)),
         ({"criteria": [{"name": "n", "passed": True, "gap": None}, Criterion("m", False, "g")]},
          Evaluation(criteria=(Criterion("n", True), Criterion("m", False, "g")))),
     ],
@@ -52,7 +59,6 @@ END = "; return a score from 0 to 1, True or False, or an Evaluation"
     [
         ("0.9", "a str is not an evaluation" + END),
         ([], "a list is not an evaluation" + END),
-        ({"scores": 1}, "unknown field 'scores'; did you mean 'score'?" + END),
         ({"passed": "NO"}, "passed: 'NO' is not true or false" + END),
         ({"score": "0.5"}, "score: '0.5' is not a number" + END),
         ({"score": True}, "score: True is not a number" + END),
@@ -77,7 +83,7 @@ def test_an_answer_that_cannot_be_read_is_an_evaluation_error(given: Any, messag
 @pytest.mark.parametrize(
     "given",
     [{"improvements": 3}, {"improvements": "text"}, {"criteria": 3}, {"criteria": {"a": 1}},
-     {"votes": 3}, {3: 4}, {"score": 1 << 2000}, {"votes": True}, {"votes": [{1}]}],
+     {"votes": 3}, {"score": 1 << 2000}, {"votes": True}, {"votes": [{1}]}],
     ids=str,
 )  # fmt: skip
 def test_a_list_that_is_none_is_an_evaluation_error(given: Any) -> None:
@@ -90,11 +96,54 @@ atoms = st.none() | st.booleans() | st.integers(-2, 2) | st.floats() | texts | s
 anything = atoms | st.lists(atoms, max_size=2)
 objects = st.dictionaries(
     st.sampled_from(
-        ["score", "passed", "feedback", "criteria", "votes", "improvements", "undecided"]
+        ["score", "passed", "feedback", "criteria", "votes", "improvements", "undecided", "metrics"]
     ),
     anything | st.lists(st.fixed_dictionaries({"name": anything, "passed": st.booleans()})),
     max_size=2,
 )
+
+
+@pytest.mark.parametrize(
+    "metrics", [{"ms": "7"}, {"ms": math.inf}, {"ms": True}, [7], "ms"], ids=str
+)
+def test_metrics_are_finite_numbers_by_name(metrics: Any) -> None:
+    """An Evaluation refuses other metrics; the error names the field."""
+    with pytest.raises(EvaluationError, match="metrics: ") as caught:
+        Evaluation(1.0, metrics=metrics)
+    assert caught.value.kind == "bad_evaluation"
+
+
+def test_metrics_are_recorded_and_every_reader_has_a_copy() -> None:
+    """A metric goes to the journal and back as the same number, and a reader changes its own copy only."""
+    measured = {"ms": 7, "share": 0.25}
+    journal = MemoryJournal()
+
+    def judge(output: str) -> Evaluation:
+        return Evaluation(1.0, metrics=measured)
+
+    def spoil(item: Iteration) -> None:
+        assert item.evaluation is not None
+        item.evaluation.metrics["ms"] = 8  # type: ignore[index]
+
+    loop = Loop(str.upper, judge, until=ScoreAtLeast(0.9), on_iteration=spoil)
+    for _ in range(2):
+        result = run_sync(loop, "a", journal=journal, run_id="r")
+        evaluation = result.history[0].evaluation
+        assert evaluation is not None
+        assert evaluation.metrics == measured
+        assert [type(number) for number in evaluation.metrics.values()] == [int, float]
+        assert evaluation.to_json()["metrics"] == measured
+
+
+def test_a_misspelled_field_is_a_warning() -> None:
+    """Unknown fields are details; one that is nearly the name of a field is reported with that name."""
+    result = run_sync(Loop(str.upper, lambda text: {"scroe": 0.9}, max_iterations=1), "a")
+    assert any(
+        text.startswith("unknown_fields: ") and "'score'" in text for text in result.warnings
+    )
+    result = run_sync(Loop(str.upper, lambda text: {"words": 9}, max_iterations=1), "a")
+    assert not any(text.startswith("unknown_fields") for text in result.warnings)
+    assert result.history[0].evaluation == Evaluation(details={"words": 9})
 
 
 @given(anything | objects)

@@ -34,7 +34,7 @@ TWO = """
 import asyncio
 from pathlib import Path
 from loopwright.errors import JournalUnavailable
-from loopwright.journal.sqlite.files import SideLock
+from loopwright.journal.sqlite.database import SideLock
 first, second = SideLock(Path("lock")), SideLock(Path("lock"), patience=0)
 with first:
     try:

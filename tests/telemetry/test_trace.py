@@ -345,4 +345,4 @@ def test_a_watcher_that_cannot_begin_is_a_warning_and_nothing_more() -> None:
 
     result = run_virtual(run(refine, "x", listeners=[Broken()]))
     assert result.status == "satisfied"
-    assert result.warnings == ("listener_failed: a listener could not begin: OSError: no room",)
+    assert result.warnings == ("listener_failed: a listener could not start: OSError: no room",)

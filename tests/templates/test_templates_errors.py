@@ -122,7 +122,7 @@ from loopwright.templates import TemplateError, compile_template
             (1, 24),
             (
                 "'loop' has no 'iteration': inside {% for %} it is the counter of that loop; "
-                "give an outer 'loop' another name before, with {% set outer = loop %}"
+                "name an outer 'loop' before it, with {% set outer = loop %}"
             ),
         ),
     ],

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pydantic_ai import Agent
 
-from loopwright import Context, Iteration, Loop, run_sync, sequence
+from loopwright import Context, Iteration, Loop, for_each, run_sync, sequence
 from loopwright.prompts import prompt
 
 
@@ -65,6 +65,10 @@ prompt("Write", temprature=0.2)  # refused
 prompt("Write", on_cutoff="ignore")  # refused
 Loop(write, read, max_iterations="3")  # refused
 Loop(Unrelated(), read)  # refused
+run_sync(for_each(write), ["text"])  # refused
+run_sync(for_each(write), Brief("a"))  # refused
+for_each(write, at_onse=2)  # refused
+for_each(write, on_failure="stop")  # refused
 Loop(write, Unrelated())  # refused
 Loop(Agent("openai:gpt-4o-mini", output_type=Draft), of_text)  # refused
 

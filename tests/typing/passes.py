@@ -13,6 +13,7 @@ from loopwright import (
     Result,
     Workflow,
     fallback,
+    for_each,
     parallel,
     retry,
     run,
@@ -156,6 +157,18 @@ assert_type(run_sync(fallback(plain, waiting), Brief("a")).unwrap(), Draft)
 assert_type(run_sync(retry(plain), Brief("a")).unwrap(), Draft)
 assert_type(run_sync(with_timeout(plain, 5), Brief("a")).unwrap(), Draft)
 assert_type(run_sync(parallel(one=plain, two=waiting), Brief("a")).unwrap(), dict[str, Any])
+assert_type(run_sync(for_each(plain), [Brief("a")]).unwrap(), list[Draft | None])
+assert_type(
+    run_sync(for_each(loop, at_once=2, keep="all"), [Brief("a")]).unwrap(), list[Draft | None]
+)
+assert_type(run_sync(for_each(plain, keep="last"), [Brief("a")]).unwrap(), Draft)
+
+
+def briefs(topics: str) -> list[Brief]:
+    return [Brief(topic) for topic in topics.split()]
+
+
+assert_type(run_sync(for_each(plain, items=briefs), "a b").unwrap(), list[Draft | None])
 flow = Workflow("flow", {"draft": loop}, output=loop)
 assert_type(run_sync(flow, Brief("a")).unwrap(), Draft)
 

@@ -2,9 +2,9 @@
 states its final answer)."""
 
 from ..prompts import tool_prompt
-from ..prompts.tool_calls import call_with_tools
+from ..prompts.tool_calls import OnResults, call_with_tools
 from ..records.sanitize import sanitised as sanitised
-from .lifecycle import Lifecycle, LifecycleListener, lifecycle_of
+from .lifecycle import Event, Lifecycle, LifecycleListener, Move, State, lifecycle_of
 from .phased.agent import COMPLEXITIES, ROLES, PhasedAgent
 from .phased.capabilities import AgentState, Capability
 from .reasoning.agent import ReasoningAgent
@@ -16,11 +16,15 @@ __all__ = [
     "ROLES",
     "AgentState",
     "Capability",
+    "Event",
     "Execution",
     "Lifecycle",
     "LifecycleListener",
+    "Move",
+    "OnResults",
     "PhasedAgent",
     "ReasoningAgent",
+    "State",
     "call_with_tools",
     "completion",
     "execution_of",

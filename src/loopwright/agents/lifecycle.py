@@ -2,17 +2,17 @@
 
 Rules:
 
-1. An event that a state does not accept changes nothing. The Move has the reason and the events that the
-   state accepts; nothing is raised.
-2. An event reports the past: `STEP_COMPLETE` comes after the step, not before it.
-3. Every state can reach an end, whatever ends the work: a pass, an error, a limit, a timeout or a cancel.
-   So all active states accept `TIMEOUT`, `MAX_ITERATIONS` and `STEP_FAILED`.
-4. Of a run, the state is that of the outermost active loop; a step outside of loops is executing. Any
-   limit that ends a run is `MAX_ITERATIONS`, with the limit in the detail. A run that waits for a person
-   is waiting for input; one that is interrupted or waits for anything else is paused.
+1. An event that a state does not accept changes nothing and raises no error. The Move has the reason and the
+   events that the state accepts.
+2. An event reports the past: `STEP_COMPLETE` comes after the step.
+3. Every state can reach an end, with a pass, an error, a limit, a timeout or a cancellation. So all active
+   states accept `TIMEOUT`, `MAX_ITERATIONS` and `STEP_FAILED`.
+4. The state of a run is that of the outermost active loop; a step outside of loops is executing. Any limit
+   that ends a run is `MAX_ITERATIONS`, with the limit in the detail. A run that waits for a person is
+   waiting for input. A run that is interrupted or waits for anything else is paused.
 
-Source of states and events: the state machine of the loop controller. It draws an edge from evaluating to
-executing and into waiting without names; `NEXT_STEP`, `INPUT_NEEDED` and `AGENT_CALLED` are our names.
+Source of states and events: the state machine of the loop controller. Its edges from evaluating to executing
+and into waiting have no names; `NEXT_STEP`, `INPUT_NEEDED` and `AGENT_CALLED` are names of Loopwright.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ ACTIVE = (
 )  # fmt: skip
 TERMINAL = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
 
-# An event, the states that accept it, the state after it (None: the one before the pause), its meaning.
+# An event, the states that accept it, the next state (None: the state before the pause), its meaning.
 _ROWS: tuple[tuple[Event, tuple[State, ...], State | None, str], ...] = (
     (Event.START, (State.IDLE,), State.INITIALIZING, "the work began"),
     (Event.INIT_COMPLETE, (State.INITIALIZING,), State.PLANNING, "the resources are ready"),
@@ -162,11 +162,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """The state of an agent; an event returns a Move with the lifecycle after it, and changes nothing here.
+    """The immutable state of an agent. An event returns a Move with the lifecycle after it.
 
     Args:
-        state: the present state (default: idle).
-        previous: the state before a pause (default: none).
+        state: The current state. Default: idle.
+        previous: The state before a pause. Default: none.
 
     Example:
         >>> move = Lifecycle().on("START")
@@ -187,7 +187,7 @@ class Lifecycle:
 
     @property
     def valid(self) -> tuple[Event, ...]:
-        """The events that the present state accepts."""
+        """The events that the current state accepts."""
         return tuple(event for event in Event if (self.state, event) in TABLE)
 
     def on(self, event: str) -> Move:
@@ -196,10 +196,10 @@ class Lifecycle:
         if name not in Event.__members__:
             hint = nearest(name, [one.value for one in Event])
             return self._refused(name, f"{name!r} is not an event{hint}")
-        known = Event(name)
-        if (self.state, known) not in TABLE:
+        accepted = Event(name)
+        if (self.state, accepted) not in TABLE:
             return self._refused(name, f"{self.state} does not accept {name}")
-        after = TABLE[self.state, known] or self.previous or State.IDLE
+        after = TABLE[self.state, accepted] or self.previous or State.IDLE
         paused = self.state if after is State.PAUSED else None
         return Move(success=True, event=name, before=self.state, lifecycle=Lifecycle(after, paused))
 
@@ -217,7 +217,7 @@ class Lifecycle:
 def diagram() -> str:
     """Return the table as a state diagram in Mermaid's language.
 
-    The active states are in a box; an event that all of them accept is drawn from the box.
+    The active states are in a box. An event that all of them accept is an edge from the box.
     """
     lines = ["stateDiagram-v2", "    [*] --> idle", "    state active {"]
     inside: list[str] = []
@@ -270,6 +270,7 @@ _WAKING = {
     State.WAITING_INPUT: (Event.INPUT_RECEIVED,),
     State.WAITING_AGENT: (Event.AGENT_COMPLETE,),
 }
+# A run that ended can continue after a rewind or with a higher limit.
 _AGAIN = (Event.RESET, Event.START, Event.INIT_COMPLETE)
 
 
@@ -296,7 +297,7 @@ class LifecycleEvent:
 class LifecycleListener:
     """A listener that derives the lifecycle of a run.
 
-    `lifecycle` is the present state, `moments` are the moves so far.
+    `lifecycle` is the current state, `moments` are the moves so far.
 
     Example:
         >>> from loopwright import run_sync
@@ -309,7 +310,7 @@ class LifecycleListener:
     def __init__(self) -> None:
         self.lifecycle = Lifecycle()
         self.moments: list[LifecycleEvent] = []
-        self._loop = ""  # the path of the outermost loop at work
+        self._loop = ""  # the path of the outermost active loop
 
     @property
     def state(self) -> State:
@@ -317,7 +318,7 @@ class LifecycleListener:
         return self.lifecycle.state
 
     def __call__(self, entry: Entry) -> None:
-        """Take account of an entry of the journal."""
+        """Update the lifecycle with an entry of the journal."""
         if entry.kind in _WORK:
             self._wake(entry)
             self._work(entry)
@@ -339,13 +340,13 @@ class LifecycleListener:
             self.moments.append(LifecycleEvent(entry.at, entry.path, move, detail))
 
     def _wake(self, entry: Entry) -> None:
-        """Continue work that had not begun, was paused or waiting, or had ended."""
+        """Continue work that has not begun, is paused or waiting, or has ended."""
         self._on(entry, *(_AGAIN if self.lifecycle.terminal else _WAKING.get(self.state, ())))
         if self.state is State.PLANNING and not _PLANNING.search(entry.path):
             self._on(entry, Event.PLAN_COMPLETE)
 
     def _work(self, entry: Entry) -> None:
-        if self.state is State.PLANNING:  # all work before the plan is planning
+        if self.state is State.PLANNING:  # all work before the plan belongs to planning
             return
         stage = _STAGE.search(entry.path)
         loop = entry.path[: stage.start()] if stage else entry.path
@@ -355,7 +356,8 @@ class LifecycleListener:
             target = State.EVALUATING if entry.kind == "iteration" else State.EXECUTING
         again = stage is not None and loop == self._loop
         if again and (self.state, target) == (State.EVALUATING, State.EXECUTING):
-            # Another iteration of the same loop without adapt: its input stays the same.
+            # Another iteration of the same loop without `adapt`, whose input stays the same. The table has
+            # no direct edge between the two states for a failed evaluation.
             self._on(entry, Event.EVALUATION_FAIL, Event.ADAPTATION_COMPLETE)
         self._loop = loop if stage or entry.kind == "iteration" else self._loop
         self._on(entry, *_ROUTES.get((self.state, target), ()))
@@ -399,7 +401,7 @@ def lifecycle_of(entries: Iterable[Entry]) -> LifecycleListener:
     """Return the lifecycle of a run by the entries of its journal.
 
     Args:
-        entries: the entries, in order.
+        entries: The entries, in order.
     """
     listener = LifecycleListener()
     for entry in entries:

@@ -25,6 +25,7 @@ from .limits import RunLimits as RunLimits
 from .limits import amount as amount
 from .limits import raised as raised
 from .limits import raised_budget as raised_budget
+from .limits import tightest as tightest
 from .limits import unit_of as unit_of
 from .progress import Degrading, NoImprovement, RepeatedOutput
 from .success import AllCriteriaMet, OutputMatches, Passed, ScoreAtLeast

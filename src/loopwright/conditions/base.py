@@ -43,7 +43,9 @@ class Condition(ABC):
     early: ClassVar[bool] = True  # `min_iterations` may delay it
     goal: ClassVar[bool] = True  # a condition of success, unless it is a limit
     reads: ClassVar[str] = ""  # the part of an evaluation that it needs, in words
-    ours: ClassVar[bool] = True  # defined in this package
+    ours: ClassVar[bool] = (
+        True  # defined in this package, so that it needs no copies of the history
+    )
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -65,16 +67,19 @@ class Condition(ABC):
         return AllOf((self, other))
 
     def __bool__(self) -> bool:
+        # `a and b` would silently drop the first condition.
         raise TypeError(
             "a condition has no truth value; combine conditions with | and &, not with or and and"
         )
 
     def field_values(self) -> dict[str, Json]:
         """Return its fields as JSON, without defaults."""
+        # Private attributes are left out: they are computed, and would change the fingerprint.
         if not dataclasses.is_dataclass(self):  # a user's class with any attributes
             attributes = getattr(self, "__dict__", {}).items()
             return {str(key): _shown(value) for key, value in attributes if key[:1] != "_"}
         data = {}
+        # Without defaults, so that a new field with a default leaves recorded conditions valid.
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             if item.default is dataclasses.MISSING or value != item.default:
@@ -131,6 +136,7 @@ def check_safely(condition: Condition, history: History) -> Stop | None:
         return condition.check(history)
     tag = type(condition).__name__
     try:
+        # Views: a condition of the user must not change the record.
         stop = condition.check(history.view())
     except BaseException as error:  # of any kind: the loop ends and reports it
         exception, traceback = described(error, redact=history.redact)
@@ -169,6 +175,7 @@ def named(stop: Stop, loop: str) -> Stop:
 @functools.cache
 def tag_of(kind: type) -> str:
     """Return the YAML tag of a class: its name in snake case."""
+    # Derived from the class, so that Python and YAML cannot differ.
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower()
 
 
@@ -191,6 +198,7 @@ def condition(kind: _Kind) -> _Kind:
         Never()
     """
     tag = tag_of(kind)
+    # The first one stays: a document must not change its meaning with the order of imports.
     if TAGS.setdefault(tag, kind) is not kind:
         raise ConfigurationError(f"the condition {tag!r} is already registered")
     return kind
@@ -216,6 +224,7 @@ def from_json(data: Json) -> Condition:
     if isinstance(data, list):
         members = [from_json(item) for item in data]
         return members[0] if len(members) == 1 else AnyOf(tuple(members))
+    # Before the check for a single tag: a user's class has its fields beside the reference.
     if isinstance(data, Mapping) and "python" in data:
         arguments = {name: value for name, value in data.items() if name != "python"}
         return instance_of(data["python"], _imported(data["python"]), arguments)
@@ -255,6 +264,7 @@ def instance_of(reference: str, kind: object, arguments: Mapping[str, Json]) -> 
 
 
 def _imported(reference: Json) -> type[Condition]:
+    # Imported classes only: reading a condition must not run code that the reader has not chosen.
     kinds: list[type[Condition]] = list(Condition.__subclasses__())
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -276,6 +286,7 @@ def _build(tag: str, kind: type[Condition], value: Json) -> Condition:
     for name, item in fields.items():
         if item.default is dataclasses.MISSING and name not in value:
             raise ConfigurationError(f"{tag}: needs {name}")
+    # Tuples, because a frozen condition must be hashable.
     plain = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
     return kind(**plain)
 
@@ -286,6 +297,7 @@ def has_goal(tree: Condition | None) -> bool:
         return False
     if isinstance(tree, _Combined):
         return any(has_goal(member) for member in tree.members)
+    # A limit may be written as a goal by mistake; it never means success.
     return tree.goal and not tree.hard
 
 
@@ -302,6 +314,7 @@ class _Combined(Condition):
         for member in self.members:
             if not isinstance(member, Condition):
                 raise ConfigurationError(f"{member!r} is not a condition")
+            # (a | b) | c is one "or" of three, so that equal conditions have one form.
             flat += member.members if isinstance(member, type(self)) else [member]
         if not flat:
             raise ConfigurationError(f"{tag}: the list of conditions is empty; add at least one")
@@ -328,6 +341,7 @@ def prefer(stops: Iterable[Stop]) -> Stop | None:
     >>> prefer([Stop(Reason.MAX_ITERATIONS), Stop(Reason.CONDITION_MET)]).also
     (<Reason.MAX_ITERATIONS: 'max_iterations'>,)
     """
+    # Success has the lowest rank: a loop that succeeds at its limit has succeeded.
     ranked = sorted(stops, key=lambda stop: stop.reason.rank)
     if len(ranked) < 2:
         return ranked[0] if ranked else None
@@ -361,7 +375,7 @@ class AnyOf(_Combined):
     def __post_init__(self) -> None:
         self._flatten()
 
-    __str__ = _Combined.__str__
+    __str__ = _Combined.__str__  # the decorator would replace it
 
     def check(self, history: History) -> Stop | None:
         return prefer(stop for m in self.members if (stop := check_safely(m, history)) is not None)
@@ -402,6 +416,7 @@ class AllOf(_Combined):
         stops = []
         for member in self.members:
             stop = check_safely(member, history)
+            # A condition that fails ends the loop, although the "and" does not hold.
             if stop is None or stop.failure is not None:
                 return stop
             stops.append(stop)

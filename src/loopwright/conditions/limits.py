@@ -18,15 +18,15 @@ from ..records import History, Reason, Stop
 from ..records.codec import Json, integer, number
 from .base import Condition, condition, tag_of
 
-CEILING = 1000  # iterations of any loop, whatever its limit
+CEILING = 1000  # iterations of any loop: the history of a run is kept in memory
 
 
 class Limit(Condition):
     """A hard limit; see `Condition.hard`."""
 
     __slots__ = ()
-    hard: ClassVar[bool] = True
-    early: ClassVar[bool] = False
+    hard: ClassVar[bool] = True  # no combination turns it off
+    early: ClassVar[bool] = False  # `min_iterations` never delays a limit
 
 
 class _IterationLimit(Limit):
@@ -150,6 +150,7 @@ class Deadline(Limit):
             moment = datetime.fromisoformat(self.at)
         except (TypeError, ValueError):
             moment = None
+        # Without an offset the moment would depend on the machine that resumes the run.
         if moment is None or moment.tzinfo is None:
             raise ConfigurationError(
                 f"deadline: {self.at!r} is not a date and time with an offset; "
@@ -205,12 +206,14 @@ class Budget(Limit):
         spent = history.usage
         if self.effects is not None and history.effects >= self.effects:
             return Stop(Reason.BUDGET, f"{history.effects} of {self.effects} effects used")
+        # In this order, because recorded details name the first unit that is used up.
         for name, cap, used in (
             ("calls", self.calls, spent.calls),
             ("tokens", self.tokens, spent.tokens),
             ("usd", self.usd, spent.usd),
         ):
             if cap is not None and used >= cap:
+                # A sum of dollars may exceed its cap by the rounding error of floats.
                 over = OVERSHOT if used > cap * (1 + 1e-9) else ""
                 return Stop(Reason.BUDGET, f"{amount(used)} of {amount(cap)} {name} spent{over}")
         return None
@@ -240,6 +243,7 @@ def unit_of(detail: str) -> str:
     >>> unit_of("3 of 3 calls spent")
     'calls'
     """
+    # From the sentence, because recorded stops have no field for the unit.
     match = _UNIT.search(detail)
     return match[1] if match else ""
 
@@ -272,6 +276,20 @@ class RunLimits:
         return Budget(**caps) if caps else None
 
 
+def tightest(*budgets: object) -> Budget | None:
+    """Return the lowest cap of each unit, or None without any.
+
+    Args:
+        budgets: budgets, other objects with their fields, or None.
+    """
+    caps = {
+        unit: [cap for budget in budgets if (cap := getattr(budget, unit, None)) is not None]
+        for unit in UNITS.values()
+    }
+    lowest = {unit: min(values) for unit, values in caps.items() if values}
+    return Budget(**lowest) if lowest else None
+
+
 def raised(members: Iterable[Condition], options: Mapping[str, Json]) -> tuple[Condition, ...]:
     """Return conditions with their limits raised, never lowered.
 
@@ -285,6 +303,7 @@ def raised(members: Iterable[Condition], options: Mapping[str, Json]) -> tuple[C
 def _raised(member: Condition, options: Mapping[str, Json]) -> Condition:
     limit = options.get("max_iterations")
     if limit is not None and isinstance(member, MaxIterations | PhaseLimit):
+        # Never lowered: an iteration that is recorded cannot be taken back.
         return replace(member, limit=max(limit, member.limit))
     return raised_budget(member, options) if isinstance(member, Budget) else member
 

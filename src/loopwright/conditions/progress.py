@@ -47,6 +47,7 @@ def cycle_period(labels: Sequence[str], maximum: int = 4) -> int:
     (2, 0)
     """
     for period in range(1, maximum + 1):
+        # The shortest period first: a constant output also repeats with period 2.
         if len(labels) >= 2 * period and labels[-period:] == labels[-2 * period : -period]:
             return period
     return 0
@@ -57,6 +58,7 @@ def shingles(text: str, size: int = 4) -> frozenset[tuple[str, ...]]:
 
     A text with fewer words is one sequence, a text without words is its own sequence.
     """
+    # A text without words is compared as a unit; two empty sets would count as equal.
     words = re.findall(r"\w+", text.casefold()) or [text]
     if len(words) <= size:
         return frozenset({tuple(words)})
@@ -152,8 +154,11 @@ class RepeatedOutput(Condition):
         count = len(history)
         labels = self._labels(history)
         period = cycle_period(labels, self.period)
+        # The same input again may have the same output; only a changed input makes the repeat a
+        # stall.
         if period == 1 and not self._inputs_differ(history) and self._inputs_change(history):
             period = 0
+        # A repeat that raised the score is progress: judges differ from vote to vote.
         best = history.best
         if not period or (
             best is not None and best.score is not None and best.number > count - period
@@ -177,6 +182,7 @@ class RepeatedOutput(Condition):
         count = len(history)
         window = range(max(0, count - 2 * self.period), count)
         labels = [
+            # A failed iteration has no output; its label is equal to no other.
             history.label(i, "output", self.volatile) if history[i].eligible else f"failed {i}"
             for i in window
         ]
@@ -241,17 +247,19 @@ class Degrading(Condition):
     def check(self, history: History) -> Stop | None:
         scores = history.recent_scores(self.window)
         last = history.last
+        # Without a score of the latest iteration, the last two scores say nothing new.
         if len(scores) < self.window or last is None or not last.eligible or last.score is None:
             return None
         if self.rule == "strict":
             if not strictly_falling(scores, self.window):
                 return None
             return Stop(Reason.DEGRADING, f"{self.window} scores in a row, each below the last")
-        if self.sigma == 0:
+        if self.sigma == 0:  # without noise each fall is real, so single scores are compared
             best = history.best
             fall = (best.score or 0.0) - scores[-1] if best is not None else 0.0
             limit = self.tolerance
         else:
+            # Of two-score means, because a single low score is often noise.
             fall = history.fall
             limit = drawdown_limit(self.horizon) * self.sigma
         if fall <= limit:

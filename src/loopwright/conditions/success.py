@@ -47,8 +47,10 @@ class ScoreAtLeast(Condition):
         if last is None or last.evaluation is None:
             return None
         score = last.evaluation.score
+        # Within the rounding error: 0.3 * 3 must reach 0.9.
         if score is None or not reaches(score, self.threshold):
             return None
+        # An interrupted or truncated output may have a score, but it is incomplete.
         if not last.eligible or len(history) < self.min_iterations:
             return None
         return Stop(Reason.CONDITION_MET, f"score {score:g} is at least {self.threshold:g}")
@@ -114,6 +116,7 @@ class AllCriteriaMet(Condition):
         if last is None or not last.eligible or last.evaluation is None:
             return None
         criteria = last.evaluation.criteria
+        # Without criteria nothing was checked, although `all` would hold.
         if not criteria or not all(item.passed for item in criteria):
             return None
         return Stop(Reason.CONDITION_MET, f"all {len(criteria)} criteria are met")
@@ -159,7 +162,7 @@ class OutputMatches(Condition):
             return None
         try:
             match = self._compiled().search(text_of(last.output))
-        except PatternTimeout:
+        except PatternTimeout:  # the loop continues: its limits end it
             return None
         if match is None:
             return None

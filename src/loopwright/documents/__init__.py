@@ -1,6 +1,17 @@
 """Documents: YAML of any dialect, compiled to the workflows and loops that Python users write."""
 
+from .check.trust import LocalActions
 from .load import Loaded, Settings, check, convert, load
+from .project import Recorded
 from .schema.document import export_schema
 
-__all__ = ["Loaded", "Settings", "check", "convert", "export_schema", "load"]
+__all__ = [
+    "Loaded",
+    "LocalActions",
+    "Recorded",
+    "Settings",
+    "check",
+    "convert",
+    "export_schema",
+    "load",
+]

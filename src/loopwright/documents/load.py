@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..conditions import UNITS, Budget
+from ..conditions import Budget, tightest
 from ..engine.composites import with_timeout
 from ..engine.step import Step
 from ..errors import (
@@ -460,7 +460,7 @@ def _source(path: str | Path, settings: Settings, project: Project) -> dict[str,
         "model": settings.model,
         "model_url": settings.model_url,
         "replies": settings.replies and os.path.realpath(settings.replies),
-        **{name: getattr(settings, name) for name in UNITS},
+        **settings.limits(),
         "root": settings.root and str(settings.root),
         "agents": dict(settings.agents),
         "allowed_hosts": list(settings.allowed_hosts),
@@ -474,10 +474,5 @@ def _source(path: str | Path, settings: Settings, project: Project) -> dict[str,
 
 
 def _budget(document: Document, settings: Settings) -> Budget | None:
-    caps = {}
-    for name, unit in UNITS.items():
-        values = (getattr(document.budget, unit, None), getattr(settings, name))
-        if limits := [value for value in values if value is not None]:
-            # A caller may lower the budget of a document but not raise it.
-            caps[unit] = min(limits)
-    return Budget(**caps) if caps else None
+    # A caller may lower the budget of a document but not raise it.
+    return tightest(document.budget, settings.budget_of_limits())

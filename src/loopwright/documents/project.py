@@ -10,7 +10,7 @@ from pathlib import Path
 from ..conditions import Budget, RunLimits
 from ..engine.step import Step
 from ..errors import DocumentError, Problem
-from ..prompts.prompt import PromptSettings
+from ..prompts.settings import PromptSettings
 from ..records.codec import Json
 from .schema.document import Document
 from .schema.traverse import functions_in

@@ -1,4 +1,4 @@
-"""The engine: one step, one loop, one workflow, one run, and what they may spend.
+"""The engine: steps, loops, workflows and runs, with their budgets and deadlines.
 
 - `step` defines steps, `fingerprints` their identity, `composites` and `workflow` combine them.
 - `loop` declares a loop and decides, `loop_run` runs it, `loop_attempt` is one iteration while it runs.

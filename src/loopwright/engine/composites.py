@@ -189,13 +189,13 @@ def _named(steps: tuple[StepLike, ...]) -> tuple[tuple[str, Step], ...]:
     parts = [as_step(s) for s in steps]
     names = [part.name.replace("/", "-") for part in parts]  # a slash separates the parts of a path
     # A generated name must not be the name of another step: steps a, a and a-1 become a-2, a-3 and a-1.
-    taken = {name for name in names if names.count(name) == 1}
+    used = {name for name in names if names.count(name) == 1}
     named = []
     for name, part in zip(names, parts, strict=True):
         if names.count(name) > 1:
             numbered = (f"{name}-{n}" for n in itertools.count(1))
-            name = next(free for free in numbered if free not in taken)
-            taken.add(name)
+            name = next(free for free in numbered if free not in used)
+            used.add(name)
         named.append((name, part))
     return tuple(named)
 
@@ -441,7 +441,7 @@ class _Limited(Wrapper):
         try:
             return await attempt(inner, "within", self.inner, value)
         except Stopped as stopped:
-            # A deadline of an outer loop ends that loop, and is no failure of this step.
+            # A deadline of an outer loop ends that loop; it is not a failure of this step.
             if stopped.owner != ctx.path:
                 raise
         ctx.run.append(Entry("expired", ctx.path, ctx.run.now()))

@@ -198,7 +198,7 @@ class Context:
 
         Args:
             name: the name of the question in the journal.
-            request: what the person is shown. Its `kind` says which answers are valid (see
+            request: the values to show to the person. Its `kind` decides which answers are valid (see
                 `journal.questions`); without one, any answer is.
             detail: the sentence that explains why the run waits.
 
@@ -255,7 +255,7 @@ class Context:
             return perform(self, f"{self.path}/{name}" if self.path else name, step, value, token)
         if isinstance(step, CompositeStep):
             return self._through(self.below(name), step, value)
-        return self.call(name, self._made(name, step), value, token)
+        return self.call(name, self._as_step(name, step), value, token)
 
     async def outcome(
         self,
@@ -273,22 +273,24 @@ class Context:
         Returns:
             The result of the step.
         """
-        made = self._made(name, step)
+        target = self._as_step(name, step)
         if self.names is None:
-            return await self._ended(name, made, value)
+            return await self._ended(name, target, value)
         self._take(name)
-        return (await self._ended(name, made, self._passed(made, value))).view(typed=self._typed)
+        return (await self._ended(name, target, self._passed(target, value))).view(
+            typed=self._typed
+        )
 
-    # What the engine does for it.
+    # For the engine only.
 
     async def _called(self, name: str, step: StepLike, value: Json, token: str) -> Json:
-        """Run a step for a user's function, which may change what it passes and what it receives."""
-        made = self._made(name, step)
+        """Run a step for a user's function, with copies of its input and output."""
+        target = self._as_step(name, step)
         self._take(name)
         # A context without names: the name was checked here, and the engine's own calls are not
         # counted.
-        within = Context(self.run, self.path, self.gate, self.account, self.scope)
-        return self._own(await within.call(name, made, self._passed(made, value), token))
+        inner = Context(self.run, self.path, self.gate, self.account, self.scope)
+        return self._own(await inner.call(name, target, self._passed(target, value), token))
 
     def _passed(self, step: Step, value: Json) -> Json:
         """Return an input for a step as it is recorded; the function that passes it may change it."""
@@ -296,20 +298,20 @@ class Context:
             return declared.write_input(value)
         return own_json(value)
 
-    def _made(self, name: str, step: StepLike) -> Step:
-        """Return what a function calls as a step.
+    def _as_step(self, name: str, step: StepLike) -> Step:
+        """Return the target of a call as a step.
 
         Raises:
             StepError: of kind `bad_step`, if it cannot be one.
         """
         try:
-            made = as_step(step)
+            result = as_step(step)
         except ConfigurationError as error:
             problem = str(error)
         else:
-            if isinstance(made, Leaf | CompositeStep):
-                return made
-            problem = f"{made!r:.60} is neither a Leaf nor a CompositeStep"
+            if isinstance(result, Leaf | CompositeStep):
+                return result
+            problem = f"{result!r:.60} is neither a Leaf nor a CompositeStep"
         raise StepError(problem, path=self.below(name), kind="bad_step", retryable=False)
 
     def _take(self, name: str) -> None:
@@ -317,7 +319,7 @@ class Context:
         assert self.names is not None
         if name in self.names:
             raise StepError(
-                f"an earlier call of this step is already named {name!r}; give each call another name",
+                f"an earlier call of this step is already named {name!r}; use another name for each call",
                 path=self.below(name),
                 kind="used_twice",
                 retryable=False,

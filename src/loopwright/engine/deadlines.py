@@ -82,8 +82,7 @@ class DeadlineScope:
         # Not for waits of the engine itself: they always yield to the event loop.
         watched = watch(path, max(0.0, seconds)) if path else None
         body = _Abandonable(_contained(work, run))
-        # A task of its own: `asyncio.timeout` could not abandon a call that ignores its
-        # cancellation.
+        # A separate task: `asyncio.timeout` could not abandon a call that ignores its cancellation.
         task = asyncio.create_task(body)
         try:
             await asyncio.wait({task}, timeout=max(0.0, seconds))

@@ -17,14 +17,14 @@ from typing import Protocol
 
 from ..errors import JournalError, OwnershipLost, ReplayMismatch, StepError, Stopped, Suspended
 from ..journal import Entry, is_note
-from ..records import NOTHING, Failure, Reason, Usage, codec, own, own_json
+from ..records import NOTHING, Failure, Reason, Usage, codec, own_json
 from ..records.codec import ATOMS, Json
 from ..records.typed import ValueType
 from .budget import OVERSHOOT, Account
 from .deadlines import DeadlineScope
 from .run_state import Run
 from .signatures import ANNOTATION_UNREADABLE, UNTYPED_OUTPUT
-from .step import Leaf
+from .step import UNREAD, Leaf
 from .stubs import acting
 
 __all__ = ["being_cancelled", "perform", "retyped", "unrecorded"]
@@ -38,6 +38,9 @@ class EffectContext(Protocol):
     gate: DeadlineScope | None
     account: Account
     spent: Usage
+
+    def below(self, name: str) -> str:
+        """Return the path of a step inside this one."""
 
     def within(self, path: str, *, typed: bool = False) -> EffectContext:
         """Return the context that the step acts with."""
@@ -101,13 +104,13 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     run, gate, path, cause = ctx.run, ctx.gate, started.path, None
     types = step.types
     # Annotations are read at the first call, because they may name classes that are defined later.
-    if types is not None and not types.simple:
+    if types is UNREAD:
         types = step.declared()
     inner = ctx.within(path, typed=types is not None) if step.wants_context else None
     began = started.at + started.seconds
     finished = Entry("finished", path, began, None, started.fingerprint)
     try:
-        # The step gets a copy: what it does to its input changes nothing that is recorded.
+        # The step gets a copy: it may change its input, and the record must stay the same.
         argument = own_json(value) if types is None else types.read(value)
         act = step.act if run.stubs is None else acting(run.stubs, step, path)
         if gate is None:
@@ -115,14 +118,9 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
         else:
             # The path lets a watcher name this step if it blocks the event loop.
             output = await gate.limit(run, functools.partial(act, argument, inner), path)
-        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
-            output = codec.normalise(output, what="output")
-        else:
-            output = _written(ctx, step, output, path)
-        finished.value = output
+        finished.value = output = _written(ctx, step, output, path)
     except BaseException as error:
-        # BaseException: a cancelled call must be settled too. `_broken` raises again what is no
-        # failure of the step.
+        # BaseException: a cancelled call must be settled too. `_broken` raises all other errors again.
         _broken(error, ctx, inner, started, finished)
         cause = _cause(error)
     if inner is not None or started.reserved is not NOTHING:
@@ -146,36 +144,30 @@ async def unrecorded(
     """Perform an effect of a run without a journal, listeners and limits: only its output matters."""
     # A fast path: without it the row "the same without a journal, to bare" of `benchmarks.engine` is
     # 50 % slower.
-    run, path = ctx.run, ctx.path
+    run = ctx.run
     if run.cancelled is not None:
         raise Stopped("", run.cancelled)
     try:
         types = step.types
-        if types is not None and types.simple:
-            argument = own(value)
-        else:
+        if types is UNREAD:
             types = step.declared()
-            argument = own_json(value) if types is None else types.read(value)
-        output = await step.act(argument, None)
-        if type(output) in ATOMS and types is not None and types.simple and run.redactor is None:
-            return codec.normalise(output, what="output")
-        return _written(ctx, step, output, name)
+        argument = own_json(value) if types is None else types.read(value)
+        return _written(ctx, step, await step.act(argument, None), name)
     except asyncio.CancelledError as error:
         if run.cancelled is not None:
             raise Stopped("", run.cancelled) from None
         if not _is_self_cancelled(error, ctx):
             raise
-        raise run.failure(error, f"{path}/{name}" if path else name).to_error() from error
+        raise run.failure(error, ctx.below(name)).to_error() from error
     except (Exception, SystemExit) as error:
-        failure = run.failure(error, f"{path}/{name}" if path else name)
-        raise failure.to_error() from _cause(error)
+        raise run.failure(error, ctx.below(name)).to_error() from _cause(error)
 
 
 def _written(ctx: EffectContext, step: Leaf, output: object, path: str) -> Json:
     """Return an output as it is recorded: normalised, or in its declared type, and without secrets."""
     types, redactor = step.types, ctx.run.redactor
-    if types is None or (types.simple and type(output) in _PLAIN):
-        plain = codec.normalise(output, what="output")
+    if types is None or (types.json_output and type(output) in _PLAIN):
+        plain = codec.normalise(output, "output")
         return plain if redactor is None else redactor.clean(plain)
     # Here and not when the types are read: only a step that runs deserves a warning.
     if types.problem:
@@ -240,13 +232,13 @@ def _broken(
     finished: Entry,
 ) -> None:
     """Record an error of the step; raise any other again."""
-    # A journal that fails is no failure of the step: the run must end, not adapt.
+    # The failure of a journal is not one of the step: the run must end, not adapt.
     is_failure = isinstance(error, Exception | SystemExit) and not isinstance(error, JournalError)
     if is_failure or _is_self_cancelled(error, ctx):
         finished.error = ctx.run.failure(error, started.path)
         return
     # At the larger of what was reported and what was reserved: the cost of a cut call is unknown.
-    # A call that suspended to ask a person was not cut: it spent what it reported.
+    # A call that suspended to ask a person was not cancelled: its reported usage is exact.
     reported = inner.spent if inner is not None else NOTHING
     suspended = isinstance(error, Suspended)
     usage = reported if suspended else reported.settled_at(started.reserved)
@@ -272,7 +264,7 @@ def being_cancelled() -> bool:
 def _settle(
     ctx: EffectContext, inner: EffectContext | None, started: Entry, finished: Entry
 ) -> None:
-    # A step without a context cannot report what it spent: then it is what was reserved.
+    # A step without a context cannot report usage, so the reserved usage counts.
     usage = inner.spent if inner is not None else started.reserved
     if usage is not NOTHING or started.reserved is not NOTHING:
         finished.usage = usage
@@ -283,7 +275,7 @@ def _cut(ctx: EffectContext, started: Entry, usage: Usage, error: BaseException)
     """Settle an effect that was begun and has no outcome."""
     ctx.account.settle(started.path, usage)
     if isinstance(error, JournalError | OwnershipLost):
-        return  # there is nothing to write to
+        return  # the journal accepts no entry
     # The effect stays without an outcome: it may have acted, so a resume must decide about it.
     entry = Entry("cut", started.path, started.at, fingerprint=started.fingerprint, usage=usage)
     if isinstance(error, Suspended):

@@ -191,7 +191,7 @@ def _loaded(point: EntryPoint) -> _Adapter | None:
     try:
         adapter = point.load()
         adapter = adapter() if isinstance(adapter, type) else adapter
-    except Exception as error:  # code of other packages
+    except Exception as error:  # of any kind: a broken package must not stop every program
         problem = f"{type(error).__name__}: {error}"
     else:
         if isinstance(adapter, _Adapter):

@@ -1,4 +1,4 @@
-"""The loop as it is declared, and what it decides after each iteration; `loop_run` runs it.
+"""The declaration of a loop and its decisions after each iteration; `loop_run` runs it.
 
 Rules:
 
@@ -16,7 +16,7 @@ import math
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from ..conditions import (
     CEILING,
@@ -33,6 +33,7 @@ from ..conditions import (
     named,
     prefer,
     tag_of,
+    tightest,
 )
 from ..errors import (
     BROKEN_EVALUATOR,
@@ -67,7 +68,7 @@ from .step import (
     source_digest,
 )
 
-__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of"]
+__all__ = ["DEFAULT_LIMIT", "NO_GOAL", "NO_GOAL_SENTENCE", "Loop", "any_of", "one_of"]
 
 DEFAULT_LIMIT = 10  # iterations of a loop without a limit, so that no loop is endless
 MAX_DEPTH = 8  # loops within loops: iterations multiply with each level
@@ -218,11 +219,11 @@ class Loop(CompositeStep[In, Out]):
             warnings.warn(LoopwrightWarning(self.unbound, code=CANNOT_BIND), stacklevel=4)
         put("approve", (self.approve,) if isinstance(self.approve, str) else tuple(self.approve))
         for moment in self.approve:
-            _one_of("approve", moment, MOMENTS)
+            one_of("loop: approve", moment, MOMENTS)
 
     def _check(self) -> None:
-        _one_of("on_failure", self.on_failure, ("halt", "continue", "retry"))
-        _one_of("keep", self.keep, ("best", "last"))
+        one_of("loop: on_failure", self.on_failure, ("halt", "continue", "retry"))
+        one_of("loop: keep", self.keep, ("best", "last"))
         codec.integer("loop: max_retries", self.max_retries, minimum=0)
         codec.integer("loop: max_failures", self.max_failures, minimum=1)
         if codec.integer("loop: min_iterations", self.min_iterations, minimum=1) > CEILING:
@@ -313,11 +314,16 @@ class Loop(CompositeStep[In, Out]):
 
     @property
     def input_type(self) -> ValueType | None:
-        return as_step(self.execute).input_type
+        return self._parts[0].input_type
 
     @property
     def output_type(self) -> ValueType | None:
-        return as_step(self.execute).output_type
+        return self._parts[0].output_type
+
+    @property
+    def iteration_types(self) -> tuple[ValueType | None, ValueType | None]:
+        """The declared types of the input and the output of an iteration."""
+        return self.input_type, self.output_type
 
     @property
     def limit(self) -> int:
@@ -379,15 +385,7 @@ class Loop(CompositeStep[In, Out]):
     @functools.cached_property
     def budget(self) -> Budget | None:
         """The tightest of its budgets, unit by unit."""
-        caps = [c for c in self.members if isinstance(c, Budget)]
-        if not caps:
-            return None
-
-        def tightest(unit: str) -> Any:
-            limits = [limit for cap in caps if (limit := getattr(cap, unit)) is not None]
-            return min(limits, default=None)
-
-        return Budget(*(tightest(unit) for unit in ("calls", "tokens", "usd", "effects")))
+        return tightest(*(c for c in self.members if isinstance(c, Budget)))
 
     @functools.cached_property
     def unbound(self) -> str:
@@ -474,10 +472,10 @@ class Loop(CompositeStep[In, Out]):
             self.has_goal or stop.reason.status is not Status.EXHAUSTED
         ):
             return
-        judged = [item for item in history if item.eligible]
+        judged = (item for item in history if item.eligible)
         if any(goal.applies_to(item) for item in judged for goal in self.goals):
             return
-        for goal in self.goals if judged else ():
+        for goal in self.goals if history.best is not None else ():
             # A score without a verdict: the loop lacks the score that is enough.
             if not self.has_goal or (
                 isinstance(goal, Passed) and any(item.score is not None for item in history)
@@ -500,10 +498,11 @@ def _written(condition: Condition) -> str:
     return f"{tag_of(type(condition))} {codec.encode(condition.field_values())} {code}"
 
 
-def _one_of(name: str, value: object, words: tuple[str, ...]) -> None:
+def one_of(name: str, value: object, words: tuple[str, ...]) -> None:
+    """Raise ConfigurationError if an option is none of the words."""
     if value not in words:
         raise ConfigurationError(
-            f"loop: {name}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}"
+            f"{name}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}"
         )
 
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 
 from ..errors import StepError, Stopped
 from ..records import Evaluation, Failure, Iteration, Status, as_evaluation
 from ..records.codec import ATOMS, Json
+from ..records.evaluation import misspelling
 from ..records.typed import ValueType, json_of
 from .context import Context
 from .step import CompositeStep, Step
 
 __all__ = ["Attempt", "Call"]
 
+UNKNOWN_FIELDS = "unknown_fields"  # the code of a warning
 Call = Callable[..., Awaitable[Json]]  # runs one step: `Context.call`, or `unrecorded`
 
 
 class Attempt:
     """One iteration while it runs: the results of its stages, and the failure or cut that ended it.
 
-    Inside `with`, the error of a step becomes its `failure`, and a guard or a cancellation of the run
-    its `cut`. The cancellation of the task alone is not recorded: it propagates. `call` runs its steps.
+    The error of a step becomes its `failure`, and a guard or a cancellation of the run its `cut`. The
+    cancellation of the task alone is not recorded: it propagates. `call` runs its steps.
     """
 
     __slots__ = (
@@ -33,7 +34,6 @@ class Attempt:
         "cut",
         "ended",
         "evaluation",
-        "execute",
         "failure",
         "input",
         "loops",
@@ -42,12 +42,9 @@ class Attempt:
         "stage",
     )
 
-    def __init__(
-        self, ctx: Context, execute: Step, value: Json, *, began: float, adapts: bool, call: Call
-    ) -> None:
+    def __init__(self, ctx: Context, value: Json, began: float, adapts: bool, call: Call) -> None:
         assert ctx.scope is not None
         self.ctx, self.scope = ctx, ctx.scope
-        self.execute = execute
         self.call = call
         self.began = self.ended = began
         self.output: Json = None
@@ -59,22 +56,19 @@ class Attempt:
         self.loops = self.scope.loops  # those that ended in earlier iterations
         self.stage = "adapt" if adapts else "execute"
 
-    def __enter__(self) -> Attempt:
-        return self
-
     def adapted(self, value: Json | Evaluation) -> None:
         """Set the input that adapt returned."""
         self.input = self.scope.current = _recorded(value, self.scope.types[0])
         self.stage = "execute"
 
-    def executed(self, value: Json | Evaluation) -> None:
-        """Set the output.
+    def executed(self, execute: Step, value: Json | Evaluation) -> None:
+        """Set the output of `execute`.
 
         Raises:
             StepError: if there is none because an inner loop ended without one.
         """
         self.output = _recorded(value, self.scope.types[1])
-        if value is None and isinstance(self.execute, CompositeStep):
+        if value is None and isinstance(execute, CompositeStep):
             self._refuse_no_output()
         self.stage = "evaluate"
 
@@ -85,37 +79,35 @@ class Attempt:
             StepError: for any other value.
         """
         self.evaluation = as_evaluation(value)
+        if type(value) is dict and (sentence := misspelling(value)):
+            self.ctx.warn(sentence, code=UNKNOWN_FIELDS)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
+    def failed(self, error: StepError | Stopped | asyncio.CancelledError) -> None:
+        """Set the failure, or the cut, by the error that ended a stage.
+
+        Raises:
+            CancelledError: if the task was cancelled, and not the run.
+        """
         run = self.ctx.run
-        if error is not None:
-            if isinstance(error, StepError):
-                self.failure = run.clean(Failure.of(self.stage, error, redact=run.redact))
-                self.cause = error.__cause__
-            elif isinstance(error, Stopped | asyncio.CancelledError):
-                self.cut = cut = run.stopped_by(error)
-                # An inner loop that the same guard ended has an output, which is worth keeping.
-                if self.stage == "execute":
-                    self.output = self._rescued(cut)
-                self.failure = Failure(self.stage, "interrupted", cut.stop.detail, self.ctx.path)
-            else:  # a suspension or a lost journal ends the run, not the iteration
-                return False
-        self.ended = run.now()
-        return True
+        if isinstance(error, StepError):
+            self.failure = run.clean(Failure.of(self.stage, error, redact=run.redact))
+            self.cause = error.__cause__
+            return
+        self.cut = cut = run.stopped_by(error)
+        # An inner loop that the same guard ended has an output, which is worth keeping.
+        if self.stage == "execute":
+            self.output = self._rescued(cut)
+        self.failure = Failure(self.stage, "interrupted", cut.stop.detail, self.ctx.path)
 
     def iteration(self) -> Iteration:
-        """Return its record."""
+        """Return its record: it ends now."""
+        self.ended = self.ctx.run.now()
         return Iteration(
-            number=self.scope.number,
-            input=self.input,
-            output=self.output,
-            evaluation=self.evaluation,
-            error=self.failure,
+            self.scope.number,
+            self.input,
+            self.output,
+            self.evaluation,
+            self.failure,
             usage=self.ctx.account.iteration_usage,
             seconds=self.ended - self.began,
             interrupted=self.cut is not None,

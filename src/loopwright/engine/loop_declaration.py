@@ -52,6 +52,9 @@ class LoopDeclaration(Protocol):
     def output_type(self) -> ValueType | None: ...
 
     @property
+    def iteration_types(self) -> tuple[ValueType | None, ValueType | None]: ...
+
+    @property
     def limit(self) -> int: ...
 
     @property

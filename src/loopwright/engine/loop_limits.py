@@ -57,6 +57,7 @@ def with_limits(
     ]
     for name, condition in conditions.items():
         for other in others:
+            # Two limits of one kind would hide which one the author meant.
             if type(other) is type(condition) and _names_unit(other, name):
                 raise ConfigurationError(
                     f"loop: {name}: {other!r} is a condition of the loop too; name the limit once"

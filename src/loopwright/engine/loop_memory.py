@@ -250,7 +250,7 @@ class LoopWithMemory(Wrapper):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Read the lessons, run the loop, record an episode."""
-        # A scope of its own: templates and `lessons` look the name `memory` up in it.
+        # A separate scope: templates and `lessons` find the name `memory` in it.
         scope = Scope(self.name, value, ctx.scope, ctx.path)
         inner = Context(ctx.run, ctx.path, ctx.gate, ctx.account, scope)
         scope.outputs = {"memory": await self._recall(inner)}

@@ -11,11 +11,11 @@ that several can run at a time.
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from types import MethodType
 
 from ..conditions import Deadline, Timeout, raised, raised_budget
 from ..errors import StepError, Stopped, Suspended
@@ -35,7 +35,7 @@ from ..records import (
     failure_of,
 )
 from ..records.codec import Json, error_line
-from ..records.typed import json_of
+from ..records.typed import ValueType, json_of
 from .budget import CANNOT_BIND, Account
 from .context import Context
 from .deadlines import DeadlineScope
@@ -82,13 +82,16 @@ class LoopRun:
 
     async def run(self) -> Result:
         """Execute and evaluate; adapt and repeat, until a condition stops the loop."""
+        hook = self.loop.on_iteration
         try:
             stop = self.recorded_stop() or self.begin()
             while stop is None:
                 iteration = await self.iterate()
                 # Recorded before the decision: after a crash, the decision is made again from the
                 # same record.
-                await self.record(iteration)
+                self.commit(iteration)
+                if hook is not None:
+                    await self._call_hook("on_iteration", hook, iteration)
                 stop = self.decide() or self.begin()
             return await self.finish(stop)
         except Suspended as question:  # the run continues when a person has answered
@@ -100,15 +103,19 @@ class LoopRun:
 
     async def iterate(self) -> Iteration:
         """Adapt the input, execute it and evaluate the output; a failure is part of the iteration."""
-        loop = self.loop
-        with self.attempt() as attempt:
+        loop, attempt = self.loop, self.attempt()
+        try:
             if attempt.stage == "adapt":
                 # The token replaces the input in the fingerprint: the iteration is on record, and
                 # may be long.
                 attempt.adapted(await attempt.call("adapt", loop.adapt, self.history.last, "round"))
-            attempt.executed(await attempt.call("execute", loop.execute, attempt.input))
+            output = await attempt.call("execute", loop.execute, attempt.input)
+            attempt.executed(loop.execute, output)
             if loop.evaluate is not None:
                 attempt.evaluated(await attempt.call("evaluate", loop.evaluate, attempt.output))
+        except (StepError, Stopped, asyncio.CancelledError) as error:
+            # A suspension or a lost journal passes: it ends the run, not the iteration.
+            attempt.failed(error)
         return attempt.iteration()
 
     def __init__(self, loop: LoopDeclaration, value: Json, ctx: Context) -> None:
@@ -127,7 +134,8 @@ class LoopRun:
         self.ended: Result | None = None
         self.terminated = False
         self.scope = Scope(loop.name, value, ctx.scope, path)
-        self.scope.types = (loop.input_type, loop.output_type)
+        declared, output_type = self.types
+        self.scope.types = (_carried(declared), _carried(output_type))
         self.members = loop.members
         spent, budget = NOTHING, loop.budget
         if run.replay is not None:
@@ -144,7 +152,7 @@ class LoopRun:
         self.ctx = Context(run, path, self._deadlines(ctx.gate), self.account, self.scope)
         # Context.call makes the same choice for each call; here it is made once.
         unread = run.silent and loop.plain and self.ctx.gate is None and not self.account.limited
-        self.call: Call = functools.partial(unrecorded, self.ctx) if unread else self.ctx.call
+        self.call: Call = MethodType(unrecorded, self.ctx) if unread else self.ctx.call
 
     def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
         """Return the deadlines and guards around the iterations: the loop's own within the outer ones."""
@@ -220,12 +228,7 @@ class LoopRun:
         Raises:
             ReplayMismatch: if the output no longer fits.
         """
-        declared, adapt = self.loop.input_type, self.loop.adapt
-        # Without a declaration, the input has the type of the loop's input, or of the output of adapt.
-        if declared is None:
-            initial_type = getattr(self.scope.initial, "type", None)
-            declared = initial_type if adapt is None or record.number == 1 else adapt.output_type
-        output_type = self.loop.output_type
+        declared, output_type = self._type_of_input(record), self.types[1]
         if (declared is None or declared.is_json) and (output_type is None or output_type.is_json):
             return record
         value, output = json_of(record.input), json_of(record.output)
@@ -234,6 +237,23 @@ class LoopRun:
         if output_type is not None and output is not None:
             output = retyped(output_type, output, f"{self.path}/{record.number}")
         return replace(record, input=value, output=output)
+
+    @property
+    def types(self) -> tuple[ValueType | None, ValueType | None]:
+        """The declared types of the input and the output of an iteration."""
+        return self.loop.iteration_types
+
+    def _type_of_input(self, record: Iteration) -> ValueType | None:
+        """Return the type of a recorded input.
+
+        Without a declaration, the input has the type of the loop's input, or of the output of adapt.
+        """
+        declared, adapt = self.loop.input_type, self.loop.adapt
+        if declared is not None:
+            return declared
+        if adapt is None or record.number == 1:
+            return getattr(self.scope.initial, "type", None)
+        return adapt.output_type
 
     # The lines of `run` and `iterate`.
 
@@ -249,7 +269,7 @@ class LoopRun:
         Raises:
             Suspended: if a person decides and has not answered yet.
         """
-        # An iteration that was cut short is no basis for a decision.
+        # The record of an iteration that was cut short is incomplete, so it does not decide.
         if self.cut is not None:
             return self.cut.stop
         stop = self.loop.decide(self.history, self.members)
@@ -306,21 +326,8 @@ class LoopRun:
         if replay is not None and (answer := f"{self.ctx.path}/input") in replay.answers:
             # A person wrote it in place of adapt.
             value, adapts = self._typed_input(replay.answers[answer]), False
-        self.attempted = Attempt(
-            self.ctx,
-            self.loop.execute,
-            value,
-            began=self.began,
-            adapts=adapts,
-            call=self.call,
-        )
+        self.attempted = Attempt(self.ctx, value, self.began, adapts, self.call)
         return self.attempted
-
-    async def record(self, iteration: Iteration) -> None:
-        """Commit an iteration to the journal and the history, and call `on_iteration` with it."""
-        self.commit(iteration)
-        if self.loop.on_iteration is not None:
-            await self._call_hook("on_iteration", self.loop.on_iteration, iteration)
 
     def commit(self, iteration: Iteration) -> None:
         """Commit the iteration of the latest attempt to the journal and the history."""
@@ -341,9 +348,9 @@ class LoopRun:
             run.note(iteration)
         else:
             run.iterations += 1
-        self.history = self.history.with_iteration(iteration, elapsed, self.account.settled, wall)
-        self.history.effects = self.account.effects
-        self.scope.history = self.history
+        self.history = self.scope.history = self.history.with_iteration(
+            iteration, elapsed, self.account.settled, wall, self.account.effects
+        )
 
     async def finish(self, stop: Stop) -> Result:
         """Record how the loop ended, unless the journal has it, and return its result.
@@ -484,6 +491,11 @@ class LoopRun:
         except asyncio.CancelledError:
             if run.cancelled is None:
                 raise
+
+
+def _carried(declared: ValueType | None) -> ValueType | None:
+    """Return a type that values carry; those of JSON types only are written like untyped values."""
+    return None if declared is None or declared.is_json else declared
 
 
 def _cut_of(entry: Entry) -> Stopped | None:

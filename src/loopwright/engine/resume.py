@@ -171,6 +171,7 @@ def _used_up_by(entry: Entry) -> tuple[str, str] | None:
     if entry.kind == "iteration" and entry.error is not None and entry.error.kind == word:
         return entry.error.path, f"{entry.path}/{entry.value.number}/record"
     if entry.kind == "ended" and entry.path and entry.value["stop"]["reason"] == word:
+        # A loop that an outer budget ended names its owner.
         cut = entry.value.get("cut") or {}
         return cut.get("owner", entry.path), f"{entry.path}/ended"
     return None

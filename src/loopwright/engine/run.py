@@ -186,7 +186,7 @@ async def run(
 def _progress(progress: bool | Listener) -> list[Listener]:
     """Return the listeners that show the progress of a run."""
     if progress is True:
-        # By name: progress stands above the engine, and loads rich or IPython.
+        # By name: progress is a layer above the engine, and loads rich or IPython.
         return [importlib.import_module("loopwright.progress").automatic()]
     if progress is False:
         return []
@@ -273,6 +273,7 @@ async def resume(
     if store is None:
         raise ConfigurationError("resume: journal: use the journal in which the run is recorded")
     try:
+        # Also for a prefix of an ID, which `run` would take as a new ID.
         info = await store.find(run_id)
         limits = (max_iterations, max_usd, max_calls, max_total_tokens, max_effects)
         if any(limit is not None for limit in limits):

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 from ..conditions import Budget
 from ..errors import ConfigurationError, StepError
@@ -25,11 +26,13 @@ from ..records import (
     agents_history,
     codec,
     failure_of,
+    item_outcomes,
 )
 from ..records.codec import Json
 from ..records.typed import ValueType
 from .effects import retyped
 from .loop import Loop
+from .loop_declaration import LoopDeclaration
 from .run_state import Run
 from .step import Step
 from .workflow import Workflow
@@ -176,14 +179,14 @@ def _typed_steps(step: Step, outputs: Mapping[str, Json]) -> Mapping[str, Json]:
     }
 
 
-def _loops_in(step: Step) -> dict[str, Step]:
-    """Return the loops inside a step by name; of two with one name the first."""
-    loops: dict[str, Step] = {}
+def _loops_in(step: Step) -> dict[str, LoopDeclaration]:
+    """Return the loops and lists inside a step by name; of two with one name the first."""
+    loops: dict[str, LoopDeclaration] = {}
     waiting = [step]
     while waiting:
         part = waiting.pop(0)
-        if isinstance(part, Loop):
-            loops.setdefault(part.name, part)
+        if isinstance(part, Loop) or getattr(part, "over_list", False):
+            loops.setdefault(part.name, cast("LoopDeclaration", part))
         waiting += part.parts()
     return loops
 
@@ -202,9 +205,9 @@ def ended_loops(state: Run, replay: RecordedRun, step: Step) -> LoopResults:
     return loops
 
 
-def _typed_result(loop: Step, result: Result) -> Result:
+def _typed_result(loop: LoopDeclaration, result: Result) -> Result:
     """Return the recorded result of a loop with the declared types of its values."""
-    input_type, output_type = loop.input_type, loop.output_type
+    input_type, output_type = loop.iteration_types
     if all(each is None or each.is_json for each in (input_type, output_type)):
         return result
     history = History()
@@ -214,8 +217,11 @@ def _typed_result(loop: Step, result: Result) -> Result:
         history = history.with_iteration(
             typed, result.history.elapsed, result.history.usage, result.history.now
         )
-    output = _typed(output_type, result.output, result.name)
-    return replace(result, output=output, history=history)
+    output = _typed(loop.output_type, result.output, result.name)
+    items = [
+        row.item if input_type is None else input_type.attach(row.item) for row in result.items
+    ]
+    return replace(result, output=output, history=history, items=item_outcomes(items, history))
 
 
 def _loop_result(state: Run, replay: RecordedRun, path: str, value: Json) -> Result:

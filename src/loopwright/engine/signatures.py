@@ -27,10 +27,11 @@ class FunctionTypes:
     """The declared types of a function, each None if there is none.
 
     `problem` is a sentence on an annotation that cannot be read. `like` is the step whose input type the
-    output has, if the function declares none: an adapter makes the input of `execute`.
+    output has, if the function declares none: an adapter makes the input of `execute`. `read` returns the
+    function's own copy of a recorded value, in its declared type.
     """
 
-    __slots__ = ("input", "like", "name", "output", "problem", "simple")
+    __slots__ = ("input", "json_output", "like", "name", "output", "problem", "read")
 
     def __init__(
         self,
@@ -44,11 +45,11 @@ class FunctionTypes:
         self.output = output
         self.problem = problem
         self.like: Any = None
-        # Whether nothing is declared: then values are copied and normalised as JSON.
-        self.simple = input is None and output is None and not problem
+        self.read: Callable[[Json], object] = own if input is None else self._read
+        # Whether an output that is JSON is written as it is, without the declared type.
+        self.json_output = not problem and (output is None or output.is_json)
 
-    def read(self, value: Json) -> object:
-        """Return the function's own copy of a recorded value, in its declared type."""
+    def _read(self, value: Json) -> object:
         kind, declared = type(value), self.input
         # A record, such as the Iteration that adapt receives, is a type of its own.
         if declared is None or kind in declared.flat or isinstance(value, Record):

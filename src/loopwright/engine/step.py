@@ -230,15 +230,16 @@ else:
     EvaluatorLike = StepLike | MetricLike
 
 
-_UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
+UNREAD = FunctionTypes("", problem="not read yet")  # of a function that has not run
 
 
 class FunctionStep(Leaf[In_contra, Out_co]):
-    """A Python function as a leaf step.
+    """A Python function as a leaf step. See `step`.
 
-    `reserve` is the highest cost of a call, or a function of the input that returns it. `idempotent`:
-    it may run twice if the process dies during a call (see Context.idempotency_key). `reports`: whether
-    it reports its cost, if that differs from whether it takes a context.
+    Args:
+        function, name, reserve, idempotent, inline, fingerprint: as for `step`.
+        reports: whether it reports its cost. Default: whether it takes a context.
+        typed: whether its annotations declare the types of its input and output.
     """
 
     act: _Act
@@ -276,7 +277,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         typed: bool = False,
     ) -> None:
         # Annotations are read at the first use: they may name classes that are defined later.
-        self.types = _UNREAD if typed and not hasattr(function, KNOWN_AS) else None
+        self.types = UNREAD if typed and not hasattr(function, KNOWN_AS) else None
         self.function = function
         self.name = name or getattr(function, "__name__", type(function).__name__)
         self.idempotent = idempotent
@@ -292,7 +293,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
 
     def declared(self) -> FunctionTypes | None:
         """Return its declared types, by the annotations; None if it has JSON."""
-        if self.types is _UNREAD:
+        if self.types is UNREAD:
             self.types = types_of(self.function, self.name)
         return self.types
 
@@ -314,7 +315,7 @@ class FunctionStep(Leaf[In_contra, Out_co]):
         # A copy: the same function may be a step elsewhere, with another reader.
         adapter = copy.copy(self)
         adapter.types = copy.copy(types)
-        adapter.types.like, adapter.types.simple = reader, False
+        adapter.types.like, adapter.types.json_output = reader, False
         return adapter
 
     @property
@@ -366,7 +367,7 @@ def _parameters(function: Function) -> int:
 def _caller(function: Function, count: int, inline: bool) -> _Act:
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     is_async = inspect.iscoroutinefunction(inspect.unwrap(called))
-    # `inspect.unwrap` does not look into a partial.
+    # `inspect.unwrap` does not unwrap a partial.
     if isinstance(function, functools.partial):
         is_async = inspect.iscoroutinefunction(function.func)
 

@@ -137,7 +137,7 @@ async def stream(
     if callable(listeners):
         raise ConfigurationError(f"stream: listeners: {listeners!r} is not a list; use a list")
     arguments: Any = {**options, "listeners": [*listeners, receive_entry], "on_text": receive_text}
-    # A task of its own: the run must continue while the consumer handles an event.
+    # A separate task: the run must continue while the consumer handles an event.
     task = asyncio.create_task(run(step, value, **arguments))
     task.add_done_callback(lambda _: put(None))
     try:

@@ -19,9 +19,8 @@ __all__ = ["BLOCKING", "wait_for"]
 
 BLOCKING = "blocking_event_loop"  # the code of the warning
 _SENTENCE = "run_sync blocks the event loop that it is called in; use: await run(…)"
-_INTERVAL = (
-    0.2  # seconds between two checks for Ctrl-C, which some systems do not deliver to a wait
-)
+# Seconds between two checks for Ctrl-C, which some systems do not deliver to a wait.
+_INTERVAL = 0.2
 
 
 def wait_for(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

@@ -8,21 +8,30 @@ and `schema_check` (json_schema), for one release.
 
 from .agreement import agreement, similarity
 from .check import check
-from .checklist import checklist
+from .checklist import Check, checklist
 from .gates import gates
 from .json_schema import json_schema
 from .json_schema import schema_check as schema_check
-from .judge.judge import judge
-from .parsing.scores import read_score
-from .parsing.verdicts import read_verdict, read_yes_no
+from .judge.judge import Judge, judge
+from .parsing.scores import ScoreProblem, ScoreReading, read_score
+from .parsing.verdicts import Answer, Verdict, VerdictProblem, read_verdict, read_yes_no
+from .rubric.rubric import Rubric, rubric
 from .rubric.rubric import confidence as confidence
-from .rubric.rubric import rubric
 from .score import score
 from .test_report import share_passing as share_passing
 from .test_report import test_report
-from .trend import trend
+from .trend import Trend, trend
 
 __all__ = [
+    "Answer",
+    "Check",
+    "Judge",
+    "Rubric",
+    "ScoreProblem",
+    "ScoreReading",
+    "Trend",
+    "Verdict",
+    "VerdictProblem",
     "agreement",
     "check",
     "checklist",

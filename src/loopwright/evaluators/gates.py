@@ -102,4 +102,5 @@ def _merged(results: list[tuple[str, Evaluation]], *, complete: bool) -> Evaluat
         votes=tuple(votes),
         undecided=final.undecided,
         details={key: item for e in evaluations for key, item in e.details.items()},
+        metrics={key: item for e in evaluations for key, item in e.metrics.items()},
     )

@@ -134,7 +134,7 @@ class ScoreOf(CompositeStep[object, Evaluation]):
                 f"Your score could not be read: {reading.detail}. {self.form} and nothing else."
             )
             again = ctx.child(ctx.below("again"))
-            reply = await self.of.asked_again(value, codec.text_of(reply), complaint, again)
+            reply = await self.of.ask_again(value, codec.text_of(reply), complaint, again)
             reading = await self.read(reply, candidate)
         evaluation = _evaluation(reading, tail(codec.text_of(reply), REPLY))
         return Result(Status.SATISFIED, Reason.COMPLETED, "scored", evaluation, name=self.name)
@@ -142,7 +142,7 @@ class ScoreOf(CompositeStep[object, Evaluation]):
 
 def _has_messages(step: Step) -> bool:
     """Whether a step may write text, instead of only rearranging its input."""
-    if getattr(step, "effect", False) or hasattr(step, "asking"):
+    if getattr(step, "effect", False) or hasattr(step, "model_settings"):
         return not getattr(step, "wordless", False)
     return any(_has_messages(part) for part in step.parts())
 

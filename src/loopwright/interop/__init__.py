@@ -6,9 +6,18 @@ runnables of LangChain, graphs of LangGraph, and evaluators of pydantic-evals, a
 objects only, never by this package.
 """
 
-from ..engine.external import register
+from ..engine.external import Factory, Purpose, register
 from .adapter import Adapter
 from .convert import as_evaluator, as_step
 from .objects import EvaluatorStep, ObjectStep
 
-__all__ = ["Adapter", "EvaluatorStep", "ObjectStep", "as_evaluator", "as_step", "register"]
+__all__ = [
+    "Adapter",
+    "EvaluatorStep",
+    "Factory",
+    "ObjectStep",
+    "Purpose",
+    "as_evaluator",
+    "as_step",
+    "register",
+]

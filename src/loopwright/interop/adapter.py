@@ -33,6 +33,7 @@ class Adapter(Protocol):
         True
     """
 
+    # Compared before `matches` is called, so that an object of another library imports no adapter.
     roots: tuple[str, ...]
 
     def matches(self, target: object) -> bool:

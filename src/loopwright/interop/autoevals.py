@@ -8,12 +8,13 @@ from typing import Any
 from ..engine.context import Context
 from ..engine.external import Purpose
 from ..records import Evaluation
-from .objects import EvaluatorStep, described
+from .objects import EvaluatorStep, identity_text
 
 __all__ = ["AutoevalsAdapter", "ScorerStep"]
 
 # Classes whose calls of a model autoevals does not report.
-_ASKING = {"OpenAIScorer", "OpenAILLMScorer", "EmbeddingSimilarity"}
+_CLASSES_WITH_MODELS = {"OpenAIScorer", "OpenAILLMScorer", "EmbeddingSimilarity"}
+# The members that change a score; others, such as clients and keys, differ between processes.
 _IDENTITY = (
     "name",
     "model",
@@ -38,10 +39,13 @@ class AutoevalsAdapter:
         members = {name: getattr(target, name, None) for name in _IDENTITY}
         return ScorerStep(
             target=target,
+            # A slash would begin a new part of the path.
             name=str(getattr(target, "name", "") or type(target).__name__).replace("/", "-"),
             adapter="autoevals/1",
-            identity=(type(target).__qualname__, described(members)),
-            unseen="autoevals does not report the usage of its model" if _asks(target) else "",
+            identity=(type(target).__qualname__, identity_text(members)),
+            unreported="autoevals does not report the usage of its model"
+            if _calls_model(target)
+            else "",
             scores_only=True,
         )
 
@@ -55,11 +59,15 @@ class ScorerStep(EvaluatorStep):
             output=value, expected=self.expectation(ctx), input=self.input(ctx)
         )
         metadata = result.metadata or {}
+        # Scorers that ask a model put its explanation there.
         reason = metadata.get("rationale") or getattr(result, "error", None) or ""
         return self.evaluation(result.score, feedback=str(reason))
 
 
-def _asks(target: object) -> bool:
+def _calls_model(target: object) -> bool:
     own = {base.__name__ for base in type(target).__mro__}
+    # Scorers of lists contain a scorer for pairs, which may call a model.
     parts = [part for part in vars(target).values() if hasattr(part, "eval_async")]
-    return not own.isdisjoint(_ASKING) or any(_asks(part) for part in parts if part is not target)
+    return not own.isdisjoint(_CLASSES_WITH_MODELS) or any(
+        _calls_model(part) for part in parts if part is not target
+    )

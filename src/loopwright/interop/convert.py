@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from ..engine import step as steps
 from ..engine.external import Purpose
-from ..engine.step import FunctionStep, Step, StepLike, reserving
+from ..engine.step import FunctionStep, Reserve, Step, StepLike, reserving
 from ..errors import ConfigurationError
 from ..records import Usage, codec
 from .objects import MISSING, EvaluatorStep, ObjectStep
 
 __all__ = ["as_evaluator", "as_step"]
 
-Reserve = Usage | Callable[[Any], Usage | None]
-
 
 def as_step(
     target: StepLike | object,
     *,
     name: str = "",
-    reserve: Reserve | None = None,
+    reserve: Usage | Reserve | None = None,
     idempotent: bool | None = None,
 ) -> Step:
     """Return an object as a step: an agent, a runnable, a graph, a function or a step.
@@ -33,7 +30,7 @@ def as_step(
         target: The object.
         name: The name of the step in paths. Default: the object's name.
         reserve: The most that one call may cost, or a function of the input that returns it. A budget of calls,
-            tokens or US dollars needs it for an object whose usage cannot be seen. Default: nothing is reserved.
+            tokens or US dollars needs it for an object that does not report its usage. Default: nothing is reserved.
         idempotent: Whether a call may be repeated after a crash. Default: False for objects of other libraries,
             True for functions.
 
@@ -58,7 +55,7 @@ def as_evaluator(
     expected: object = MISSING,
     scale: tuple[float, float] = (0.0, 1.0),
     name: str = "",
-    reserve: Reserve | None = None,
+    reserve: Usage | Reserve | None = None,
     idempotent: bool | None = None,
 ) -> Step:
     """Return an object as an evaluator: a metric or a scorer of another library, a function or a step.
@@ -85,40 +82,43 @@ def as_evaluator(
         >>> run_sync(as_evaluator(lambda text: len(text) / 10, name="length"), "hello").output
         0.5
     """
-    made = _converted(target, "evaluate", name=name, reserve=reserve, idempotent=idempotent)
+    step = _converted(target, "evaluate", name=name, reserve=reserve, idempotent=idempotent)
     options: dict[str, Any] = {}
+    # None is a valid expected output, so it cannot stand for "not set".
     if expected is not MISSING:
         options["expected"] = expected
     if scale != (0.0, 1.0):
         options["scale"] = _scale(scale)
     if not options:
-        return made
-    if not isinstance(made, EvaluatorStep):
+        return step
+    if not isinstance(step, EvaluatorStep):
         raise ConfigurationError(
-            f"as_evaluator: {made.name} does not take {' and '.join(options)}. Only evaluators of other libraries "
+            f"as_evaluator: {step.name} does not take {' and '.join(options)}. Only evaluators of other libraries "
             "do. Let the function return a score from 0 to 1."
         )
-    return replace(made, **options)
+    return replace(step, **options)
 
 
 def _converted(target: Any, purpose: Purpose, **options: Any) -> Step:
-    given = {key: value for key, value in options.items() if value not in (None, "")}
-    made = steps.as_step(target, purpose=purpose)
-    if not given or made is target:
-        if given:
+    set_options = {key: value for key, value in options.items() if value not in (None, "")}
+    step = steps.as_step(target, purpose=purpose)
+    # A step has its own name and cost; options would have to change an object of the user.
+    if not set_options or step is target:
+        if set_options:
             raise ConfigurationError(
-                f"as_{'step' if purpose == 'execute' else 'evaluator'}: {made.name} is a step already. "
-                f"Give {' and '.join(given)} where it is made."
+                f"as_{'step' if purpose == 'execute' else 'evaluator'}: {step.name} is a step already. "
+                f"Give {' and '.join(set_options)} where it is made."
             )
-        return made
-    if isinstance(made, ObjectStep):
-        if "reserve" in given:
-            given["reserve"] = reserving(given["reserve"])
-        return replace(made, **given)
-    if isinstance(made, FunctionStep) and made.function is target:
-        return FunctionStep(target, **given)
+        return step
+    if isinstance(step, ObjectStep):
+        if "reserve" in set_options:
+            set_options["reserve"] = reserving(set_options["reserve"])
+        return replace(step, **set_options)
+    # A function whose library wraps it has an adapter, whose options must not be lost.
+    if isinstance(step, FunctionStep) and step.function is target:
+        return FunctionStep(target, **set_options)
     raise ConfigurationError(
-        f"{made.name} comes from an adapter that does not take {' and '.join(given)}"
+        f"{step.name} comes from an adapter that does not take {' and '.join(set_options)}"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..engine.context import Context
 from ..engine.external import Purpose
 from ..records import Evaluation, Usage
-from .objects import EvaluatorStep, described, text_of
+from .objects import EvaluatorStep, identity_text, text_of
 
 __all__ = ["DeepEvalAdapter", "MetricStep"]
 
@@ -27,15 +27,17 @@ class DeepEvalAdapter:
 
     def step(self, target: Any, purpose: Purpose) -> EvaluatorStep:
         members = {name: getattr(target, name, None) for name in _IDENTITY}
-        asks = getattr(target, "model", None) is not None or bool(members["evaluation_model"])
-        unseen = asks and not getattr(target, "using_native_model", False)
+        calls_model = getattr(target, "model", None) is not None or bool(
+            members["evaluation_model"]
+        )
+        unreported = calls_model and not getattr(target, "using_native_model", False)
         name = str(getattr(target, "__name__", "") or type(target).__name__)
         return MetricStep(
             target=target,
             name=name.replace("/", "-"),
             adapter="deepeval/1",
-            identity=(type(target).__qualname__, described(members)),
-            unseen="DeepEval does not report the usage of its model" if unseen else "",
+            identity=(type(target).__qualname__, identity_text(members)),
+            unreported="DeepEval does not report the usage of its model" if unreported else "",
         )
 
 
@@ -44,6 +46,7 @@ class MetricStep(EvaluatorStep):
     """A DeepEval metric as an evaluator. Each call works on a copy, as a metric keeps its last result."""
 
     async def call(self, value: Any, ctx: Context) -> Evaluation:
+        # Importing the library takes seconds, and only a call needs it.
         from deepeval.test_case import LLMTestCase
 
         expected = self.expectation(ctx)
@@ -53,6 +56,7 @@ class MetricStep(EvaluatorStep):
             expected_output=None if expected is None else text_of(expected),
         )
         metric = copy.copy(self.target)
+        # The library prints a progress bar into the output of the program; some metrics lack the parameter.
         options = {"_show_indicator": False} if _takes_indicator(metric) else {}
         try:
             await metric.a_measure(case, **options)
@@ -70,6 +74,7 @@ def _takes_indicator(metric: Any) -> bool:
 
 def _verdict(metric: Any) -> bool | None:
     passed = metric.is_successful()
+    # Without a score there is nothing that could be a success or a failure.
     return None if passed is None or metric.score is None else bool(passed)
 
 
@@ -79,11 +84,11 @@ def _spent(metric: Any) -> Usage:
     inputs, outputs = (
         int(getattr(metric, name, None) or 0) for name in ("input_tokens", "output_tokens")
     )
-    asked = bool(usd or inputs or outputs)
+    called = bool(usd or inputs or outputs)
     return Usage(
-        calls=int(asked),
+        calls=int(called),
         input_tokens=inputs,
         output_tokens=outputs,
         usd=float(usd or 0.0),
-        unpriced=int(asked and usd is None),
+        unpriced=int(called and usd is None),
     )

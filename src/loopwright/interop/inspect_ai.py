@@ -10,11 +10,12 @@ from typing import Any
 from ..engine.context import Context
 from ..engine.external import Purpose
 from ..records import Evaluation
-from .objects import EvaluatorStep, described, text_of
+from .objects import EvaluatorStep, identity_text, text_of
 
 __all__ = ["InspectAdapter", "InspectScorerStep"]
 
 _INFO, _PARAMS = "__registry_info__", "__registry_params__"
+# Correct, incorrect, partially correct, no answer: only the first is a pass.
 _VERDICTS = {"C": True, "I": False, "P": False, "N": False}  # of Inspect's grades
 
 
@@ -30,13 +31,13 @@ class InspectAdapter:
         registered = str(getattr(target, _INFO).name)
         name = registered.rpartition("/")[2]
         params = getattr(target, _PARAMS, {})
-        asks = name.startswith("model_graded")
+        calls_model = name.startswith("model_graded")
         return InspectScorerStep(
             target=target,
             name=name,
             adapter="inspect/1",
-            identity=(registered, described(params)),
-            unseen="Inspect does not report the usage of its grader" if asks else "",
+            identity=(registered, identity_text(params)),
+            unreported="Inspect does not report the usage of its grader" if calls_model else "",
         )
 
 
@@ -50,6 +51,7 @@ class InspectScorerStep(EvaluatorStep):
         from inspect_ai.solver import TaskState
 
         state = TaskState(
+            # The state requires a model, which a scorer of a finished output does not call.
             model="none/none",  # type: ignore[arg-type, unused-ignore]
             sample_id=1,
             epoch=1,
@@ -69,6 +71,7 @@ class InspectScorerStep(EvaluatorStep):
             else None
         )
         number = value_to_float()(grade) if isinstance(grade, str | int | float) else None
+        # Inspect uses NaN for "not scored"; as a score it would make every comparison false.
         if number is not None and math.isnan(number):
             number = None
         return self.evaluation(number, passed=verdict, feedback=score.explanation or "")

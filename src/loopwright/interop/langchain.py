@@ -10,7 +10,7 @@ from typing import Any
 from ..engine.context import Context
 from ..engine.external import Purpose
 from ..records import Usage
-from .objects import ObjectStep, charged, described, limits_dollars
+from .objects import ObjectStep, charged, identity_text, limits_dollars
 
 __all__ = ["LangChainAdapter", "RunnableStep"]
 
@@ -23,8 +23,19 @@ _PROVIDERS = {
     "azure_openai": "azure",
 }
 # Attributes that say what a runnable consists of, and those that say what it is.
-_PARTS = ("steps", "steps__", "bound", "runnable", "prompt", "messages", "nodes", "func", "afunc")
-_FACTS = ("model_name", "model", "template")
+_PART_NAMES = (
+    "steps",
+    "steps__",
+    "bound",
+    "runnable",
+    "prompt",
+    "messages",
+    "nodes",
+    "func",
+    "afunc",
+)
+_TEXT_NAMES = ("model_name", "model", "template")
+# Parts may refer to each other in a cycle.
 _DEPTH = 12
 
 
@@ -42,7 +53,7 @@ class LangChainAdapter:
             target=target,
             name=name.partition("<")[0].replace("/", "-"),
             adapter="langchain/1",
-            identity=tuple(_facts(target)),
+            identity=tuple(_texts_of(target)),
         )
 
 
@@ -57,13 +68,13 @@ class RunnableStep(ObjectStep):
         finally:  # a run that failed has cost money too
             for call in calls.values():
                 ctx.spend(call.usage(ctx))
-        unseen = [call.model for call in calls.values() if call.seen is None]
-        if unseen:
-            self.refuse(f"the usage of {unseen[0] or 'a model'} is not reported", ctx)
+        unreported = [call.model for call in calls.values() if call.reported is None]
+        if unreported:
+            self.refuse(f"the usage of {unreported[0] or 'a model'} is not reported", ctx)
         elif ctx.spent.unpriced and limits_dollars(ctx):
             names = ", ".join(sorted({call.model for call in calls.values()}))
             self.refuse(f"the price of {names} is not known", ctx)
-        return _plain(output)
+        return _to_json(output)
 
 
 def _handler(calls: dict[object, _ModelCall]) -> object:
@@ -82,6 +93,7 @@ def _handler(calls: dict[object, _ModelCall]) -> object:
             calls[kwargs["run_id"]] = _ModelCall.begun(serialized, kwargs.get("metadata"))
 
         def on_llm_end(self, response: Any, **kwargs: Any) -> None:
+            # A call whose start was not reported counts as well.
             calls.setdefault(kwargs["run_id"], _ModelCall()).end(response)
 
     return Handler()
@@ -94,13 +106,14 @@ class _ModelCall:
     provider: str = ""
     model: str = ""
     base_url: str = ""
-    seen: Usage | None = None
+    reported: Usage | None = None
 
     @classmethod
     def begun(cls, serialized: Any, metadata: Any) -> _ModelCall:
         metadata = metadata or {}
         provider = str(metadata.get("ls_provider") or "")
         members = (serialized or {}).get("kwargs") or {}
+        # Another server has other prices, whatever the name of its model.
         urls = [str(url) for key, url in members.items() if key.endswith(("base_url", "_api_base"))]
         return cls(
             _PROVIDERS.get(provider, provider),
@@ -116,54 +129,55 @@ class _ModelCall:
             return  # a completion model, which reports nothing
         self.model = self.model or str(message.response_metadata.get("model_name") or "")
         if tokens := getattr(message, "usage_metadata", None):
-            self.seen = Usage(1, tokens["input_tokens"], tokens["output_tokens"])
+            self.reported = Usage(1, tokens["input_tokens"], tokens["output_tokens"])
 
     def usage(self, ctx: Context) -> Usage:
         """Return what the call spent; without tokens it is one call without a price."""
-        if self.seen is None:
+        if self.reported is None:
             return Usage(calls=1, unpriced=1)
         return charged(
-            ctx, self.seen, provider=self.provider, model=self.model, base_url=self.base_url
+            ctx, self.reported, provider=self.provider, model=self.model, base_url=self.base_url
         )
 
 
-def _plain(output: Any) -> Any:
+def _to_json(output: Any) -> Any:
     """Return an output as JSON: a message as its text, messages inside a state as objects."""
     if _is_message(output):
         text = output.text
         return str(text() if callable(text) and not isinstance(text, str) else text)
-    return _inside(output)
+    return _with_messages_as_json(output)
 
 
-def _inside(value: Any) -> Any:
+def _with_messages_as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _inside(item) for key, item in value.items()}
+        return {key: _with_messages_as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_inside(item) for item in value]
+        return [_with_messages_as_json(item) for item in value]
     if _is_message(value):
         return value.model_dump(mode="json", exclude_none=True)
     return value
 
 
 def _is_message(value: object) -> bool:
+    # By name, because checking the class would import the library for every output.
     return any(base.__name__ == "BaseMessage" for base in type(value).__mro__)
 
 
-def _facts(target: Any, depth: int = 0) -> Iterator[str]:
+def _texts_of(target: Any, depth: int = 0) -> Iterator[str]:
     """Iterate over texts on a runnable and its parts: classes, models, templates and functions."""
     if depth > _DEPTH:
         return
     yield type(target).__name__
-    for name in _FACTS:
-        if isinstance(fact := getattr(target, name, None), str):
-            yield f"{name}: {fact}"
-    for name in _PARTS:
+    for name in _TEXT_NAMES:
+        if isinstance(text := getattr(target, name, None), str):
+            yield f"{name}: {text}"
+    for name in _PART_NAMES:
         for label, part in _parts(getattr(target, name, None)):
             yield f"{name}: {label}"
             if callable(part) and not hasattr(part, "invoke"):
-                yield described(part)
+                yield identity_text(part)
             else:
-                yield from _facts(part, depth + 1)
+                yield from _texts_of(part, depth + 1)
 
 
 def _parts(part: Any) -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,6 @@ Rules:
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,17 +30,16 @@ __all__ = [
     "EvaluatorStep",
     "ObjectStep",
     "charged",
-    "described",
+    "identity_text",
     "limits_dollars",
     "price_in",
     "text_of",
 ]
 
 UNREPORTED = "unreported_usage"  # the code of the warning, and the kind of the error
-TOLERANCE = 1e-9
+TOLERANCE = 1e-9  # a mean of scores may exceed the scale by a rounding error
 EXPECTED = ("expected", "target")  # members of a loop's input
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-MISSING: Any = object()
+MISSING: Any = object()  # not None, which is a valid expected output
 
 
 class _OutputTypes(FunctionTypes):
@@ -61,7 +59,7 @@ class ObjectStep(Leaf[Any, Any]):
         adapter: Name and version of the adapter, such as "langchain/1". Increase the version when the meaning of
             a call changes.
         identity: Texts that distinguish the object from others of its kind, such as its model and instructions.
-        unseen: Why the cost of a call cannot be seen, as a clause. Default: "", which means it is reported.
+        unreported: Why the object does not report the cost of a call, as a clause. Default: "": it reports the cost.
         idempotent: Whether a call may be repeated after a crash. Default: False.
         reserve: The most that one call may cost, as a function of the input. Default: None.
         reports: Whether the object reports what it costs. Default: True.
@@ -75,7 +73,7 @@ class ObjectStep(Leaf[Any, Any]):
     name: str
     adapter: str
     identity: tuple[str, ...] = ()
-    unseen: str = ""
+    unreported: str = ""
     idempotent: bool = False
     reserve: Callable[[Any], Usage | None] | None = None
     reports: bool = True
@@ -111,7 +109,7 @@ class ObjectStep(Leaf[Any, Any]):
         """Call the object, within the budgets.
 
         Raises:
-            StepError: Of kind `unreported_usage`, under a budget that could not be kept.
+            StepError: Of kind `unreported_usage`, under a budget that could not be enforced.
         """
         self._check_budget(value, ctx)
         return await self.call(value, ctx)
@@ -125,16 +123,17 @@ class ObjectStep(Leaf[Any, Any]):
         return ""
 
     def _check_budget(self, value: Any, ctx: Context) -> None:
-        problem = self.unseen
+        problem = self.unreported
         if not problem and limits_dollars(ctx):
             problem = self.unpriced(ctx)
+        # The stated maximum replaces what cannot be measured.
         if self.reserve is None:
             self.refuse(problem, ctx)
-        elif self.unseen and (reserved := self.reserve(value)) is not None:
+        elif self.unreported and (reserved := self.reserve(value)) is not None:
             ctx.spend(reserved.at_most())  # counted at the most that it can have cost
 
     def refuse(self, problem: str, ctx: Context) -> None:
-        """Warn of a cost that cannot be seen, or refuse it under a budget; nothing without a problem.
+        """Warn of an unreported cost, or refuse the call under a budget; do nothing without a problem.
 
         Raises:
             StepError: Of kind `unreported_usage`, under a budget of calls, tokens or US dollars.
@@ -171,7 +170,7 @@ class EvaluatorStep(ObjectStep):
     scale: tuple[float, float] = (0.0, 1.0)
 
     def options(self) -> tuple[str, ...]:
-        expected = "" if self.expected is MISSING else described(self.expected)
+        expected = "" if self.expected is MISSING else identity_text(self.expected)
         return (expected, repr(self.scale))
 
     def expectation(self, ctx: Context) -> Json:
@@ -184,7 +183,7 @@ class EvaluatorStep(ObjectStep):
         return None
 
     def input(self, ctx: Context) -> Json:
-        """Return the input that the output belongs to: the loop's, or its member `input` beside an expected one."""
+        """Return the input of the output: that of the loop, or its member `input` if it has an expected output."""
         initial = ctx.initial
         if isinstance(initial, Mapping) and any(name in initial for name in EXPECTED):
             return initial.get("input", initial)
@@ -222,6 +221,7 @@ def limits_dollars(ctx: Context) -> bool:
 def price_in(ctx: Context, provider: str, model: str, base_url: str = "") -> Price | None:
     """Return the price of a model in this run, or None. Prices of the run's `Models` come first."""
     overrides = getattr(ctx.run.resources.get("models"), "prices", None)
+    # Known prices are those of the provider's own servers.
     foreign = not is_own_origin(provider, base_url)
     try:
         return price_of(provider, model, overrides, base_url=base_url if foreign else "")
@@ -241,7 +241,7 @@ def charged(
     return cost(usage, price_in(ctx, provider, model, base_url)) if usage else usage
 
 
-def described(value: object) -> str:
+def identity_text(value: object) -> str:
     """Return a text for a part of an object that is the same in each process.
 
     >>> described({"b": [1, "x"], "a": None})
@@ -254,13 +254,14 @@ def _pieces(value: object) -> Iterator[str]:
     if isinstance(value, str | int | float | bool) or value is None:
         yield repr(value)
     elif isinstance(value, Mapping):
-        members = sorted((repr(key), described(item)) for key, item in value.items())
+        members = sorted((repr(key), identity_text(item)) for key, item in value.items())
         yield "{" + ", ".join(f"{key}: {item}" for key, item in members) + "}"
     elif isinstance(value, Sequence | set | frozenset):
-        items = [described(item) for item in value]
+        items = [identity_text(item) for item in value]
         yield "[" + ", ".join(sorted(items) if isinstance(value, set | frozenset) else items) + "]"
     elif isinstance(value, type):
         yield value.__qualname__
+    # The code of a function, because its address differs in each process.
     elif callable(value):
         yield source_digest(value)
     else:

@@ -13,7 +13,7 @@ from ..engine.signatures import types_of
 from ..errors import ConfigurationError
 from ..records import NOTHING, Usage
 from ..records.typed import value_type
-from .objects import ObjectStep, charged, described, price_in, text_of
+from .objects import ObjectStep, charged, identity_text, price_in, text_of
 
 __all__ = ["AgentStep", "PydanticAIAdapter"]
 
@@ -30,8 +30,8 @@ class PydanticAIAdapter:
         return not isinstance(target, type) and hasattr(target, "output_type") and _runs(target)
 
     def step(self, target: Any, purpose: Purpose) -> ObjectStep:
-        output = getattr(target.output_type, "__qualname__", described(target.output_type))
-        identity = (_model_name(target), described(_instructions(target)), output)
+        output = getattr(target.output_type, "__qualname__", identity_text(target.output_type))
+        identity = (_model_name(target), identity_text(_instructions(target)), output)
         return AgentStep(
             target=target,
             name=target.name or "agent",
@@ -79,12 +79,14 @@ def _spent(total: Any, responses: Sequence[Any], ctx: Context) -> Usage:
     for response in responses:
         provider = response.provider_name or ""
         usage = Usage(1, response.usage.input_tokens, response.usage.output_tokens)
+        # Models of tests have no price, and must not fail a run with a limit in dollars.
         if provider not in _FREE:
             url = response.provider_url or ""
             usage = charged(
                 ctx, usage, provider=provider, model=response.model_name or "", base_url=url
             )
         spent += usage
+    # The messages are those of the outer agent; the total includes agents that its tools called.
     inner = Usage(total.requests, total.input_tokens, total.output_tokens).less(spent)
     return spent + Usage(inner.calls, inner.input_tokens, inner.output_tokens, unpriced=inner.calls)
 
@@ -138,6 +140,7 @@ def _model_name(agent: Any) -> str:
 
 def _instructions(agent: Any) -> list[Any]:
     """Return the texts and functions that instruct an agent."""
+    # The library has no public way to read them; a missing one counts as empty.
     names = ("_instructions", "_system_prompts", "_system_prompt_functions")
     groups = [getattr(agent, name, None) or () for name in names]
     return [

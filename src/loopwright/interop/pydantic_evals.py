@@ -17,6 +17,7 @@ from .objects import EvaluatorStep, charged
 
 __all__ = ["PydanticEvalsAdapter", "PydanticEvaluatorStep"]
 
+# The address in the repr of a function differs in each process.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _UNMEASURED = {
     "MaxDuration": "Use Timeout, or a step with a time limit.",
@@ -75,6 +76,7 @@ class PydanticEvaluatorStep(EvaluatorStep):
             "attributes": {},
             "metrics": {},
         }
+        # The fields differ between minor versions of the library.
         fields = {field.name for field in dataclasses.fields(EvaluatorContext)}
         return EvaluatorContext(**{key: item for key, item in values.items() if key in fields})
 
@@ -97,6 +99,7 @@ class PydanticEvaluatorStep(EvaluatorStep):
             if isinstance(value, bool)
         )
         others = {key: item for key, (item, _) in parts.items() if not isinstance(item, bool)}
+        # Several scores have no defined mean: they may be on different scales.
         scores = [item for item in others.values() if isinstance(item, int | float)]
         return self.evaluation(
             scores[0] if len(scores) == 1 else None,

@@ -17,17 +17,20 @@ from .entries import Entry
 from .entries import is_note as is_note
 from .entries import set_aside as set_aside
 from .entries import surviving as surviving
-from .in_memory import MemoryJournal
-from .in_memory import MemoryLog as MemoryLog
+from .file_store import FileStore
+from .in_memory import MemoryJournal, MemoryLog
 from .in_memory import NoLog as NoLog
-from .open import open_journal, open_memory
+from .open import OpenMemory, open_journal, open_memory
 from .protocol import Journal, Posted, Rewind, RunInfo, RunLog
 
 # The other names are for packages of Loopwright only.
 __all__ = [
     "Entry",
+    "FileStore",
     "Journal",
     "MemoryJournal",
+    "MemoryLog",
+    "OpenMemory",
     "Posted",
     "Rewind",
     "RunInfo",

@@ -33,7 +33,7 @@ class Entry:
         fingerprint: the identity of the step, for effects.
         error: the failure of an effect or a guard.
         usage: calls, tokens and dollars of the effect.
-        reserved: the usage set aside for an effect that has begun.
+        reserved: the usage reserved for an effect that has begun.
         seconds: active seconds that an effect took; for an iteration, those of its loop so far.
         seq: its number in the run, from 1; assigned by the journal.
     """
@@ -68,7 +68,7 @@ class Entry:
 
     def view(self) -> Entry:
         """Return the entry for one reader, who receives a copy of its value."""
-        made = _View(
+        copy = _View(
             kind=self.kind,
             path=self.path,
             at=self.at,
@@ -80,8 +80,9 @@ class Entry:
             seconds=self.seconds,
             seq=self.seq,
         )
-        made.value = HeldJson(self.value)
-        return made
+        # Copied when it is read, because most readers look at a few entries of many.
+        copy.value = HeldJson(self.value)
+        return copy
 
     def __repr__(self) -> str:
         return f"Entry({self.seq} {self.kind} {self.path!r} at {self.at:.3f})"
@@ -89,6 +90,7 @@ class Entry:
     def to_json(self) -> dict[str, Json]:
         """Return the entry as a JSON object without empty fields."""
         value = self.value
+        # The engine appends records themselves; JSON is made only for readers outside it.
         if isinstance(value, Iteration | Evaluation):
             value = value.to_json()
         data: dict[str, Json] = {"seq": self.seq, "kind": self.kind, "path": self.path}
@@ -140,13 +142,14 @@ def surviving(entries: Sequence[Entry]) -> list[Entry]:
     A rewind to a path sets aside all entries from the first one at or under that path onward, and
     each "started" whose outcome is set aside with them; see `is_at` for the forms of a path.
     """
-    kept: list[Entry] = []
+    remaining: list[Entry] = []
     for entry in entries:
+        # In order, because a later rewind may set aside entries that follow an earlier one.
         if entry.kind == "rewound":
-            kept = _before(kept, entry.path)
+            remaining = _before(remaining, entry.path)
         else:
-            kept.append(entry)
-    return kept
+            remaining.append(entry)
+    return remaining
 
 
 def is_at(entry: Entry, path: str) -> bool:
@@ -168,10 +171,12 @@ def _before(entries: list[Entry], path: str) -> list[Entry]:
     first = next((i for i, e in enumerate(entries) if is_at(e, path)), None)
     if first is None:
         first = len(entries)  # the path has no entries yet: only the run's end is set aside
-    kept = [e for e in entries[:first] if e.kind != "ended" or e.path]
-    finished = {e.path for e in kept if e.kind == "finished"}
+    # Every rewind also removes the end of the run, so that the run continues.
+    remaining = [e for e in entries[:first] if e.kind != "ended" or e.path]
+    # A "started" without its outcome would be an effect in doubt.
+    finished = {e.path for e in remaining if e.kind == "finished"}
     undone = {e.path for e in entries[first:] if e.kind == "finished"} - finished
-    return [e for e in kept if not (e.kind == "started" and e.path in undone)]
+    return [e for e in remaining if not (e.kind == "started" and e.path in undone)]
 
 
 def set_aside(entries: Sequence[Entry], path: str) -> int:

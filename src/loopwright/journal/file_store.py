@@ -33,7 +33,7 @@ class FileStore:
         self._contents: dict[str, bytes] = {}
 
     def put(self, content: bytes) -> str:
-        """Store a content and return its digest; a content that is there already is not written again."""
+        """Store a content and return its digest; an existing content is not written again."""
         digest = hashlib.sha256(content).hexdigest()
         if self._folder is None:
             self._contents[digest] = content
@@ -41,7 +41,8 @@ class FileStore:
         path = self._path(self._folder, digest)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Written beside its place and renamed, so that a crash leaves no part of a content there.
+            # Written under another name and renamed, so that a crash leaves no incomplete content. The
+            # thread is part of the name, because threads of one process may store the same content.
             partial = path.with_name(f"{digest}.{os.getpid()}.{threading.get_ident()}.part")
             with partial.open("wb") as file:
                 file.write(content)
@@ -63,6 +64,7 @@ class FileStore:
                 content = self._path(self._folder, digest).read_bytes()
             except OSError:
                 content = None
+        # Checked at each read: a prompt must not contain a damaged file.
         if content is None or hashlib.sha256(content).hexdigest() != digest:
             state = "is missing" if content is None else "is damaged"
             where = "in memory" if self._folder is None else f"in {self._folder}"
@@ -79,5 +81,6 @@ class FileStore:
     @staticmethod
     def _path(folder: Path, digest: str) -> Path:
         if not _DIGEST.fullmatch(digest):
+            # The digest may come from a document; it must not name another path.
             raise StepError(f"{digest!r:.80} is not the digest of a file", kind="file_missing")
         return folder / digest[:2] / digest

@@ -50,7 +50,9 @@ class MemoryLog:
         self._run = run
         # A new list, so that later appends of a replaced owner have no effect.
         run.entries = list(run.entries)
+        # The method of the list itself: an append is on the path of every effect.
         self.append = run.entries.append
+        # Replaced before `on_lost` is called: the former owner must not close the run of the new one.
         former, run.owner = run.owner, self
         if former is not None and former.on_lost is not None:
             former.on_lost()
@@ -61,7 +63,7 @@ class MemoryLog:
             raise OwnershipLost(f"{self.info.run_id}: another owner took this run over")
 
     async def close(self, info: RunInfo) -> None:
-        """Write the row of the run and give it back; see RunLog.close."""
+        """Write the row of the run and release it; see RunLog.close."""
         if self._run.owner is self:
             self._run.info = info
             self._run.owner = None
@@ -183,6 +185,7 @@ class MemoryJournal:
 
     async def entries(self, run_id: str, *, after: int = 0, limit: int = 0) -> list[Entry]:
         """Return the entries of a run after a number; see Journal.entries."""
+        # Numbered at each read, because an append only adds to the list.
         entries = _numbered(self._find(run_id).entries)[after:]
         return [entry.view() for entry in (entries[:limit] if limit else entries)]
 
@@ -208,6 +211,7 @@ class MemoryJournal:
 
     async def post(self, run_id: str, answer: Posted) -> Posted:
         """Put an answer into the inbox of a run; see Journal.post."""
+        # A copy, because the caller may change its answer later.
         copy = replace(answer, value=own(answer.value))
         return self._find(run_id).inbox.setdefault((answer.asked, answer.path), copy)
 
@@ -221,6 +225,7 @@ class MemoryJournal:
         run = self._find(run_id)
         if run.owner is not None:
             raise RunLocked(f"{run_id}: it is running; cancel it before you rewind it")
+        # Before the entry is appended: an unknown path leaves the run unchanged.
         count = set_aside(surviving(run.entries), path)
         run.entries.append(Entry("rewound", path, run.info.active))
         run.info = replace(run.info, status="interrupted", reason="", detail="")

@@ -24,18 +24,19 @@ _DETAILS = {
 
 async def take_up(store: Journal, log: RunLog) -> None:
     """Move the open answers in the inbox of an open run to its entries."""
-    taken = []
-    for answer in unheeded(log.recorded, await store.inbox(log.info.run_id)):
+    appended = []
+    for answer in unread_answers(log.recorded, await store.inbox(log.info.run_id)):
         entry = Entry("answered", answer.path, log.info.active, answer.value)
         log.append(entry)
-        taken.append(entry)
-    if taken and (written := log.sync()) is not None:
+        appended.append(entry)
+    if appended and (written := log.sync()) is not None:
         await written
-    log.recorded = [*log.recorded, *taken]
+    log.recorded = [*log.recorded, *appended]
 
 
-def unheeded(recorded: Sequence[Entry], answers: Sequence[Posted]) -> list[Posted]:
+def unread_answers(recorded: Sequence[Entry], answers: Sequence[Posted]) -> list[Posted]:
     """Return the answers of an inbox whose questions have no answer in the surviving entries."""
+    # By the number of the question: a repeated attempt asks again at the same path.
     open_ = {}
     for entry in recorded:
         if entry.kind == "asked":
@@ -53,6 +54,7 @@ def status_of(recorded: Sequence[Entry]) -> str:
     for entry in reversed(recorded):
         if entry.kind == "ended" and not entry.path:
             return Stop.from_json(entry.value["stop"]).reason.status.value
+        # Entries that a person added while no process ran do not change the status.
         if entry.kind not in ("answered", "accepted"):
             return "suspended" if entry.kind == "suspended" else "interrupted"
     return "interrupted"

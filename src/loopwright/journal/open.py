@@ -131,6 +131,7 @@ def _registered(url: str, scheme: str) -> _Store:
 
 def _sqlite(url: str, rest: str) -> _Store:
     path, _, query = rest.partition("?")
+    # A journal in SQLite's own memory would be another one for each connection.
     if not path or path == ":memory:" or path.startswith("//"):
         raise ConfigurationError(
             f"journal: {url!r} has no path. Use sqlite:PATH, such as sqlite:runs.db, or memory:."

@@ -86,6 +86,7 @@ class RunInfo(Record):
             "iterations": self.iterations,
             "score": self.score,
             "usage": self.usage.to_json(),
+            # The texts of documents would fill the output.
             "source": {k: v for k, v in self.source.items() if k != "documents"},
             "fingerprint": self.fingerprint,
         }
@@ -159,7 +160,7 @@ class RunLog(Protocol):
         """
 
     async def close(self, info: RunInfo) -> None:
-        """Write the row of the run, and give the lease back."""
+        """Write the row of the run, and release the lease."""
 
 
 class Journal(Protocol):
@@ -270,6 +271,7 @@ class Journal(Protocol):
 
 def missing_run(run_id: str, matches: int = 0) -> RunNotFound:
     """Return the error for an id that matches no run, or several."""
+    # A prefix of several runs is an error: acting on the wrong run cannot be undone.
     if matches:
         return RunNotFound(f"{run_id!r} matches {matches} runs; use more characters of the id")
     return RunNotFound(

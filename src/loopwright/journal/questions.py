@@ -39,8 +39,8 @@ _FIELDS: dict[str, dict[str, type]] = {
     "limit": {"approve": bool, "reason": str, "more": int},
 }  # fmt: skip
 KINDS = (*_FIELDS, "doubt", "free")
-_ONLY_YES = ("arguments", "more")
-_ONLY_NO = ("reason", "accept")
+_APPROVAL_ONLY = ("arguments", "more")
+_REFUSAL_ONLY = ("reason", "accept")
 _TYPES = {bool: "true or false", str: "text", int: "an integer", dict: "an object"}
 _EXAMPLES = {
     "tool": '{"approve": true}, {"approve": true, "arguments": {…}} or {"approve": false, "reason": "…"}',
@@ -102,6 +102,7 @@ async def pending(journal: Journal, run_id: str) -> list[Question]:
 
 
 def _unanswered(recorded: Sequence[Entry], inbox: Sequence[Posted]) -> list[Question]:
+    # An answer in the inbox counts at once, although the run has not read it yet.
     answered = {(answer.path, answer.asked) for answer in inbox}
     return [q for q in open_questions(recorded) if (q.path, q.asked) not in answered]
 
@@ -116,7 +117,7 @@ def open_questions(recorded: Sequence[Entry]) -> list[Question]:
     return [
         _question(replay, entry)
         for path, entry in replay.asked.items()
-        if path not in replay.answers and not _over(replay, path)
+        if path not in replay.answers and not _is_over(replay, path)
     ]
 
 
@@ -124,6 +125,7 @@ def _question(replay: RecordedRun, entry: Entry) -> Question:
     value: dict[str, Json] = entry.value
     request = dict(value["request"])
     kind = request.get("kind")
+    # A journal of a newer version may have other kinds.
     kind = kind if kind in KINDS else "free"
     if kind in ("iteration", "limit"):
         record = _record(replay, request.get("loop", ""), request.get("iteration", 0))
@@ -139,7 +141,7 @@ def _question(replay: RecordedRun, entry: Entry) -> Question:
     )
 
 
-def _over(replay: RecordedRun, path: str) -> bool:
+def _is_over(replay: RecordedRun, path: str) -> bool:
     """Return whether the step that asked at a path has ended since."""
     if "" in replay.ended:
         return True
@@ -203,7 +205,7 @@ async def _take_up_now(journal: Journal, info: RunInfo) -> None:
     """Move answers to the entries of a run without a process; otherwise its process does."""
     try:
         log = await journal.open(info, resume=True)
-    except RunLocked:
+    except RunLocked:  # its process reads the inbox itself
         return
     row = replace(log.info, status=status_of(log.recorded), updated=time.time())
     try:
@@ -239,6 +241,7 @@ def _find(run_id: str, recorded: Sequence[Entry], path: str, inbox: Sequence[Pos
         raise ConfigurationError(
             f"{run_id}: the question at {path!r} is answered already; continue with: resume"
         )
+    # The message depends on the state, because each has another remedy.
     if not questions:
         raise ConfigurationError(f"{run_id}: no question of this run is open")
     paths = [question.path for question in questions]
@@ -263,15 +266,17 @@ def checked(question: Question, value: Json) -> Json:
     if question.kind == "doubt":
         if reply in ("rerun", "fail") or (isinstance(reply, dict) and list(reply) == ["output"]):
             return reply
-        raise _misfit(question, reply)
+        raise _wrong_form(question, reply)
     if question.kind not in _FIELDS:
         return reply
     if isinstance(reply, bool):
         reply = {"approve": reply}
     if not isinstance(reply, dict) or not isinstance(reply.get("approve"), bool):
-        raise _misfit(question, reply)
+        raise _wrong_form(question, reply)
     _check_fields(question, reply)
     if question.kind == "limit" and reply["approve"]:
+        # Completed before it is recorded, so that a replay does not depend on the default of its
+        # version.
         reply["more"] = reply.get("more", question.request.get("more", 1))
         _check_more(question, reply["more"])
     return reply
@@ -285,9 +290,10 @@ def _check_fields(question: Question, reply: Mapping[str, Json]) -> None:
             hint = nearest(name, fields) or f"; use {_EXAMPLES[question.kind]}"
             raise ConfigurationError(f"{where}: unknown field{hint}")
         expected = fields[name]
+        # True is an int in Python.
         if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
             raise ConfigurationError(f"{where}: {value!r} is not {_TYPES[expected]}")
-        if name in (_ONLY_NO if reply["approve"] else _ONLY_YES):
+        if name in (_REFUSAL_ONLY if reply["approve"] else _APPROVAL_ONLY):
             approve = "true" if reply["approve"] else "false"
             raise ConfigurationError(
                 f"{where} has no meaning with approve: {approve}; leave it out"
@@ -295,6 +301,7 @@ def _check_fields(question: Question, reply: Mapping[str, Json]) -> None:
 
 
 def _check_more(question: Question, more: int) -> None:
+    # Checked here, because the person can correct the answer now; the loop could only fail later.
     maximum = CEILING - int(question.request.get("iteration", 0))
     if not 1 <= more <= maximum:
         raise ConfigurationError(
@@ -302,7 +309,7 @@ def _check_more(question: Question, more: int) -> None:
         )
 
 
-def _misfit(question: Question, reply: Json) -> ConfigurationError:
+def _wrong_form(question: Question, reply: Json) -> ConfigurationError:
     return ConfigurationError(
         f"{question.path}: {codec.text_of(reply)[:80]!r} is not an answer to this question; "
         f"use {_EXAMPLES[question.kind]}"

@@ -20,13 +20,8 @@ from ..records import (
 from ..records.codec import Json
 from .entries import Entry, is_note
 
-_INNER = (
-    "",
-    "/do",
-    "/try",
-    "/within",
-    "/attempt-1",
-)  # the parts of a wrapping step that have its output
+# The parts of a wrapping step that record its output.
+_INNER = ("", "/do", "/try", "/within", "/attempt-1")
 
 
 class RecordedRun:
@@ -36,7 +31,7 @@ class RecordedRun:
 
     - `finished`: effects with an outcome
     - `unsettled`: effects without an outcome, whose call may have been made and billed
-    - `rounds`: the iterations of each loop; a record that a person edited is kept as edited
+    - `records`: the iterations of each loop; one that a person edited is the edited one
     - `ended`: the ends of loops, "" for the run
     - `asked`, `answers`: questions to people and their answers
     - `raised`: raised limits of loops, "" for the run
@@ -78,18 +73,20 @@ class RecordedRun:
             self.active = max(self.active, end)
             if (handler := handlers.get(entry.kind)) is not None:
                 handler(entry)
+        # Their calls may have been billed in full, and a budget must count what may have been spent.
         for path, entry in self.unsettled.items():
-            self._spend(path, entry.reserved.at_most())  # its call may have been billed in full
+            self._spend(path, entry.reserved.at_most())
 
     def _add_started(self, entry: Entry) -> None:
         path = entry.path
         if path in self.unsettled:  # repeated after a crash: both attempts may have been billed
             self.repeated[path] = self.repeated.get(path, 0) + 1
             self._spend(path, self.unsettled[path].reserved.at_most())
-            self.answers.pop(path, None)  # it was about the earlier attempt
+            self.answers.pop(path, None)  # about the earlier attempt
             self.asked.pop(path, None)
         self.unsettled[path] = entry
         for above in _ancestors(path):
+            # The first effect below a path is its beginning: composites have no entry of their own.
             self._began.setdefault(above, entry.at)
 
     def _add_finished(self, entry: Entry) -> None:
@@ -120,6 +117,7 @@ class RecordedRun:
 
     def _add_accepted(self, entry: Entry) -> None:
         if entry.value is None:
+            # Without a value it accepts changed code; with one it raises limits.
             self.accepted[entry.path] = entry.fingerprint
         else:
             self.raised.setdefault(entry.path, {}).update(entry.value)
@@ -142,6 +140,7 @@ class RecordedRun:
         if kind == "limit" and answer["approve"]:
             self.raised.setdefault(loop, {})["max_iterations"] = number + answer["more"]
         elif kind == "iteration" and not {"output", "feedback"}.isdisjoint(answer):
+            # The question was about the latest record, which adapt reads next.
             last = self.records[loop][-1]
             record = _edited(last.value, answer)
             self.records[loop][-1] = Entry(
@@ -153,10 +152,12 @@ class RecordedRun:
             if is_judging(path):
                 self.judging += usage
             for above in _ancestors(path):
+                # Sums for every path above, so that each account of a resumed run reads its own.
                 self._spent[above] = self._spent.get(above, NOTHING) + usage
 
     def items(self, path: str) -> list[Json]:
         """Return the items of the list at a path; none for other steps, or before they were read."""
+        # The items are recorded as an effect, so that a resume has the same list.
         entry = self.finished.get(f"{path}/items")
         if entry is None or entry.error is not None or not isinstance(entry.value, list):
             return []
@@ -234,7 +235,7 @@ class RecordedRun:
 
 
 def _edited(record: Iteration, answer: Mapping[str, Json]) -> Iteration:
-    """Return a record with the output or feedback that a person wrote; its score stays."""
+    """Return a record with the output or feedback that a person wrote; its score is unchanged."""
     evaluation, error = record.evaluation, record.error
     if "feedback" in answer:
         if error is not None:

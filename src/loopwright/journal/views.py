@@ -146,6 +146,7 @@ def outermost(path: str) -> str:
 def enclosing(loop: str) -> tuple[str, int] | None:
     """Return the loop and the iteration that contain a loop; None for an outermost loop."""
     parts = loop.split("/")
+    # From the end: the nearest number is that of the enclosing iteration.
     for i in range(len(parts) - 1, 0, -1):
         if parts[i].isdigit():
             return "/".join(parts[:i]), int(parts[i])
@@ -167,14 +168,16 @@ def directly(entries: Sequence[Entry], loop: str, number: int) -> list[Entry]:
 _AGAIN = re.compile(r"(\d+)/.*\battempt-(?!1$)\d+")
 
 
-def retried(begun: Iterable[str], loop: str) -> dict[int, int]:
+def retried(paths: Iterable[str], loop: str) -> dict[int, int]:
     """Return the number of retries by iteration of a loop, from the paths of effects that began.
 
     Retries inside inner loops count too.
     """
     under = f"{loop}/"
     counts: Counter[int] = Counter()
-    for path in dict.fromkeys(begun):
+    # Each path once: an effect that is repeated after a crash is not a retry.
+    for path in dict.fromkeys(paths):
+        # The second and later attempts of an iteration, also in inner loops.
         again = _AGAIN.fullmatch(path.removeprefix(under)) if path.startswith(under) else None
         if again is not None:
             counts[int(again[1])] += 1
@@ -231,9 +234,9 @@ class EntriesView:
         self.info = info
         self.last = entries[-1].seq if entries else 0
         self._all = entries
-        self._kept = surviving(entries)
+        self._surviving = surviving(entries)
         self._iterations: dict[str, list[Mark]] = {}
-        for entry in self._kept:
+        for entry in self._surviving:
             if entry.kind == "iteration":
                 self._iterations.setdefault(entry.path, []).append((entry.seq, entry.value))
 
@@ -270,11 +273,11 @@ class EntriesView:
         raise no_iteration(self.info.run_id, loop, number)
 
     def effects(self, loop: str, number: int) -> list[Entry]:
-        return directly(self._kept, loop, number)
+        return directly(self._surviving, loop, number)
 
     def retries(self, loop: str, after: int = 0) -> dict[int, int]:
-        begun = [e.path for e in self._kept if e.kind == "started" and e.seq > after]
-        return retried(begun, loop)
+        paths = [e.path for e in self._surviving if e.kind == "started" and e.seq > after]
+        return retried(paths, loop)
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         entries = [entry for entry in self._all if entry.seq > seq]
@@ -295,9 +298,11 @@ def step_outcomes(info: RunInfo, entries: Sequence[Entry]) -> list[StepOutcome]:
     replay = RecordedRun(surviving(entries))
     end = replay.ended.get("")
     outcomes = replay.outcomes(end["steps"] if end is not None else None)
+    # A loop at the root has iterations instead of steps.
     if not replay.steps and any("/" not in path for path in replay.records):
-        return []  # the root is a loop
+        return []
     for path in [] if end is not None else [*replay.finished, *replay.unsettled]:
+        # A time limit adds this part to the path of its step.
         parts = [part for part in path.split("/") if part != "within"]
         if len(parts) < 2 or parts[1] in outcomes:
             continue
@@ -307,7 +312,7 @@ def step_outcomes(info: RunInfo, entries: Sequence[Entry]) -> list[StepOutcome]:
     return list(outcomes.values())
 
 
-ENDING = 6  # entries from the last, among which an end or suspension is
+ENDING = 6  # latest entries to read for an end: answers and accepted limits may follow it
 
 
 def ending_of(entries: Sequence[Entry]) -> dict[str, Json] | None:

@@ -15,7 +15,7 @@ from .entries import InMemory, Memory, MemoryEntry, entry
 
 if TYPE_CHECKING:
     from ..journal import open_memory
-    from .lessons import Lessons, lessons_of
+    from .lessons import Lesson, Lessons, lessons_of
     from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
     from .space import Space, ranked
     from .view import View, view_of
@@ -25,6 +25,7 @@ __all__ = [
     "Fact",
     "Feedback",
     "InMemory",
+    "Lesson",
     "Lessons",
     "Memory",
     "MemoryEntry",
@@ -45,6 +46,7 @@ _LAZY = {
     "Episode": ".records",
     "Fact": ".records",
     "Feedback": ".records",
+    "Lesson": ".lessons",
     "Lessons": ".lessons",
     "Note": ".records",
     "Space": ".space",

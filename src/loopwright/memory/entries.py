@@ -11,7 +11,7 @@ from ..errors import ConfigurationError, nearest
 from ..records import codec
 from ..records.codec import Json, copied
 
-LARGEST = 1 << 20  # bytes of an entry as JSON
+LARGEST = 1 << 20  # bytes of an entry as JSON: a view reads all entries of its space
 LONGEST_NAME = 200  # characters of a space's name
 KINDS = (
     "set", "deleted", "cleared", "episode", "feedback", "fact", "reinforced", "contradicted",
@@ -71,6 +71,7 @@ def entry(
     """
     if kind not in KINDS:
         raise ConfigurationError(f"memory: unknown kind of entry {kind!r}{nearest(kind, KINDS)}")
+    # NUL separates the fields of a checksum in the SQLite store.
     if not space or len(space) > LONGEST_NAME or "\0" in space:
         raise ConfigurationError(
             f"memory: the name of a space has 1 to {LONGEST_NAME} characters, and "
@@ -78,14 +79,15 @@ def entry(
         )
     codec.number("memory: at", at)
     plain = value.to_json() if hasattr(value, "to_json") else value
-    kept = codec.normalise(plain, what="memory")
-    size = len(codec.encode(kept).encode())
+    recorded = codec.normalise(plain, what="memory")
+    # In bytes, as the store counts them: a character may have four.
+    size = len(codec.encode(recorded).encode())
     if size > LARGEST:
         raise ConfigurationError(
             f"memory: {space}: an entry of {size:,} bytes is larger than {LARGEST:,}; record a "
             "summary, and keep the rest in a file"
         )
-    return MemoryEntry(space=space, kind=kind, value=kept, at=float(at), key=key, run=run)
+    return MemoryEntry(space=space, kind=kind, value=recorded, at=float(at), key=key, run=run)
 
 
 def origin(key: str) -> str:
@@ -137,7 +139,7 @@ class InMemory:
 
     def __init__(self) -> None:
         self._entries: list[MemoryEntry] = []
-        self._known: dict[tuple[str, str], int] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,16 +149,18 @@ class InMemory:
 
     async def append(self, *entries: MemoryEntry) -> list[int]:
         """Append entries and return their numbers; see Memory.append."""
+        # Nothing is awaited between them, so the entries are appended together.
         return [self._append(item) for item in entries]
 
     def _append(self, item: MemoryEntry) -> int:
         name = (item.space, item.key)
-        if item.key and name in self._known:
-            return self._known[name]
+        if item.key and name in self._numbers:
+            return self._numbers[name]
         seq = len(self._entries) + 1
+        # Copied at both ends, so that no caller can change the log.
         self._entries.append(replace(item, value=copied(item.value), seq=seq))
         if item.key:
-            self._known[name] = seq
+            self._numbers[name] = seq
         return seq
 
     async def entries(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from ..records import codec
 from ..records.codec import Json
@@ -14,13 +15,36 @@ from .view import View
 _MAX_CHARS = 300  # characters of one remark in the text for a prompt
 
 
+class Lesson(TypedDict):
+    """The lesson of one episode: the record of an earlier run of a loop, or of feedback on it.
+
+    `tried` has the attempts, `said` the texts of people, `at` is seconds since the epoch.
+
+    Example:
+        >>> lesson: Lesson = {
+        ...     "action": "write", "outcome": "failed", "score": 0.4, "description": "a poem",
+        ...     "feedback": "too long", "tried": [], "said": [], "at": 0.0,
+        ... }
+        >>> Lessons((lesson,)).text.splitlines()[1]
+        '- failed with score 0.40 (a poem)'
+    """
+
+    action: str
+    outcome: str
+    score: float | None
+    description: str
+    feedback: str
+    tried: list[Json]
+    said: list[str]
+    at: float
+
+
 @dataclass(frozen=True, slots=True)
 class Lessons:
     """The lessons of past episodes, oldest first, with the most certain facts.
 
     Args:
-        lessons: an object per episode, with `action`, `outcome`, `score`, `description`, `feedback`,
-            `tried`, `said` and `at`.
+        lessons: a `Lesson` per episode.
         facts: the texts of facts.
         success_rate: the share of successes, from 0 to 1; None without episodes.
         unreadable: the number of damaged entries.
@@ -28,9 +52,10 @@ class Lessons:
     `text` has all of it as lines for a prompt.
     """
 
-    lessons: tuple[Mapping[str, Json], ...] = ()
+    lessons: tuple[Lesson, ...] = ()
     facts: tuple[str, ...] = ()
     success_rate: float | None = None
+    # Not compared: a damaged entry does not change the lessons.
     unreadable: int = field(default=0, compare=False)
 
     @property
@@ -73,7 +98,7 @@ def lessons_of(view: View, action: str = "", *, most: int = 5, facts: int = 5) -
     )
 
 
-def _lesson(item: Episode) -> dict[str, Json]:
+def _lesson(item: Episode) -> Lesson:
     return {
         "action": item.action,
         "outcome": item.outcome,
@@ -87,7 +112,7 @@ def _lesson(item: Episode) -> dict[str, Json]:
     }
 
 
-def _line(item: Mapping[str, Json]) -> str:
+def _line(item: Lesson) -> str:
     score = "" if item["score"] is None else f" with score {item['score']:.2f}"
     about = f" ({_remark(item['description'])})" if item["description"] else ""
     lines = [f"- {item['outcome']}{score}{about}"]

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass
 from ..records.codec import Json
 
 OUTCOMES = ("success", "partial", "failure")
-DOUBTED = 0.1  # a fact with less confidence is not recalled
+# A fact with less confidence is not recalled; four contradictions of a new fact reach it.
+DOUBTED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class Fact:
     @property
     def status(self) -> str:
         """`active`, `superseded`, `retired` (by a cleanup) or `doubted` (confidence below 0.1)."""
+        # In this order: a superseded fact stays superseded, whatever a cleanup does.
         if self.superseded_by:
             return "superseded"
         if self.retired:
@@ -132,6 +134,7 @@ class Fact:
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Fact:
         """Return the fact that `to_json` wrote."""
+        # Computed from the other fields.
         fields = {key: value for key, value in data.items() if key != "status"}
         lists = {key: tuple(data[key]) for key in ("contradictions", "sources")}
         return cls(**{**fields, **lists})
@@ -178,6 +181,7 @@ class SuccessRate:
     @property
     def rate(self) -> float | None:
         """The share of successes, from 0 to 1, partial ones excluded; None without episodes."""
+        # None and not 0: without episodes nothing has failed.
         return self.successes / self.total if self.total else None
 
     def to_json(self) -> dict[str, Json]:
@@ -192,6 +196,7 @@ def fact_id(text: str, category: str = "") -> str:
         text: the statement.
         category: its category (default: "").
     """
+    # Case and spaces do not make another fact, and a short id is easier for a model to repeat.
     words = " ".join(text.split()).casefold()
     data = f"{category}\n{words}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(data).hexdigest()[:8]

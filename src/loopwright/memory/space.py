@@ -15,10 +15,11 @@ from .lessons import Lessons, lessons_of
 from .records import OUTCOMES, Episode, Fact, SuccessRate, fact_id
 from .view import CONTRADICTION, REINFORCEMENT, View, consolidation, view_of
 
+# All other kinds: episodes are read for consolidation, and facts are computed from them.
 _FACTS = tuple(kind for kind in KINDS if kind not in ("set", "deleted", "cleared", "note"))
 _STATUSES = ("active", "doubted", "superseded", "retired")
 _WORKING = ("set", "deleted", "cleared")
-_WORDS = re.compile(r"[^\W_]{2,}")
+_WORDS = re.compile(r"[^\W_]{2,}")  # single letters match by chance
 T = TypeVar("T")
 
 
@@ -48,13 +49,17 @@ def ranked(
     """
     wanted = frozenset(_WORDS.findall(query.casefold()))
     if not wanted:
+        # Without words there is nothing to rank by, and the latest items are the likeliest to
+        # matter.
         return list(items[::-1][:limit])
     words = [frozenset(_WORDS.findall(text(item).casefold())) for item in items]
+    # Among the candidates only: a word that all of them share does not distinguish them.
     common = Counter(word for each in words for word in each)
     scores = [
         weight(item) * sum(1 / common[word] for word in each & wanted)
         for item, each in zip(items, words, strict=True)
     ]
+    # The position decides ties, so that the order is the same in every process.
     order = sorted(range(len(items)), key=lambda i: (scores[i], i), reverse=True)
     return [items[i] for i in order[:limit] if scores[i] > 0]
 
@@ -96,8 +101,8 @@ class Space:
         return view_of(await self.memory.entries(self.name, kinds=kinds))
 
     async def _write(self, kind: str, value: Json, at: float, key: str) -> int:
-        made = entry(self.name, kind, value, at=at, key=key, run=self.run)
-        return (await self.memory.append(made))[0]
+        checked = entry(self.name, kind, value, at=at, key=key, run=self.run)
+        return (await self.memory.append(checked))[0]
 
     async def set(self, name: str, value: Json, *, at: float, key: str = "") -> None:
         """Store a value under a name in the working memory of the run."""
@@ -109,6 +114,7 @@ class Space:
 
     async def all(self) -> dict[str, Json]:
         """Return the working memory of the run by name."""
+        # The working memory of other runs in the same space is not visible.
         return (await self.view(_WORKING)).working.get(self.run, {})
 
     async def delete(self, name: str, *, at: float, key: str = "") -> None:
@@ -206,6 +212,7 @@ class Space:
 
         They are weighted by confidence times relevance, which alone orders them without a query.
         """
+        # A certain but outdated fact counts as much as a recent but doubtful one.
         weight = lambda fact: fact.confidence * fact.relevance
         facts = sorted(await self.facts(category), key=weight)
         return ranked(query, facts, lambda fact: fact.text, limit=limit, weight=weight)
@@ -219,16 +226,16 @@ class Space:
         if status and status not in _STATUSES:
             hint = nearest(str(status), _STATUSES) or f"; use {', '.join(_STATUSES)}"
             raise ConfigurationError(f"memory: status: {status!r} is not a status of facts{hint}")
-        found = (await self.view(_FACTS)).facts.values()
-        return [f for f in found if category in ("", f.category) and status in ("", f.status)]
+        facts = (await self.view(_FACTS)).facts.values()
+        return [f for f in facts if category in ("", f.category) and status in ("", f.status)]
 
-    async def _known(self, fact: str) -> Fact:
-        known = (await self.view(_FACTS)).facts
-        if fact not in known:
+    async def _fact(self, fact: str) -> Fact:
+        facts = (await self.view(_FACTS)).facts
+        if fact not in facts:
             raise ConfigurationError(
-                f"memory: {self.name}: there is no fact {fact!r}{nearest(fact, known)}"
+                f"memory: {self.name}: there is no fact {fact!r}{nearest(fact, facts)}"
             )
-        return known[fact]
+        return facts[fact]
 
     async def reinforce(
         self, fact: str, *, at: float, strength: float = REINFORCEMENT, key: str = ""
@@ -238,7 +245,7 @@ class Space:
         Raises:
             ConfigurationError: if there is no such fact.
         """
-        await self._known(fact)
+        await self._fact(fact)
         codec.number("memory: strength", strength, minimum=0, maximum=1)
         await self._write("reinforced", {"fact": fact, "strength": strength}, at, key)
 
@@ -252,7 +259,7 @@ class Space:
         key: str = "",
     ) -> None:
         """Lower the confidence of a fact: c becomes c * (1 - strength); below 0.1 it is not recalled."""
-        await self._known(fact)
+        await self._fact(fact)
         codec.number("memory: strength", strength, minimum=0, maximum=1)
         value = {"fact": fact, "reason": reason, "strength": strength}
         await self._write("contradicted", value, at, key)
@@ -261,11 +268,12 @@ class Space:
         self, fact: str, text: str, *, at: float, confidence: float = 0.5, key: str = ""
     ) -> str:
         """Replace a fact by another in the same category, and return the id of the new one."""
-        known = await self._known(fact)
+        # The new fact keeps the category, so that it is read where the old one was.
+        replaced = await self._fact(fact)
         codec.number("memory: confidence", confidence, minimum=0, maximum=1)
-        by = {"text": text, "category": known.category, "confidence": confidence}
+        by = {"text": text, "category": replaced.category, "confidence": confidence}
         await self._write("superseded", {"fact": fact, "by": by}, at, key)
-        return fact_id(text, known.category)
+        return fact_id(text, replaced.category)
 
     async def decay(self, *, at: float, half_life: float = 30 * 86400.0, key: str = "") -> None:
         """Lower the relevance of facts and episodes: it halves per `half_life` (seconds, default: 30 days)."""
@@ -280,6 +288,7 @@ class Space:
         calls create it once.
         """
         codec.integer("memory: least", least, minimum=1)
+        # An effect that is repeated after a crash returns the facts of its first attempt.
         before = await self.memory.entries(self.name, kinds=("consolidated",))
         values = [item.value for item in before if key and item.value.get("by") == key]
         for value in consolidation(await self.view(_FACTS), least):
@@ -287,9 +296,9 @@ class Space:
             await self._write(
                 "consolidated", values[-1], at, f"consolidated {codec.canonical(value['episodes'])}"
             )
-        known = (await self.view(_FACTS)).facts if values else {}
-        made = [fact_id(value["fact"]["text"], value["fact"]["category"]) for value in values]
-        return [known[name] for name in made]
+        facts = (await self.view(_FACTS)).facts if values else {}
+        names = [fact_id(value["fact"]["text"], value["fact"]["category"]) for value in values]
+        return [facts[name] for name in names]
 
     async def cleanup(
         self, *, at: float, relevance: float = 0.05, older_than: float = 90 * 86400.0, key: str = ""
@@ -302,10 +311,11 @@ class Space:
         """
         codec.number("memory: relevance", relevance, minimum=0, maximum=1)
         codec.number("memory: older_than", older_than, minimum=0)
+        # The moment is recorded, not the age: a later view must retire the same entries.
         await self._write("cleaned", {"relevance": relevance, "before": at - older_than}, at, key)
-        known = await self.view(_FACTS)
-        facts = sum(item.retired for item in known.facts.values())
-        return facts, sum(item.retired for item in known.episodes.values())
+        view = await self.view(_FACTS)
+        facts = sum(item.retired for item in view.facts.values())
+        return facts, sum(item.retired for item in view.episodes.values())
 
     async def lessons(self, action: str = "", *, most: int = 5, facts: int = 5) -> Lessons:
         """Return the lessons of the latest `most` episodes of an action and the most certain `facts`."""

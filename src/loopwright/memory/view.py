@@ -23,7 +23,8 @@ from .records import Episode, Fact, Feedback, Note, SuccessRate, fact_id
 Key = TypeVar("Key")
 Remembered = TypeVar("Remembered", Fact, Episode)
 REINFORCEMENT = 0.2
-CONTRADICTION = 0.4  # one contradiction outweighs two or three confirmations
+# One contradiction outweighs two or three confirmations, because a wrong fact costs more.
+CONTRADICTION = 0.4
 
 
 @dataclass
@@ -57,6 +58,7 @@ class View:
 
     def success_rate(self, action: str = "") -> SuccessRate:
         """Return the outcomes of the episodes of an action ("" for all), retired ones included."""
+        # Retired ones too, because a cleanup must not change the statistics.
         outcomes = [e.outcome for e in self.episodes.values() if not action or e.action == action]
         return SuccessRate(*(outcomes.count(word) for word in ("success", "partial", "failure")))
 
@@ -74,6 +76,7 @@ def view_of(entries: Iterable[MemoryEntry]) -> View:
             if fold is None:
                 raise ValueError(item.kind)
             fold(view, item, item.value)
+        # An entry of a newer version must not make the others unreadable.
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             view.unreadable += 1
     return view
@@ -88,6 +91,7 @@ def _deleted(view: View, item: MemoryEntry, value: Json) -> None:
 
 
 def _cleared(view: View, item: MemoryEntry, _: Json) -> None:
+    # Only the run that clears it: other runs share the space.
     view.working.pop(item.run, None)
 
 
@@ -112,21 +116,23 @@ def _episode(view: View, item: MemoryEntry, value: Json) -> None:
 
 
 def _feedback(view: View, item: MemoryEntry, value: Json) -> None:
-    known = view.episodes[value["episode"]]
+    episode = view.episodes[value["episode"]]
     said = Feedback(str(value["text"]), value.get("rating"), item.at)
-    view.episodes[known.id] = replace(known, said=(*known.said, said))
+    view.episodes[episode.id] = replace(episode, said=(*episode.said, said))
 
 
 def _fact(view: View, item: MemoryEntry, value: Json) -> None:
     text, category = str(value["text"]), str(value.get("category", ""))
-    known = view.facts.get(fact_id(text, category))
-    if known is not None and known.status != "superseded":
-        _reinforced(view, item, {"fact": known.id, "strength": REINFORCEMENT})
+    existing = view.facts.get(fact_id(text, category))
+    # Recording a fact again confirms it; its first confidence stays the basis.
+    if existing is not None and existing.status != "superseded":
+        _reinforced(view, item, {"fact": existing.id, "strength": REINFORCEMENT})
         return
     fact = Fact(
         id=fact_id(text, category),
         text=text,
         category=category,
+        # 0.5 is neither trusted nor doubted.
         confidence=float(value.get("confidence", 0.5)),
         at=item.at,
         touched=item.at,
@@ -136,30 +142,30 @@ def _fact(view: View, item: MemoryEntry, value: Json) -> None:
 
 
 def _reinforced(view: View, item: MemoryEntry, value: Json) -> None:
-    known = view.facts[value["fact"]]
-    confidence = known.confidence + (1 - known.confidence) * float(value["strength"])
-    view.facts[known.id] = replace(
-        known, confidence=confidence, relevance=1.0, touched=item.at,
-        reinforced=known.reinforced + 1, retired=False,
+    fact = view.facts[value["fact"]]
+    confidence = fact.confidence + (1 - fact.confidence) * float(value["strength"])
+    view.facts[fact.id] = replace(
+        fact, confidence=confidence, relevance=1.0, touched=item.at,
+        reinforced=fact.reinforced + 1, retired=False,
     )  # fmt: skip
 
 
 def _contradicted(view: View, item: MemoryEntry, value: Json) -> None:
-    known = view.facts[value["fact"]]
+    fact = view.facts[value["fact"]]
     reasons = [str(value["reason"])] if value.get("reason") else []
-    view.facts[known.id] = replace(
-        known, confidence=known.confidence * (1 - float(value["strength"])), touched=item.at,
-        contradicted=known.contradicted + 1, contradictions=(*known.contradictions, *reasons),
+    view.facts[fact.id] = replace(
+        fact, confidence=fact.confidence * (1 - float(value["strength"])), touched=item.at,
+        contradicted=fact.contradicted + 1, contradictions=(*fact.contradictions, *reasons),
     )  # fmt: skip
 
 
 def _superseded(view: View, item: MemoryEntry, value: Json) -> None:
-    known = view.facts[value["fact"]]
+    fact = view.facts[value["fact"]]
     new = value["by"]
     by = fact_id(str(new["text"]), str(new.get("category", "")))
-    if by == known.id:  # the same words: nothing changes
+    if by == fact.id:  # the same words: nothing changes
         return
-    view.facts[known.id] = replace(known, superseded_by=by, touched=item.at)
+    view.facts[fact.id] = replace(fact, superseded_by=by, touched=item.at)
     _fact(view, item, new)
 
 
@@ -170,16 +176,20 @@ def _decayed(view: View, item: MemoryEntry, value: Json) -> None:
 
 
 def _fade(table: dict[Key, Remembered], at: float, half_life: float) -> None:
-    for key, known in table.items():
-        age = max(0.0, at - known.touched)
-        relevance = known.relevance * 2.0 ** (-age / half_life)
-        table[key] = replace(known, relevance=relevance, touched=max(at, known.touched))
+    # Relevance fades from the last use, so that a fact in use stays relevant.
+    for key, item in table.items():
+        # Two processes may append with clocks that differ.
+        age = max(0.0, at - item.touched)
+        relevance = item.relevance * 2.0 ** (-age / half_life)
+        table[key] = replace(item, relevance=relevance, touched=max(at, item.touched))
 
 
 def _consolidated(view: View, item: MemoryEntry, value: Json) -> None:
+    # Consolidated episodes stay recalled; only a cleanup may retire them earlier.
     for number in value["episodes"]:
         if number in view.episodes:
             view.episodes[number] = replace(view.episodes[number], consolidated=True)
+    # The sources are the numbers of episodes, which stay in the log after a cleanup.
     new = {**value["fact"], "sources": value["episodes"]}
     former = view.facts.get(value.get("supersedes", ""))
     if former is None:
@@ -189,17 +199,18 @@ def _consolidated(view: View, item: MemoryEntry, value: Json) -> None:
 
 
 def _cleaned(view: View, item: MemoryEntry, value: Json) -> None:
-    least, before = float(value["relevance"]), float(value["before"])
+    minimum, before = float(value["relevance"]), float(value["before"])
     for name, fact in view.facts.items():
-        if fact.relevance * fact.confidence < least:
+        if fact.relevance * fact.confidence < minimum:
             view.facts[name] = replace(fact, retired=True)
     for number, episode in view.episodes.items():
-        if episode.at < before and (episode.consolidated or episode.relevance < least):
+        if episode.at < before and (episode.consolidated or episode.relevance < minimum):
             view.episodes[number] = replace(episode, retired=True)
 
 
 def _note(view: View, item: MemoryEntry, value: Json) -> None:
     place = origin(item.key) or str(item.seq)
+    # The note of a rewound run is replaced by that of its repetition.
     view.notes[place] = Note(item.seq, value, item.at, item.run)
 
 
@@ -214,17 +225,20 @@ EXPERIENCE = "experience"  # the category of facts that summarise episodes
 _REMARKS = 2  # the most frequent feedback texts in such a fact
 
 
-def consolidation(view: View, least: int) -> list[dict[str, Json]]:
+def consolidation(view: View, minimum: int) -> list[dict[str, Json]]:
     """Return the values of `consolidated` entries: one for each action with `least` new episodes."""
     values = []
     for action in dict.fromkeys(item.action for item in view.live_episodes):
         episodes = [item for item in view.live_episodes if item.action == action]
-        if sum(not item.consolidated for item in episodes) < least:
+        # Only new episodes count: otherwise each call would write the same fact again.
+        if sum(not item.consolidated for item in episodes) < minimum:
             continue
+        # All episodes of the action, because the new fact replaces the former one.
         count = len(episodes)
         fact = {
             "text": _summary(action, episodes, view.success_rate(action)),
             "category": EXPERIENCE,
+            # Few episodes give little confidence.
             "confidence": count / (count + 2),
         }
         former = next((f.id for f in view.live_facts if _about(f.category, f.text, action)), "")

@@ -7,17 +7,17 @@ from ..records.redaction import Redactor as Redactor
 from ..records.redaction import secrets_in as secrets_in
 from .call import Target, call_model
 from .endpoints import PLACES as PLACES
-from .endpoints import PROVIDERS, Endpoint, Provider, endpoint_of
+from .endpoints import PROVIDERS, Api, Endpoint, Provider, endpoint_of
 from .errors import KINDS as KINDS
 from .errors import ModelError
 from .errors import ModelFault as ModelFault
 from .files import File, FileReference
-from .prices import FREE, Price, cost, price_of, read_prices, worst_case
-from .protocol import Finish, Message, Model, Reply, Request, Timers, ToolCall, ToolDefinition
+from .prices import FREE, Price, Tier, cost, price_of, read_prices, worst_case
+from .protocol import Finish, Message, Model, Reply, Request, Role, Timers, ToolCall, ToolDefinition
 from .providers.provider_model import ProviderModel
 from .registry import Models
 from .replies.own_words import own_words
-from .replies.values import Reading, read_value
+from .replies.values import Problem, Reading, read_value
 from .retry_policy import Policy
 from .scripted import ScriptedModel
 from .settings import ModelSettings
@@ -25,6 +25,7 @@ from .settings import ModelSettings
 __all__ = [
     "FREE",
     "PROVIDERS",
+    "Api",
     "Endpoint",
     "File",
     "FileReference",
@@ -36,13 +37,16 @@ __all__ = [
     "Models",
     "Policy",
     "Price",
+    "Problem",
     "Provider",
     "ProviderModel",
     "Reading",
     "Reply",
     "Request",
+    "Role",
     "ScriptedModel",
     "Target",
+    "Tier",
     "Timers",
     "Tool",
     "ToolCall",

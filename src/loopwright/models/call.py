@@ -227,7 +227,7 @@ class _Call:
                     listeners.remove(listener)
                     self.ctx.warn(f"a listener to the text failed: {error_line(error, run.redact)}")
 
-        return SpokenText(receive if run.redactor is None else run.redactor.heard(receive))
+        return SpokenText(receive if run.redactor is None else run.redactor.filtered(receive))
 
     def _began(self, number: int) -> bool:
         """Whether an attempt is recorded, at least its start: the wait before it is over."""

@@ -390,11 +390,11 @@ def is_own_address(request: Request) -> bool:
 
 def is_own_origin(provider: str, base_url: str) -> bool:
     """Whether a URL is that of a provider, where known prices apply; no URL means the provider's."""
-    known = PROVIDERS.get(ALIASES.get(provider, provider))
-    if known is None or not base_url:
+    own_provider = PROVIDERS.get(ALIASES.get(provider, provider))
+    if own_provider is None or not base_url:
         return True
     try:
-        return _origin(base_url) == _own_origin(known, {})
+        return _origin(base_url) == _own_origin(own_provider, {})
     except ValueError:
         return False
 

@@ -64,7 +64,13 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """The price of a call with more than `above` input tokens, in USD per million tokens."""
+    """The price of a call with many input tokens, in USD per million tokens.
+
+    Args:
+        above: the input tokens above which it applies.
+        input: the price of input tokens.
+        output: the price of output tokens.
+    """
 
     above: int
     input: float

@@ -1,6 +1,6 @@
 """The state that the model calls of a process share: model, names, prices, pauses and transcript.
 
-Pass it to a run with `run(…, models=Models(…))`. Runs without one share a default registry, which is made at
+Pass it to a run with `run(…, models=Models(…))`. Runs without one share a default registry, which is created at
 the first model call with the keys that the environment has then.
 """
 
@@ -287,7 +287,7 @@ def models_of(ctx: Context) -> Models:
 class _Default:
     """The registry of runs without one.
 
-    It is made again when the keys in the environment have changed, as after the message that one is missing.
+    It is created again when the keys in the environment have changed, for example after a missing key was set.
     """
 
     def __init__(self) -> None:

@@ -72,8 +72,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         codec.integer("policy: attempts", self.attempts, minimum=1)
-        for name in ("re_asks", "escalations", "empty_retries"):
-            codec.integer(f"policy: {name}", getattr(self, name), minimum=0)
+        codec.check_integers("policy: ", self, ("re_asks", "escalations", "empty_retries"))
         for name in ("delay", "longest_delay", "longest_told", "whole"):
             codec.number(f"policy: {name}", getattr(self, name), minimum=0)
 

@@ -225,8 +225,8 @@ def _message(error: ErrorDetails) -> str:
     name = str(place[-1]) if place else ""
     match error["type"]:
         case "extra_forbidden":
-            known = _KEYS[_object_at(place[:-1])]
-            return f"unknown key {name!r}{_nearest(name, known)}"
+            names = _KEYS[_object_at(place[:-1])]
+            return f"unknown key {name!r}{_nearest(name, names)}"
         case "literal_error":
             return f"unknown {name} {value!r}{_nearest(value, FINISHES)}"
         case "model_type" | "model_attributes_type":
@@ -245,8 +245,8 @@ def _object_at(place: Place) -> str:
     return {1: "rule", 3: "reply"}.get(len(place), "tool call")
 
 
-def _nearest(value: object, known: Sequence[str] | Mapping[str, object]) -> str:
-    return nearest(str(value), known) or f"; use one of {', '.join(known)}"
+def _nearest(value: object, names: Sequence[str] | Mapping[str, object]) -> str:
+    return nearest(str(value), names) or f"; use one of {', '.join(names)}"
 
 
 @dataclass

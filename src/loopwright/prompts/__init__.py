@@ -1,13 +1,18 @@
 """Prompts as steps, and prompts whose model may call tools."""
 
 from .conversation import Conversation
-from .prompt import Prompt, prompt
+from .files import Files
+from .prompt import Prompt, Text, prompt
+from .settings import PromptSettings
 from .tool_prompt import Selected, ToolPrompt, ToolStep, tool_prompt, tool_step
 
 __all__ = [
     "Conversation",
+    "Files",
     "Prompt",
+    "PromptSettings",
     "Selected",
+    "Text",
     "ToolPrompt",
     "ToolStep",
     "prompt",

@@ -5,36 +5,39 @@ Rules:
 1. An exchange is a question and its reply. The oldest exchanges are left out first, always both messages.
 2. A failed iteration adds no exchange.
 3. With a summary, the model summarises the exchanges that are left out, once, in a recorded call at
-   `summary` below the prompt. The summary stands before the first message that is sent, inside the same
-   message, because some models require that user and assistant take turns.
+   `summary` below the prompt. The summary is placed at the beginning of the first message, because some
+   models require that user and assistant alternate.
 4. After a resume, the conversation is read from the journal: the questions, the replies, the summaries.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..engine.context import Context
 from ..engine.scope import Scope
 from ..engine.step import FunctionStep
+from ..engine.text_listeners import OnText
 from ..errors import ConfigurationError
 from ..models import Message, Reply
 from ..records import codec
 from ..records.codec import Json
+from .settings import PromptSettings
 
-__all__ = ["SUMMARY_TOKENS", "Conversation", "Talk", "earlier", "keep", "note_question"]
+__all__ = ["CarriedConversation", "Conversation", "continued"]
 
 SUMMARY_TOKENS = 1_024  # the limit of one summary
-_CHARACTERS_PER_TOKEN = 4
+_CHARACTERS_PER_TOKEN = 4  # the usual estimate for English; no tokeniser fits all models
+# The texts of summaries are part of recorded requests. A new wording would repeat the calls.
 _INSTRUCTION = (
     "Summarise this conversation, so that it can continue without these messages. Keep decisions, facts, "
     "numbers and open questions. Reply with the summary only."
 )
 _BEFORE = "Summary of the earlier conversation:"
 _SUMMARY = "summary"
-_TRY = re.compile(r"/attempt-[0-9]+(?=/|$)")  # of a step that is retried
+_ATTEMPT = re.compile(r"/attempt-[0-9]+(?=/|$)")  # a part of the path of a step that is retried
 _Exchange = tuple[Message, Message]
 
 
@@ -98,7 +101,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class CarriedConversation:
     """The earlier exchanges of a prompt, and the summary of the first `covered` ones."""
 
     exchanges: tuple[_Exchange, ...] = ()
@@ -116,7 +119,7 @@ class Talk:
             parts += [f"User:\n{question.content}", f"Assistant:\n{answer.content}"]
         return Message("user", "\n\n".join([_INSTRUCTION, *parts]))
 
-    def summarised(self, summary: str, limits: Conversation) -> Talk:
+    def summarised(self, summary: str, limits: Conversation) -> CarriedConversation:
         """Return the same conversation with a summary of all that is beyond the limits."""
         covered = len(self.exchanges) - limits.kept(self.exchanges)
         return replace(self, summary=summary, covered=covered)
@@ -130,33 +133,61 @@ class Talk:
             sent[0] = replace(sent[0], content=content)
         return sent
 
-    def answered(self, question: Message, reply: Reply) -> Talk:
+    def answered(self, question: Message, reply: Reply) -> CarriedConversation:
         """Return the conversation after another exchange."""
         return replace(self, exchanges=(*self.exchanges, (question, reply.message())))
 
 
-def earlier(ctx: Context, limits: Conversation) -> Talk:
+async def continued(
+    settings: PromptSettings,
+    messages: Sequence[Message],
+    limits: Conversation,
+    ctx: Context,
+    *,
+    on_text: OnText | None = None,
+    contents: Mapping[str, bytes] | None = None,
+) -> Reply:
+    """Send a question in the conversation of the earlier iterations, and return the reply.
+
+    `messages` are the system message, if there is one, and the question.
+    """
+    *head, question = messages
+    conversation = _earlier(ctx, limits)
+    # Recorded, because a resumed run reads the conversation from the journal (rule 4).
+    await ctx.call("said", _RECORD_QUESTION, question.content)
+    if limits.summary and (left_out := conversation.left_out(limits)):
+        summary_settings = replace(
+            settings, schema=None, max_tokens=None, cap=SUMMARY_TOKENS, on_cutoff="accept"
+        )
+        inner = ctx.child(ctx.below(_SUMMARY))
+        summary = await summary_settings.ask([conversation.request(left_out)], inner)
+        conversation = conversation.summarised(summary.text, limits)
+        _store(ctx, conversation)  # a retry of this step sends the same summary
+    reply = await settings.ask(
+        [*head, *conversation.messages(question, limits)], ctx, on_text=on_text, contents=contents
+    )
+    # Files are sent with their own question only, because the record of a question is its text.
+    _store(ctx, conversation.answered(replace(question, files=()), reply))
+    return reply
+
+
+def _earlier(ctx: Context, limits: Conversation) -> CarriedConversation:
     """Return the conversation of the previous iterations, from the scope or the journal."""
     scope = _loop_scope(ctx)
     if scope is None or scope.number <= 1:
-        return Talk()
+        return CarriedConversation()
     part = _part(ctx, scope)
     if scope.talks is not None and part in scope.talks:
-        talk: Talk = scope.talks[part]
-        return talk
+        conversation: CarriedConversation = scope.talks[part]
+        return conversation
     return _recorded(ctx, scope, part, limits)
 
 
-def keep(ctx: Context, talk: Talk) -> None:
-    """Keep the conversation for the next iteration."""
+def _store(ctx: Context, conversation: CarriedConversation) -> None:
+    """Store the conversation for the next iteration."""
     scope = _loop_scope(ctx)
     if scope is not None:
-        scope.talks = {**(scope.talks or {}), _part(ctx, scope): talk}
-
-
-async def note_question(ctx: Context, question: Message) -> None:
-    """Record a question; a resumed run reads the conversation from this record."""
-    await ctx.call("said", _SAID, question.content)
+        scope.talks = {**(scope.talks or {}), _part(ctx, scope): conversation}
 
 
 def _loop_scope(ctx: Context) -> Scope | None:
@@ -168,15 +199,15 @@ def _loop_scope(ctx: Context) -> Scope | None:
 
 
 def _part(ctx: Context, scope: Scope) -> str:
-    """Return the position of a prompt inside an iteration, the same for each retry."""
-    return _TRY.sub("", ctx.path.removeprefix(f"{scope.path}/{scope.number}"))
+    """Return the position of a prompt inside an iteration, which is the same for each retry."""
+    return _ATTEMPT.sub("", ctx.path.removeprefix(f"{scope.path}/{scope.number}"))
 
 
-def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> Talk:
+def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> CarriedConversation:
     """Return the conversation of the previous iterations from the journal."""
     replay = ctx.run.replay
     if replay is None:
-        return Talk()
+        return CarriedConversation()
     questions: dict[int, Json] = {}
     exchanges: dict[int, _Exchange] = {}
     summaries: dict[int, str] = {}
@@ -184,9 +215,10 @@ def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> Ta
     for path, entry in replay.finished.items():
         place, _, last = path.rpartition("/")
         digits, slash, rest = place.removeprefix(begin).partition("/")
+        # Rule 2: an iteration without a reply leaves no exchange.
         if entry.error is not None or not place.startswith(begin) or not digits.isdecimal():
             continue
-        number, inner = int(digits), _TRY.sub("", slash + rest)
+        number, inner = int(digits), _ATTEMPT.sub("", slash + rest)
         if number >= scope.number or inner not in (part, f"{part}/{_SUMMARY}"):
             continue
         if inner != part:
@@ -202,19 +234,19 @@ def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> Ta
 
 def _folded(
     exchanges: dict[int, _Exchange], summaries: dict[int, str], limits: Conversation
-) -> Talk:
+) -> CarriedConversation:
     """Return the conversation with the exchanges and summaries of iterations."""
-    talk = Talk(tuple(exchanges[number] for number in sorted(exchanges)))
+    conversation = CarriedConversation(tuple(exchanges[number] for number in sorted(exchanges)))
     if not summaries:
-        return talk
+        return conversation
     latest = max(summaries)
     before = tuple(exchanges[number] for number in sorted(exchanges) if number < latest)
     covered = len(before) - limits.kept(before)
-    return replace(talk, summary=summaries[latest], covered=covered)
+    return replace(conversation, summary=summaries[latest], covered=covered)
 
 
 async def _echo(value: Json) -> Json:
     return value
 
 
-_SAID = FunctionStep(_echo, name="said", fingerprint="note.said/1")
+_RECORD_QUESTION = FunctionStep(_echo, name="said", fingerprint="note.said/1")

@@ -34,8 +34,8 @@ class PromptFiles:
     """The files that a prompt names: files, templates of paths and addresses, or a function of the input.
 
     Raises:
-        ConfigurationError: for another object.
-        TemplateError: for an invalid template.
+        ConfigurationError: For another object.
+        TemplateError: For an invalid template.
     """
 
     def __init__(self, files: Files | Sequence[File | TemplatedValue], root: Path | None) -> None:
@@ -45,7 +45,7 @@ class PromptFiles:
         if callable(files):
             return
         if isinstance(files, str | bytes | File):
-            raise ConfigurationError(f"files: {files!r:.60} is not a list; give a list of files")
+            raise ConfigurationError(f"files: {files!r:.60} is not a list. Use a list of files.")
         items: list[File | TemplatedValue] = []
         for item in files:
             if isinstance(item, str):
@@ -54,7 +54,7 @@ class PromptFiles:
                 items.append(item)
             else:
                 raise ConfigurationError(
-                    f"files: {item!r:.60} is not a file; give a File, or a template of a path"
+                    f"files: {item!r:.60} is not a file. Use a File, or a template of a path."
                 )
         self.items = tuple(items)
 
@@ -77,18 +77,20 @@ class PromptFiles:
         return [i if isinstance(i, File) else file_of(rendered(i, ctx, value)) for i in self.items]
 
     async def attach(self, value: Json, ctx: Context) -> AttachedFiles:
-        """Read and store the files; a resumed run uses the stored contents.
+        """Read and store the files. A resumed run uses the stored contents.
 
         Raises:
-            StepError: for a file that cannot be read.
+            StepError: For a file that cannot be read.
         """
         if not self:
             return AttachedFiles()
         files = self.files(value, ctx)
         store: FileStore = ctx.run.resources["file_store"]
         reader = _ReadFiles(files, store, self.root or Path.cwd())
+        # A recorded effect: the file may change between a crash and the resumed run.
         recorded = await ctx.call("files", reader, [file.described() for file in files])
         references = tuple(FileReference.from_json(one) for one in recorded)
+        # Each content once: the same file may be attached twice.
         digests = dict.fromkeys(reference.digest for reference in references if reference.digest)
         contents = {digest: await in_thread(store.get, digest) for digest in digests}
         return AttachedFiles(references, contents)

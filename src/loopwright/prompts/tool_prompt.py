@@ -21,11 +21,13 @@ from ..templates.variables import TemplatedValue, fill, rendered
 from ..tools.base import Tool, call_tool
 from ..tools.function import as_tool
 from .files import Files
-from .prompt import Prompt, PromptSettings, Text, asking_of, filled_in, warn_of
+from .prompt import Prompt, Text, filled_in
+from .settings import PromptSettings, settings_of, warn_of
 from .tool_calls import MAX_ROUNDS, OnResults, call_with_tools, tools_of
 
 __all__ = ["Selected", "ToolPrompt", "ToolStep", "answered", "tool_prompt", "tool_step"]
 
+# Part of recorded requests; a new wording would repeat the call.
 NO_MORE = "No more tools can be called. Answer now, from what you have."
 
 
@@ -33,11 +35,11 @@ class Selected:
     """Some tools of a set, by name.
 
     Args:
-        tools: the set, such as an MCP server.
-        names: the names of the tools.
+        tools: The set, such as an MCP server.
+        names: The names of the tools.
 
     Raises:
-        ConfigurationError: when the run lists the tools, for a name that the set does not have.
+        ConfigurationError: At run time, for a name that the set does not have.
     """
 
     def __init__(self, tools: Any, names: Sequence[str]) -> None:
@@ -50,18 +52,18 @@ class Selected:
         """Return the tools with these names.
 
         Raises:
-            ConfigurationError: for a name that the set lacks.
+            ConfigurationError: For a name that the set does not have.
         """
-        found = {tool.name: tool for tool in await self.tools_of.tools(ctx)}
+        by_name = {tool.name: tool for tool in await self.tools_of.tools(ctx)}
         for name in self.names:
-            if name not in found:
-                hint = nearest(name, found) or f"; it has: {', '.join(found)}"
+            if name not in by_name:
+                hint = nearest(name, by_name) or f"; it has: {', '.join(by_name)}"
                 raise ConfigurationError(f"{ctx.path}: {self.name} has no tool {name!r}{hint}")
-        return [found[name] for name in self.names]
+        return [by_name[name] for name in self.names]
 
 
 class ToolPrompt(Prompt):
-    """A prompt whose model may call tools; see `tool_prompt`."""
+    """A prompt whose model may call tools. See `tool_prompt`."""
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class ToolPrompt(Prompt):
         max_rounds: int = MAX_ROUNDS,
         name: str = "prompt",
         system: Text = "",
-        asking: PromptSettings,
+        model_settings: PromptSettings,
         read: Callable[[Reply], Json] | None = None,
         on_text: OnText | None = None,
         files: Files | Sequence[File | TemplatedValue] = (),
@@ -81,7 +83,7 @@ class ToolPrompt(Prompt):
             text,
             name=name,
             system=system,
-            asking=asking,
+            model_settings=model_settings,
             read=read,
             on_text=on_text,
             files=files,
@@ -95,16 +97,14 @@ class ToolPrompt(Prompt):
     async def run(self, value: Json, ctx: Context) -> Result:
         """Render the prompt, call the model and its tools, and read the last reply.
 
-        After the last permitted reply the model is asked once more, to answer without tools.
-
         Raises:
-            StepError: of kind `tool_rounds` if it still calls tools.
+            StepError: Of kind `tool_rounds`, if the last reply still calls tools.
         """
         system = filled_in(self.system, value, ctx)
         question, contents = await self.question(value, ctx)
         head = [Message("system", system)] if system else []
         reply, _ = await answered(
-            self.asking,
+            self.model_settings,
             [*head, question],
             self.tools,
             self.max_rounds,
@@ -120,7 +120,7 @@ class ToolPrompt(Prompt):
 
 
 async def answered(
-    asking: PromptSettings,
+    model_settings: PromptSettings,
     messages: Sequence[Message],
     tools: Sequence[Any],
     max_rounds: int,
@@ -131,17 +131,17 @@ async def answered(
     judge: bool = False,
     on_results: OnResults | None = None,
 ) -> tuple[Reply, list[Message]]:
-    """Call a model with tools; return its answer and the conversation.
+    """Call a model with tools, and return its answer and the conversation.
 
-    After the last permitted reply the model is asked once more, to answer without tools.
+    After the last reply that may call tools, the model must answer without tools in one more reply.
 
     Raises:
-        StepError: of kind `tool_rounds` if it still calls tools.
+        StepError: Of kind `tool_rounds`, if that reply still calls tools.
     """
-    request, targets = asking.request(messages, ctx)
+    request, targets = model_settings.request(messages, ctx)
     if contents:
         request = replace(request, contents=contents)
-    told = await call_with_tools(
+    result = await call_with_tools(
         ctx,
         "",
         request,
@@ -152,29 +152,30 @@ async def answered(
         on_text=on_text,
         on_results=on_results,
     )
-    reply = Reply.from_json({**told, "tool_calls": ()})
-    talk = [Message.from_json(one) for one in told["messages"]]
-    if told["limit_reached"]:
-        talk.append(Message("user", NO_MORE))
-        known = await tools_of(ctx, tools)
-        described = tuple(tool.described() for tool in known.values())
-        last = replace(request, messages=tuple(talk), tools=described)
+    reply = Reply.from_json({**result, "tool_calls": ()})
+    conversation = [Message.from_json(one) for one in result["messages"]]
+    if result["limit_reached"]:
+        conversation.append(Message("user", NO_MORE))
+        available = await tools_of(ctx, tools)
+        # Some endpoints refuse messages of tools in a request without tools.
+        described = tuple(tool.described() for tool in available.values())
+        last = replace(request, messages=tuple(conversation), tools=described)
         reply = Reply.from_json(
             await call_model(ctx, "answer", last, failover=targets, judge=judge, on_text=on_text)
         )
-        talk.append(reply.message())
+        conversation.append(reply.message())
     if reply.tool_calls:
         raise StepError(
-            f"the model still wants to call tools after {max_rounds} rounds of them; "
-            "raise max_tool_rounds, or ask for less",
+            f"the model still calls tools after {max_rounds} replies with tool calls. Raise "
+            "max_tool_rounds, or reduce the task.",
             path=ctx.path,
             kind="tool_rounds",
         )
-    return reply, talk
+    return reply, conversation
 
 
 class ToolStep(CompositeStep):
-    """One call of a tool as a step; see `tool_step`."""
+    """One call of a tool as a step. See `tool_step`."""
 
     fingerprint: str
 
@@ -188,38 +189,40 @@ class ToolStep(CompositeStep):
         self.tool = as_tool(tool)
         if not isinstance(self.tool, Tool) and len(getattr(tool, "names", ())) != 1:
             raise ConfigurationError(
-                f"{name or self.tool.name}: {self.tool.name} is a server; choose a tool of it by "
-                "Selected(server, [name])"
+                f"{name or self.tool.name}: {self.tool.name} is a server. Select one of its tools: "
+                "Selected(server, [name])."
             )
         self.name = name or self.tool.name
-        given = arguments if isinstance(arguments, TemplatedValue | None) else fill(dict(arguments))
-        self.arguments = given
-        said = "" if given is None else codec.canonical(given.source)
-        self.fingerprint = digest_of("tool step", self.tool.fingerprint, said)
+        template = (
+            arguments if isinstance(arguments, TemplatedValue | None) else fill(dict(arguments))
+        )
+        self.arguments = template
+        source = "" if template is None else codec.canonical(template.source)
+        self.fingerprint = digest_of("tool step", self.tool.fingerprint, source)
 
     @property
     def reports(self) -> bool:
-        """Whether the tool reports its cost; MCP tools and commands do not."""
+        """Whether the tool reports its cost. MCP tools and commands do not."""
         return bool(getattr(self.tool, "reports", False))
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Call the tool and return its output.
 
         Raises:
-            StepError: of the kind of the call's error.
+            StepError: With the kind of the call's error.
         """
         (tool,) = (await tools_of(ctx, [self.tool])).values()
         arguments = value
         if self.arguments is not None:
             arguments = codec.normalise(rendered(self.arguments, ctx, value), what="arguments")
-        told = await call_tool(ctx, "call", tool, {} if arguments is None else arguments)
-        if "error" in told:
-            error = told["error"]
+        result = await call_tool(ctx, "call", tool, {} if arguments is None else arguments)
+        if "error" in result:
+            error = result["error"]
             raise StepError(
                 f"{tool.name}: {error['message']}", path=ctx.path, kind=str(error["kind"])
             )
         detail = f"{ctx.path} called {tool.name}"
-        return Result(Status.SATISFIED, Reason.COMPLETED, detail, told["output"], name=self.name)
+        return Result(Status.SATISFIED, Reason.COMPLETED, detail, result["output"], name=self.name)
 
 
 def tool_prompt(
@@ -240,18 +243,19 @@ def tool_prompt(
     """Make a step that sends a template to a model that may call tools.
 
     Args:
-        text, model, name, system, schema, on_text, files, files_root, settings: as for `prompt`.
-        tools: functions, tools and MCP servers.
-        max_rounds: the highest number of replies that may call tools; default 8.
-        max_tool_calls_per_reply: the highest number of calls in one reply; default 128. A reply with
-            more is refused and requested again.
+        text, model, name, system, schema, on_text, files, files_root, settings: As for `prompt`.
+        tools: Functions, tools and MCP servers.
+        max_rounds: The maximum of replies that call tools. Default: 8.
+        max_tool_calls_per_reply: The maximum of calls in one reply. Default: 128. A reply with more calls
+            is refused and requested again.
 
     Raises:
-        TemplateError: for an invalid template, with its line and column.
-        ConfigurationError: for an object that is not a tool.
+        TemplateError: For an invalid template, with its line and column.
+        ConfigurationError: For an object that is not a tool.
     """
-    asking = replace(
-        asking_of(model, settings, schema=schema), max_tool_calls_per_reply=max_tool_calls_per_reply
+    model_settings = replace(
+        settings_of(model, settings, schema=schema),
+        max_tool_calls_per_reply=max_tool_calls_per_reply,
     )
     return ToolPrompt(
         text,
@@ -259,7 +263,7 @@ def tool_prompt(
         max_rounds=max_rounds,
         name=name,
         system=system,
-        asking=asking,
+        model_settings=model_settings,
         on_text=on_text,
         files=files,
         files_root=None if files_root is None else Path(files_root),
@@ -269,14 +273,14 @@ def tool_prompt(
 def tool_step(
     tool: Any, *, name: str = "", arguments: Mapping[str, Json] | None = None
 ) -> ToolStep:
-    """Make a step that calls a tool; a failed call fails the step with the kind of its error.
+    """Make a step that calls a tool. A failed call fails the step with the kind of its error.
 
     Args:
-        tool: a function, a tool, or one selected tool of an MCP server.
-        name: the name of the step; default: the name of the tool.
-        arguments: the arguments, which may contain templates; default: the input of the step.
+        tool: A function, a tool, or one selected tool of an MCP server.
+        name: The name of the step. Default: the name of the tool.
+        arguments: The arguments, which may contain templates. Default: the input of the step.
 
     Raises:
-        ConfigurationError: for an object that is not a tool.
+        ConfigurationError: For an object that is not a tool.
     """
     return ToolStep(tool, name=name, arguments=arguments)

@@ -62,6 +62,7 @@ def curve(
         return LEFT + across * (right - LEFT), low - y / highest * (low - ABOVE)
 
     placed = [place(x, y) for x, y in points]
+    # More dots would cover the line.
     dotted = placed if len(placed) <= DOTTED else []
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in dotted)
     drawn = ""
@@ -104,6 +105,7 @@ def _thinned(points: Sequence[Point]) -> Sequence[Point]:
     size = math.ceil(len(points) / (POINTS - 1))
     if len(points) <= POINTS:
         return points
+    # The highest and not the mean: the best score is what a reader searches for.
     groups = [points[i : i + size] for i in range(0, len(points), size)]
     return [*(max(group, key=lambda point: point[1]) for group in groups[:-1]), points[-1]]
 

@@ -28,12 +28,12 @@ Json = Any  # JSON values: None, bool, int, float, str, list[Json], dict[str, Js
 
 MAX_DEPTH = 100
 ATOMS = frozenset({str, int, float, bool, type(None)})  # types of immutable values
-_SHORT = 40
-_WHOLE = 10**15
+_SHORT = 40  # characters of a value that is its own digest
+_MAX_PLAIN = 10**15  # an integer below it is the same in every JSON library
 _BITS = 14_000  # of an integer: about 4,200 digits; Python converts at most 4,300
 
 
-def normalise(value: Json, *, what: str = "value") -> Json:
+def normalise(value: Json, what: str = "value") -> Json:
     """Return `value` as plain JSON, independent of later changes to the original.
 
     Args:
@@ -43,13 +43,14 @@ def normalise(value: Json, *, what: str = "value") -> Json:
     Raises:
         StepError: of kind `not_json`, with the place and type of a value that JSON cannot hold.
     """
-    if type(value) is str:
+    kind = type(value)
+    if kind is str:
         return _clean(value)
-    if type(value) is int:
+    if kind is int:
         return value if value.bit_length() <= _BITS else _refuse(value, what)
-    if type(value) is bool or value is None:
+    if value is None or kind is bool:
         return value
-    if type(value) is float:
+    if kind is float:
         return value if math.isfinite(value) else _refuse(value, what)
     if getattr(value, "frozen_json", False):  # an immutable record: already clean
         return value.sealed()
@@ -65,6 +66,7 @@ def _container(value: Json, path: str, depth: int) -> Json:
         )
     if type(value) in ATOMS:
         return normalise(value, what=path)
+    # A named tuple may define another JSON form.
     if isinstance(value, (list, tuple)) and not hasattr(value, "to_json"):
         return [_container(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
     if isinstance(value, Mapping):
@@ -89,6 +91,7 @@ def _other(value: Json, path: str, depth: int) -> Json:
 
 
 def _plain(value: bool | float | str) -> Json:
+    # In this order, because True is an int too.
     for base in (bool, int, float):
         if isinstance(value, base):
             return base(value)
@@ -118,7 +121,7 @@ def _key(key: object, path: str) -> str:
 
 
 def _clean(text: str) -> str:
-    if text.isascii():
+    if text.isascii():  # most texts; checking costs less than encoding
         return text.replace("\0", "") if "\0" in text else text
     if "\0" in text:
         text = text.replace("\0", "")
@@ -138,7 +141,7 @@ def error_text(error: BaseException, redact: Callable[[str], str] | None = None)
     try:
         message = _clean(str(error))
         return cleaned(message if redact is None else redact(message))
-    except BaseException:  # from the __str__ of the error, of any kind
+    except BaseException:  # an error whose text cannot be read must not hide the failure
         return ""
 
 
@@ -168,7 +171,8 @@ def _default(value: Json) -> Json:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-# Returns compact JSON text of a normalised value.
+# Returns compact JSON text of a normalised value. The method itself, because a function around it would
+# cost one call for each recorded value (decision 72).
 encode: Callable[[Json], str] = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_default
 ).encode
@@ -196,6 +200,7 @@ def _strip(value: Json, dropped: frozenset[str], depth: int) -> Json:
         return str(type(value))
     if isinstance(value, Mapping):
         kept = [(k, _strip(v, dropped, depth + 1)) for k, v in value.items() if k not in dropped]
+        # One key in two Unicode forms would otherwise hide a member.
         members = {unicodedata.normalize("NFC", str(k)): v for k, v in kept}
         return members if len(members) == len(kept) else _numbered(kept)
     if isinstance(value, list | tuple):
@@ -232,13 +237,14 @@ def digest(value: Json) -> str:
     Short values stay readable in messages.
     """
     kind = type(value)
-    if kind is int and -_WHOLE < value < _WHOLE:
+    if kind is int and -_MAX_PLAIN < value < _MAX_PLAIN:
         return repr(value)
     if kind in ATOMS and kind is not str and kind is not int:
         return repr(value)
     if kind is str and len(value) <= _SHORT:
         return repr(value)
-    if hasattr(value, "decoded") and isinstance(value, str | int | float):  # with a declared type
+    # The digest of a typed value is that of its JSON, so that adding an annotation changes no fingerprint.
+    if hasattr(value, "decoded") and isinstance(value, str | int | float):
         return digest(_plain(value))
     text = canonical(value)
     if len(text) <= _SHORT:
@@ -259,12 +265,23 @@ def integer(name: str, value: object, *, minimum: int) -> int:
     Raises:
         ConfigurationError: for any other value; names the field and the range.
     """
+    # True is an int in Python, but never a valid limit.
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigurationError(f"{name}: {value!r} is not an integer")
     _check_size(name, value)
     if value < minimum:
         raise ConfigurationError(f"{name}: {value!r} is too small; give at least {minimum}")
     return value
+
+
+def check_integers(prefix: str, record: object, names: Iterable[str], *, minimum: int = 0) -> None:
+    """Check that fields of a record are integers of at least `minimum`.
+
+    Raises:
+        ConfigurationError: for the first field with another value; names it after the prefix.
+    """
+    for name in names:
+        integer(f"{prefix}{name}", getattr(record, name), minimum=minimum)
 
 
 def number(

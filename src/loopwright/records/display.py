@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROWS = 50  # iterations in a table
 LOOPS = 10  # inner loops of a workflow
-OUTPUT = 2000  # characters of an output in a table
+OUTPUT = 2000  # characters of an output in a table: a notebook stores the HTML
 LINE = 100  # characters of an output on one line
 _FEEDBACK = 300
 _CELL = 'style="text-align:left;vertical-align:top"'
@@ -131,6 +131,7 @@ def _iterations(history: Sequence[Iteration]) -> str:
     if points:
         label = f"scores of {plural(len(points), 'iteration')}, the last {score(points[-1][1])}"
         drawing = f'<div style="max-width:34em">{curve(points, label, top=1.0)}</div>'
+    # A notebook keeps the output of each cell in its file.
     latest = history[-ROWS:]
     left = len(history) - len(latest)
     note = f"<p>The last {ROWS} of {len(history)} iterations.</p>" if left > 0 else ""

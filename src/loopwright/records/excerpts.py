@@ -15,7 +15,7 @@ def shown(output: Json, limit: int = PROMPT_CHARS) -> str:
     if len(text) <= limit:
         return text
     room = max(0, limit - 60)
-    # Three quarters from the beginning: errors of tools are at the end, the answer is before.
+    # Three quarters from the beginning: the errors of programs are usually at the end.
     head, tail = text[: room - room // 4], text[len(text) - room // 4 :] if room // 4 else ""
     omitted = len(text[len(head) : len(text) - len(tail)].encode())
     return f"{head}\n{marker(omitted)}\n{tail}"

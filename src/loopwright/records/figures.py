@@ -19,7 +19,7 @@ def clean(text: str) -> str:
     >>> clean("\x1b]0;title\x07")
     '\\\\x1b]0;title\\\\x07'
     """
-    if _CONTROLS.search(text) is None:
+    if _CONTROLS.search(text) is None:  # nearly every text
         return text
     return _CONTROLS.sub(_visible, text.replace("\r\n", "\n"))
 
@@ -81,7 +81,7 @@ def duration(seconds: float) -> str:
     """Return seconds as a text for people."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.95:
+    if seconds < 59.95:  # 59.96 would be shown as 60.0 s
         return f"{seconds:.1f} s"
     total = round(seconds)
     if total < 3600:

@@ -24,7 +24,7 @@ class ScoreIndex:
     """The shared, append-only columns behind histories.
 
     A mark is (index of the best so far or -1, number of valid scores, failures in a row, undecided in a
-    row). The columns over scores and the labels are created when a condition first needs them.
+    row). The columns of scores and the labels are created when a condition first reads them.
     """
 
     __slots__ = ("columns", "items", "labels", "marks", "redact", "top")
@@ -67,23 +67,24 @@ class ScoreIndex:
 class Columns:
     """Columns with one entry per valid score, for conditions on the progress of scores."""
 
-    __slots__ = ("best_means", "peaks", "scores", "taken")
+    __slots__ = ("best_means", "count", "peaks", "scores")
 
     def __init__(self) -> None:
         self.scores: list[float] = []
         self.peaks: list[float] = []  # the best before each score; -inf before the first
         self.best_means: list[float] = []  # the best mean of two neighbouring scores so far
-        self.taken = 0
+        self.count = 0
 
     def extend(self, items: list[Iteration]) -> None:
-        for item in items[self.taken :] if self.taken < len(items) else ():
+        for item in items[self.count :] if self.count < len(items) else ():
             score = item.score
             if item.eligible and score is not None:
                 self._add(score)
-        self.taken = len(items)
+        self.count = len(items)
 
     def _add(self, score: float) -> None:
         scores, peaks, means = self.scores, self.peaks, self.best_means
+        # Of the scores before this one, so that a condition compares a score with its past.
         peaks.append(max(peaks[-1], scores[-1]) if scores else -math.inf)
         if scores:
             mean = (scores[-1] + score) / 2
@@ -99,10 +100,10 @@ def agents_history(phases: Iterable[Iterable[Iteration]]) -> History:
 
     An iteration that a capability prevented does not count.
     """
-    begun = (
+    started = (
         item for phase in phases for item in phase if not (item.steps or {}).get("not_started")
     )
-    return History(replace(item, number=number) for number, item in enumerate(begun, start=1))
+    return History(replace(item, number=number) for number, item in enumerate(started, start=1))
 
 
 class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
@@ -166,17 +167,18 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         return self._at(elapsed, usage, now)
 
     def with_iteration(
-        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
+        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0, effects: int = 0
     ) -> History[In, Out]:
         """Return the history that follows this one by `item`; this one is unchanged."""
-        rounds, length = self._index, self._length
-        if length != len(rounds.items):  # another history continues from here: copy
-            return History([*self, item], elapsed=elapsed, usage=usage, now=now)
-        rounds.append(item)
+        index, length = self._index, self._length
+        # Another history continues from here, so its iterations must not become part of this one.
+        if length != len(index.items):
+            return History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
+        index.append(item)
         window = _new(History)
-        window._index = rounds
+        window._index = index
         window._length = length + 1
-        window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, 0
+        window.elapsed, window.usage, window.now, window.effects = elapsed, usage, now, effects
         return window
 
     def __len__(self) -> int:
@@ -188,6 +190,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
     def __getitem__(self, index: slice) -> Sequence[Iteration[In, Out]]: ...
     def __getitem__(self, index: int | slice) -> Iteration[In, Out] | Sequence[Iteration[In, Out]]:
         if isinstance(index, slice):
+            # The list may be longer: later histories share it.
             return self._index.items[: self._length][index]
         if index < 0:
             index += self._length
@@ -282,6 +285,7 @@ class History(Sequence[Iteration[In, Out]], Generic[In, Out]):
         labels = self._index.labels
         if labels is None:
             labels = self._index.labels = {}
+        # Computed once, as every iteration compares the same outputs again.
         if key not in labels:
             value = getattr(self._index.items[index], field_name)
             labels[key] = codec.digest(codec.canonical(value, volatile=volatile))
@@ -312,10 +316,10 @@ class _View(History):
         return window
 
     def with_iteration(
-        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0
+        self, item: Iteration, elapsed: float, usage: Usage, now: float = 0.0, effects: int = 0
     ) -> History:
         """Return the history that follows this one by `item`; the recorded one is unchanged."""
-        return History([*self, item], elapsed=elapsed, usage=usage, now=now)
+        return History([*self, item], elapsed=elapsed, usage=usage, now=now, effects=effects)
 
     @overload
     def __getitem__(self, index: int) -> Iteration: ...

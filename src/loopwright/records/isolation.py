@@ -103,6 +103,7 @@ def _reader(get: Callable[[object], Json]) -> Callable[[object], Json]:
         if kind is Held or kind is HeldJson:
             # The recorded value stays beside the copy: `to_json` writes that.
             if value.copy is _UNREAD:
+                # Kept in the slot: a reader that changes a list must find its change there.
                 value.copy = own(value.value) if kind is Held else own_json(value.value)
             return value.copy
         if value is EMPTY:  # a new one each time: a shared one could be changed
@@ -128,6 +129,7 @@ def read_by_copy(*names: str) -> Callable[[_Kind], _Kind]:
 
     def decorate(kind: _Kind) -> _Kind:
         for name in names:
+            # The slot stays under another name, so that the engine reads the record without a copy.
             slot = kind.__dict__[name]
             setattr(kind, f"_raw_{name}", slot)
             setattr(kind, name, property(_reader(slot.__get__), slot.__set__))

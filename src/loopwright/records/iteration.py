@@ -77,6 +77,7 @@ class Failure:
 
     def to_error(self) -> StepError:
         """Return the error of a step that it records."""
+        # The class is not recorded; the kind decides it, so that a replay raises the same error.
         kind = BudgetExceeded if self.kind == "budget" else StepError
         return kind(
             self.message,
@@ -176,6 +177,7 @@ class Iteration(Record, Generic[In, Out]):
 
     def view(self, *, typed: bool = True) -> Iteration[In, Out]:
         """Return the iteration for one reader, who receives copies of its values."""
+        # Immutable values need no copies: most iterations of simple loops are returned themselves.
         flat = type(self._raw_input) in ATOMS and type(self._raw_output) in ATOMS
         evaluation = self.evaluation
         judged = None if evaluation is None else evaluation.view()
@@ -223,6 +225,7 @@ class Iteration(Record, Generic[In, Out]):
     @property
     def eligible(self) -> bool:
         """Whether its output may be the best or the last: not failed, interrupted, truncated or undecided."""
+        # An undecided output is neither good nor bad, so it must not be chosen for its score.
         if self.error is not None or self.interrupted or self.truncated:
             return False
         return self.evaluation is None or not self.evaluation.undecided

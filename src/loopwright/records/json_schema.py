@@ -41,6 +41,7 @@ def checker(schema: Schema) -> Callable[[Json], str]:
 
     def check(value: Json) -> str:
         try:
+            # All of them, as the order of the library is not that of the places.
             problems = list(validator.iter_errors(value))
         except Unresolvable as error:
             raise ConfigurationError(
@@ -53,6 +54,7 @@ def checker(schema: Schema) -> Callable[[Json], str]:
         errors = sorted(problems, key=lambda error: (len(error.path), str(error.path)))
         if not errors:
             return ""
+        # One sentence: a model that corrects its answer needs the first problem, not a list.
         first = errors[0]
         place = first.json_path if first.path else "the answer"
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -80,11 +82,12 @@ def validator_of(schema: Schema) -> Validator:
     """
     import referencing
 
-    known = library().validators
-    kind = known.validator_for(dict(schema), library().Draft202012Validator)
+    library_validators = library().validators
+    kind = library_validators.validator_for(dict(schema), library().Draft202012Validator)
     # An empty registry: a reference to another schema cannot be followed.
     return cast(
-        "Validator", known.extend(kind, _keywords())(dict(schema), registry=referencing.Registry())
+        "Validator",
+        library_validators.extend(kind, _keywords())(dict(schema), registry=referencing.Registry()),
     )
 
 
@@ -104,7 +107,7 @@ def _keywords() -> dict[str, Callable[..., Iterator[object]]]:
     A property counts as additional unless `properties` or a pattern names it (JSON Schema 2020-12,
     sections 10.3.2.2 and 10.3.2.3).
     """
-    patterns: dict[str, Pattern] = {}
+    patterns: dict[str, Pattern] = {}  # compiled once for all values of a schema
 
     def matches(pattern: str, text: str) -> bool:
         if pattern not in patterns:
@@ -124,11 +127,11 @@ def _pattern(
     if not validator.is_type(value, "string") or not isinstance(pattern, str):
         return
     try:
-        found = matches(pattern, value)
+        matched = matches(pattern, value)
     except ConfigurationError as error:  # a server may send a pattern that cannot be compiled
         yield library().ValidationError(str(error))
         return
-    if not found:
+    if not matched:
         yield library().ValidationError(f"{value!r} does not match {pattern!r}")
 
 

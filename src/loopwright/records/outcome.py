@@ -10,6 +10,7 @@ from ..errors import ConfigurationError, nearest
 from .codec import Json
 from .iteration import Failure
 
+# 2 is for invalid usage, as in other command line tools, and 130 for an interrupt.
 _EXIT_CODES = {
     "satisfied": 0,
     "exhausted": 3,
@@ -62,6 +63,7 @@ class Reason(StrEnum):
         reason = str.__new__(cls, word)
         reason._value_ = word
         reason.status = status
+        # Members are created in order, so this is the position.
         reason.rank = len(cls.__members__)
         return reason
 
@@ -122,6 +124,7 @@ class Stop:
     failure: Failure | None = None
 
     def __post_init__(self) -> None:
+        # A condition of a user may return the word of a reason.
         if type(self.reason) is not Reason:
             object.__setattr__(self, "reason", _reason(self.reason))
         if type(self.detail) is not str:

@@ -1,11 +1,11 @@
-"""Secrets are taken out of everything that is written down, by their value.
+"""Removes secrets from everything that is recorded or shown, by their values.
 
-A name or a vendor's prefix is no sure sign of a secret, its value is. So the filter knows the
-values, and finds them as they are, as they look in a URL, inside JSON text, and inside base64 of
-something longer, in one line or in several.
+Neither a name nor the prefix of a vendor identifies a secret reliably; its value does. The filter
+contains the values, and finds them in plain text, in URLs, in JSON text, and in base64 of longer data,
+on one line or several.
 
-The values are read from an environment by `secrets_in`, where a program begins (the command line,
-the page, a document that is loaded); the engine gets the filter as a value and reads nothing.
+`secrets_in` reads the values from an environment at the entry points of a program (the command line,
+the page, the loading of a document). The engine receives the filter and reads no environment.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from .codec import Json
 __all__ = ["MARK", "RedactedText", "Redactor", "StreamRedactor", "of_environment", "secrets_in"]
 
 MARK = "[redacted]"
-SHORTEST = 8  # characters; a shorter value, such as a local server's "test", is ordinary text
+SHORTEST = 8  # characters; a shorter value, such as "test" for a local server, is ordinary text
 _NAMES = re.compile(
     r"(?:^|_)(?:API_?)?(?:KEY|TOKEN|SECRET|PASS|PASSWD|PASSPHRASE|CREDENTIALS?|PAT)(?:_BASE)?(?:_?[0-9]+)?$"
     r"|(?:PASSWORD|PASSWD|APIKEY|TOKEN|SECRET|OTLP_HEADERS)(?:_?[0-9]+)?$"
 )
-# Base64 as programs wrap it: a line of it, and more lines, with line ends as they are or as JSON
-# writes them. Nothing is tried twice (possessive), so that a long line takes one pass.
+# Wrapped base64: a line and further lines, with line ends as characters or as JSON escapes. The
+# quantifiers are possessive, so that a long line takes one pass.
 _WRAPPED = re.compile(
     r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,}+(?:(?:\r?\n|(?:\\r)?\\n)[A-Za-z0-9+/_-]++={0,2})++"
 )
-# What stands where a text was cut, and the white space around it.
+# The sign of a cut in a text, with the white space around it.
 _CUT = re.compile(
     r"\s{0,2}(?:\[(?:\.\.\.|\u2026) [0-9,]+ (?:bytes|(?:more )?characters) (?:omitted|left out)"
     r"(?: (?:\.\.\.|\u2026))?\]|\u2026|\.{3,}+)\s{0,2}"
 )
-_PART = 6  # characters of a secret before or after a cut that are taken for a part of it
-_LINE = 32  # characters that a line of wrapped base64 has at least
-_SHORT = 200  # characters that are searched at once
-# Variables that every command is given (see tools.process): no secrets, whoever names them.
+_PART = 6  # characters of a secret beside a cut that count as a part of it
+_LINE = 32  # the shortest line of wrapped base64, in characters
+_SHORT = 200  # characters up to which one pattern is faster than a search for each form
+# Variables that every command receives (see tools.process); they are no secrets even if listed.
 _ORDINARY = frozenset(
     {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 )
 
 
 def secrets_in(environ: Mapping[str, str], named: Iterable[str] = ()) -> dict[str, str]:
-    """Return the values of an environment that are secrets, by the names of their variables.
+    """Return the secret values of an environment by the names of their variables.
 
-    These are the variables that `named` lists (as `api_key_env` or `pass_env` name them), and those
-    whose own names say so.
+    A variable is secret if `named` lists it (as `api_key_env` and `pass_env` do), or if its name has the
+    form of a secret's, such as OPENAI_API_KEY.
 
     >>> secrets_in({"OPENAI_API_KEY": "sk-4f9a8b7c", "EDITOR": "vi"})
     {'OPENAI_API_KEY': 'sk-4f9a8b7c'}
     """
-    wanted = {name for name in named if name not in _ORDINARY}
+    secret = {name for name in named if name not in _ORDINARY}
     return {
         name: value
         for name, value in environ.items()
-        if value and (name in wanted or _NAMES.search(name.upper()))
+        if value and (name in secret or _NAMES.search(name.upper()))
     }
 
 
@@ -67,9 +67,8 @@ class Redactor:
     """A filter that replaces secret values by `[redacted]` in text and JSON.
 
     Args:
-        secrets: the values, or the values by the names of their variables.
-
-    Values of fewer than 8 characters are not looked for.
+        secrets: the values, or the values by the names of their variables. Values of fewer than 8
+            characters are ignored.
 
     >>> Redactor(["sk-verysecret"]).clean({"header": "Bearer sk-verysecret"})
     {'header': 'Bearer [redacted]'}
@@ -85,6 +84,7 @@ class Redactor:
         forms: set[str] = set()
         for _, secret in self._secrets:
             forms |= _forms(secret)
+        # The longest first: a secret that contains another is replaced as a unit.
         longest_first = sorted(forms, key=lambda form: (-len(form), form))
         self._forms = tuple(longest_first)
         self._firsts = frozenset(form[0] for form in forms)
@@ -92,11 +92,12 @@ class Redactor:
         self._parts = frozenset(
             form[at : at + _PART] for form in forms for at in range(len(form) - _PART + 1)
         )
+        # A secret of digits may occur as a JSON number. Python converts at most 4,300 digits.
         digits = (value for _, value in self._secrets if value.isascii() and value.isdigit())
         self._numbers = frozenset(int(value) for value in digits if len(value) < 4000)
 
     def __repr__(self) -> str:
-        return "Redactor()"  # what it knows is what must not be shown
+        return "Redactor()"  # without its secrets, because a repr ends up in messages
 
     def __bool__(self) -> bool:
         return self._pattern is not None
@@ -104,7 +105,7 @@ class Redactor:
     def clean(self, value: Json) -> Json:
         """Return JSON, or text, without the secrets; keys of objects are cleaned too.
 
-        What holds none is returned as it is, not copied. A record (with `to_json`) stays one.
+        A value without secrets is returned unchanged, not copied. A record (with `to_json`) stays one.
         """
         if self._pattern is None:
             return value
@@ -112,22 +113,19 @@ class Redactor:
         if kind is str:
             return self._cleaned(value)
         if kind is dict:
-            made = {self._cleaned(key): self.clean(item) for key, item in value.items()}
-            return (
-                made
-                if _changed(made.values(), value.values()) or list(made) != list(value)
-                else value
-            )
+            members = {self._cleaned(key): self.clean(item) for key, item in value.items()}
+            same = list(members) == list(value) and not _changed(members.values(), value.values())
+            return value if same else members
         if kind is list or kind is tuple:
             items = [self.clean(item) for item in value]
             return items if _changed(items, value) else value
         if kind is int and value in self._numbers:
             return MARK
         if hasattr(value, "to_json"):
-            told = value.to_json()
-            cleaned = self.clean(told)
-            return value if cleaned is told else type(value).from_json(cleaned)
-        if isinstance(value, str | Mapping):  # a subclass, which JSON writes as what it is
+            data = value.to_json()
+            cleaned = self.clean(data)
+            return value if cleaned is data else type(value).from_json(cleaned)
+        if isinstance(value, str | Mapping):  # a subclass, which JSON writes like its base
             return self.clean(str(value) if isinstance(value, str) else dict(value))
         return value
 
@@ -144,24 +142,24 @@ class Redactor:
         ]
 
     def refuse(self, what: str, value: Json) -> None:
-        """Refuse a value that a person gives to be recorded, if it contains a secret.
+        """Refuse a value that would be recorded if it contains a secret.
 
         Raises:
-            ConfigurationError: naming the variable, and how to hand a key on.
+            ConfigurationError: naming the variable, and how to pass a key.
         """
         if not (names := self.names_in(value)):
             return
         raise ConfigurationError(
-            f"{what}: it contains the value of {names[0]}, and no key is recorded; hand it on by its "
+            f"{what}: it contains the value of {names[0]}, and keys are not recorded; pass it by its "
             f"name: pass_env: [{names[0]}] for a command, a tool or a server, api_key_env for a model"
         )
 
-    def heard(self, hear: Callable[[str], None]) -> RedactedText:
-        """Return what hears text in pieces in place of `hear`, which gets them without secrets."""
-        return RedactedText(hear, self.streamed())
+    def filtered(self, receive: Callable[[str], None]) -> RedactedText:
+        """Return a receiver of text in pieces that passes them to `receive` without secrets."""
+        return RedactedText(receive, self.streamed())
 
     def streamed(self) -> StreamRedactor:
-        """Return a filter for text that comes in pieces."""
+        """Return a filter for text in pieces."""
         return StreamRedactor(self)
 
     def _cleaned(self, text: str) -> str:
@@ -170,6 +168,7 @@ class Redactor:
             text = self._pattern.sub(MARK, text)
         if "..." in text or "\u2026" in text:
             text = self._without_parts(text)
+        # Wrapped base64 is searched only if the text without line ends contains a secret.
         if len(text) > _LINE:
             joined = _joined(text)
             if len(joined) < len(text) and self._holds(joined):
@@ -177,57 +176,56 @@ class Redactor:
         return text
 
     def _without_parts(self, text: str) -> str:
-        """Return text without the parts of secrets that stand right before and after where it was cut.
-
-        Whoever cuts a text should clean it first; what other programs cut cannot be.
-        """
-        made: list[str] = []
+        """Return text without the parts of secrets directly before and after a sign of a cut."""
+        # Loopwright cleans a text before it cuts it; other programs do not.
+        parts: list[str] = []
         begin = 0
         for cut in _CUT.finditer(text):
             before = text[begin : cut.start()]
-            made += [self._without_end(self._without_start(before) if begin else before), cut[0]]
+            parts += [self._without_end(self._without_start(before) if begin else before), cut[0]]
             begin = cut.end()
         if not begin:
             return text
-        joined = "".join([*made, self._without_start(text[begin:])])
+        joined = "".join([*parts, self._without_start(text[begin:])])
         return text if joined == text else joined
 
     def _without_end(self, text: str) -> str:
-        """Return text with a mark for the beginning of a secret that it ends with."""
+        """Return text with MARK in place of the beginning of a secret at its end."""
         if text[-_PART:] not in self._parts:
             return text
         end = self.open_end(text)
         return text if len(text) - end < _PART else f"{text[:end]}{MARK}"
 
     def _without_start(self, text: str) -> str:
-        """Return text with a mark for the end of a secret that it begins with."""
-        head, most = text[:_PART], 0
+        """Return text with MARK in place of the end of a secret at its beginning."""
+        head, longest = text[:_PART], 0
         if head not in self._parts:
             return text
         for form in self._forms:
             at = form.find(head, 1)
             while at > 0:
                 rest = form[at:]
-                if len(rest) > most and text.startswith(rest):
-                    most = len(rest)
+                if len(rest) > longest and text.startswith(rest):
+                    longest = len(rest)
                 at = form.find(head, at + 1)
-        return f"{MARK}{text[most:]}" if most else text
+        return f"{MARK}{text[longest:]}" if longest else text
 
     def _holds(self, text: str) -> bool:
-        """Whether a form is in a text: long words are found much faster one by one than at once."""
+        """Return whether a text contains a secret in any form."""
+        # A pattern of many alternatives is much slower on long texts than one search for each.
         if len(text) < _SHORT:
             assert self._pattern is not None
             return self._pattern.search(text) is not None
         return any(form in text for form in self._forms)
 
-    def _unwrapped(self, found: re.Match[str]) -> str:
-        """Return lines of base64 as they are, or without the secret that goes on from line to line."""
-        joined = _joined(found[0])
+    def _unwrapped(self, match: re.Match[str]) -> str:
+        """Return lines of base64 unchanged, or on one line without the secret that they contain."""
+        joined = _joined(match[0])
         assert self._pattern is not None
-        return found[0] if self._pattern.search(joined) is None else self._pattern.sub(MARK, joined)
+        return match[0] if self._pattern.search(joined) is None else self._pattern.sub(MARK, joined)
 
     def open_end(self, text: str) -> int:
-        """Return where a secret may begin that the end of `text` cuts off, or its length."""
+        """Return the position of a secret that may be cut off by the end of `text`, or its length."""
         if not self._forms:
             return len(text)
         for start in range(max(0, len(text) - len(self._forms[0]) + 1), len(text)):
@@ -240,37 +238,38 @@ class Redactor:
 
 
 def _joined(text: str) -> str:
-    """Return lines as one, with line ends as they are or as JSON writes them."""
+    """Return text without line ends, as characters or as JSON escapes."""
     for end in ("\r\n", "\n", "\\r\\n", "\\n"):
         text = text.replace(end, "")
     return text
 
 
-def _changed(made: Iterable[Json], given: Iterable[Json]) -> bool:
-    return any(one is not other for one, other in zip(made, given, strict=False))
+def _changed(cleaned: Iterable[Json], values: Iterable[Json]) -> bool:
+    # Identity suffices: a value without secrets is returned itself.
+    return any(new is not old for new, old in zip(cleaned, values, strict=False))
 
 
 class RedactedText:
-    """Who hears text in pieces, without secrets; `end` says that no more comes."""
+    """A receiver of text in pieces, which passes them on without secrets; call `end` after the last."""
 
-    __slots__ = ("_filter", "_hear")
+    __slots__ = ("_filter", "_receive")
 
-    def __init__(self, hear: Callable[[str], None], pieces: StreamRedactor) -> None:
-        self._hear = hear
+    def __init__(self, receive: Callable[[str], None], pieces: StreamRedactor) -> None:
+        self._receive = receive
         self._filter = pieces
 
     def __call__(self, piece: str) -> None:
         if text := self._filter.feed(piece):
-            self._hear(text)
+            self._receive(text)
 
     def end(self) -> None:
-        """Hand on what was held back."""
+        """Pass on the rest of the text."""
         if text := self._filter.flush():
-            self._hear(text)
+            self._receive(text)
 
 
 class StreamRedactor:
-    """A filter for text in pieces: it holds back what may be the beginning of a secret."""
+    """A filter for text in pieces: it withholds an end that may be the beginning of a secret."""
 
     __slots__ = ("_held", "_redactor")
 
@@ -279,38 +278,40 @@ class StreamRedactor:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return what may be shown now."""
+        """Return the text that may be shown now."""
         text = self._redactor.text(self._held + piece)
         end = self._redactor.open_end(text)
         self._held = text[end:]
         return text[:end]
 
     def flush(self) -> str:
-        """Return what was held back, when no more comes."""
+        """Return the withheld text, after the last piece."""
         text, self._held = self._redactor.text(self._held), ""
         return text
 
 
 def _forms(secret: str) -> set[str]:
-    """Return every way in which a value may turn up in text."""
+    """Return the forms in which a value may occur in text."""
     quoted = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
-    lowered = {re.sub(r"%[0-9A-F]{2}", lambda found: found[0].lower(), text) for text in quoted}
+    lowered = {re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), text) for text in quoted}
     escaped = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-    escaped |= {form.replace("/", "\\/") for form in escaped}  # as some encoders write a slash
+    escaped |= {form.replace("/", "\\/") for form in escaped}  # some encoders escape slashes
     twice = {json.dumps(form)[1:-1] for form in escaped}  # JSON text inside JSON text
     encoded = {form for offset in range(3) for form in _base64(secret.encode(), offset)}
     return {secret, repr(secret)[1:-1], *quoted, *lowered, *escaped, *twice, *encoded}
 
 
 def _base64(secret: bytes, offset: int) -> tuple[str, str]:
-    """Return the base64 of bytes after `offset` others: only what does not depend on these."""
+    """Return the base64 of bytes after `offset` others: the characters that do not depend on these."""
     text = base64.b64encode(b"\0" * offset + secret).decode()
-    first = (offset * 8 + 5) // 6  # characters that hold a bit of what stands before
-    last = (offset + len(secret)) * 8 // 6  # beyond it are bits of what follows, or padding
+    # Characters before `first` contain bits of the preceding bytes, those from `last` on bits of the
+    # following ones, or padding.
+    first = (offset * 8 + 5) // 6
+    last = (offset + len(secret)) * 8 // 6
     stable = text[first:last]
     return stable, stable.replace("+", "-").replace("/", "_")
 
 
 def of_environment(environ: Mapping[str, str]) -> Redactor:
-    """Return what takes out the secrets that the environment holds, by their values."""
+    """Return the filter for the secrets of an environment."""
     return Redactor(secrets_in(environ))

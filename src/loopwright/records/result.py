@@ -82,8 +82,10 @@ def item_stop(record: Iteration) -> Stop:
     if record.error is not None:
         if record.interrupted:
             return Stop(Reason.STOPPED, record.error.message)
+        # An error of an inner loop has the reason of that loop as its kind.
         kinds = (r for r in Reason if r.status is Status.FAILED and r.value == record.error.kind)
         return Stop(next(kinds, Reason.ERROR), record.error.message)
+    # The journal stores the stop of an item as a vote of its evaluation.
     votes = record.evaluation.votes if record.evaluation is not None else ()
     for vote in votes:
         if isinstance(vote, Mapping) and "ended" in vote:
@@ -142,12 +144,14 @@ def failure_of(stop: Stop, history: History) -> Failure | None:
         return stop.failure
     if stop.reason not in _BY_ERRORS:
         return None
+    # An interrupted iteration has an error too, but it was not the reason of the end.
     failed = (item.error for item in reversed(history) if not item.interrupted)
     return next((error for error in failed if error is not None), None)
 
 
 def key_of(step: object, members: Mapping[str, object]) -> str:
     """Return the name of a step in a workflow with these members, else its own name."""
+    # By identity first: the same function may be a step under another name.
     for key, member in members.items():
         if member is step or getattr(member, "function", None) is step:
             return key
@@ -224,6 +228,7 @@ class Result(Record, Generic[Out]):
 
     def view(self, *, typed: bool = True) -> Result[Out]:
         """Return the result for one reader, who receives copies of its values."""
+        # Field by field: `replace` would copy each value before it is read.
         copy, held = object.__new__(Result), Held if typed else HeldJson
         for name in _SHARED:
             object.__setattr__(copy, name, getattr(self, name))
@@ -275,6 +280,7 @@ class Result(Record, Generic[Out]):
             ('A', 1)
         """
         name = key_of(step, self.members)
+        # Steps before loops: the output of a step is that of its loop, or what the step made of it.
         if name in self.steps:
             return cast("T", self.steps[name])
         if name in self.loops:
@@ -317,11 +323,13 @@ class Result(Record, Generic[Out]):
         return {} if self.error is None else {"error": self.error.to_json()}
 
     def _outcomes(self) -> dict[str, Json]:
+        # Left out if empty, as all keys that not every run has.
         outcomes = {name: outcome.to_json() for name, outcome in self.outcomes.items()}
         return {"outcomes": outcomes} if outcomes else {}
 
     def to_json(self) -> Json:
         """Return the result as the JSON object that the command line prints."""
+        # A workflow has no iterations, so lists show the score of its first loop.
         best = self.best or next((r.best for r in self.loops.values() if r.best), None)
         return {
             "run_id": self.run_id,
@@ -368,8 +376,10 @@ class LoopResults(dict[str, Result]):
     def keep(self, path: str, result: Result) -> None:
         """Keep the result of the loop at a path."""
         place, in_list = self._place(path)
+        # The first loop of a name keeps the name as its key, also when it ends again.
         first = self._places.setdefault(result.name, place) if not in_list else ""
         key = result.name if first == place else place
+        # Removed first, because the order is that of the ends.
         self.pop(key, None)
         self[key] = result
 
@@ -377,11 +387,12 @@ class LoopResults(dict[str, Result]):
         """Return a path without the numbers of iterations and attempts, and whether it is in a list."""
         if "/" not in path:
             return path, False
-        parts, kept, in_list = path.split("/"), [], False
+        parts, remaining, in_list = path.split("/"), [], False
         for i, part in enumerate(parts):
+            # Numbers differ from iteration to iteration; the number of an item identifies its loop.
             if part.removeprefix("attempt-").isdigit() and i:
                 if "/".join(parts[:i]) not in self.lists:
                     continue
                 in_list = True
-            kept.append(part)
-        return "/".join(kept), in_list
+            remaining.append(part)
+        return "/".join(remaining), in_list

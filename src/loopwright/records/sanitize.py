@@ -34,7 +34,7 @@ _IPV4 = re.compile(r"(?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9])")
 _IPV6 = re.compile(r"(?<![0-9A-Za-z:.])[0-9A-Fa-f:.]{2,}(?:%\w+)?")
 _KEY = re.compile(r"[A-Za-z0-9]+(?:[-_.+/=][A-Za-z0-9]+)*")
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
-_LEAST = 20
+_MIN_KEY = 20  # characters; shorter words are names and numbers
 
 
 def cleaned(text: str) -> str:
@@ -47,6 +47,7 @@ def cleaned(text: str) -> str:
     """
     text = _HEADER.sub(r"\g<name>[SECRET]", text)
     text = _ASSIGNED.sub(_masked, text)
+    # Logins before addresses: user:password@host contains the form of an e-mail address.
     if "@" in text:
         text = _URL_LOGIN.sub("[SECRET]@", text)
         text = _LOGIN.sub("[SECRET]@", text)
@@ -102,7 +103,7 @@ def _key(match: re.Match[str]) -> str:
     Paths and hyphenated words have few such parts.
     """
     word = match[0]
-    if len(word) < _LEAST:
+    if len(word) < _MIN_KEY:
         return word
     parts = re.split(r"[-_.+/=]", word)
     if len(parts) < 2:
@@ -115,4 +116,5 @@ def _key(match: re.Match[str]) -> str:
 def _mixed(match: re.Match[str]) -> str:
     word = match[0]
     letters = sum(character.isalpha() for character in word)
+    # Keys mix letters and digits; a word or a number of this length does not.
     return "[TOKEN]" if 2 <= letters <= len(word) - 2 else word

@@ -24,7 +24,7 @@ from .sanitize import cleaned
 FRAMES = 20
 LONGEST = 8192
 _MESSAGE = 2000  # characters of one exception's message
-_CHAIN = 20  # exceptions of one chain that are read
+_CHAIN = 20  # exceptions of one chain; a program may chain without end
 
 
 def _below(folder: str | Path) -> str:
@@ -76,6 +76,7 @@ def described(
         redact: removes secrets from messages and lines of source.
     """
     try:
+        # An error that a step of this package raises is explained by its message.
         if not own and not whole and not _concerns_user(error):
             return "", ""
         kind = type(error)
@@ -108,10 +109,10 @@ def _concerns_user(error: BaseException) -> bool:
 
 def _linked(error: BaseException) -> Iterator[BaseException]:
     """Iterate over an exception and its causes and contexts, each once."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     link: BaseException | None = error
-    while link is not None and id(link) not in seen and len(seen) < _CHAIN:
-        seen.add(id(link))
+    while link is not None and id(link) not in visited and len(visited) < _CHAIN:
+        visited.add(id(link))
         yield link
         link = _origin(link)
 
@@ -125,6 +126,7 @@ def _origin(error: BaseException) -> BaseException | None:
 def _text(error: BaseException, redact: Callable[[str], str], *, whole: bool) -> str:
     parts: list[str] = []
     left = FRAMES
+    # The innermost cause first: FRAMES are spent on the exception that was raised last.
     links = list(_linked(error))
     for number, link in enumerate(links):
         frames = _frames(link, redact, whole=whole)[-left:] if left else []
@@ -136,6 +138,7 @@ def _text(error: BaseException, redact: Callable[[str], str], *, whole: bool) ->
             below = links[number - 1]
             shown += _CAUSED if below.__cause__ is link else _DURING
         parts.append(shown)
+    # Again over the joined text: a secret may span the lines of two parts.
     text = redact("".join(reversed(parts)))
     if len(text) <= LONGEST:
         return text
@@ -156,13 +159,14 @@ def _frames(error: BaseException, redact: Callable[[str], str], *, whole: bool) 
 def _cleaned_frame(shown: str) -> str:
     """Return a frame with a cleaned line of source; the file and the line number stay."""
     place, newline, source = shown.partition("\n")
-    kept = [cleaned(line) for line in source.splitlines() if line.strip(" ^~")]
-    return place + newline + "".join(f"{line}\n" for line in kept)
+    lines = [cleaned(line) for line in source.splitlines() if line.strip(" ^~")]
+    return place + newline + "".join(f"{line}\n" for line in lines)
 
 
 def _message(error: BaseException, redact: Callable[[str], str], *, whole: bool) -> str:
     """Return the lines with an exception's type and message, and those of a group's members below."""
     lines = traceback.format_exception_only(type(error), error)
+    # Cut before it is cleaned: the patterns need not search a message of megabytes.
     text = cleaned(redact("".join(lines))[: 2 * _MESSAGE])
     if len(text) > _MESSAGE:
         text = text[:_MESSAGE] + "...\n"

@@ -32,7 +32,9 @@ __all__ = [
     "CARRIERS",
     "ValueType",
     "either_type",
+    "item_type_of",
     "json_of",
+    "list_type",
     "members_type",
     "mixed",
     "same_type",
@@ -147,6 +149,7 @@ class ValueType:
         self.is_json = bool(self.flat) or _is_json(declared)
         self.bare = _bare(declared) if self.is_json else None
         self._codec: TypeCodec | None = None
+        # At the declaration: a type without a JSON form fails before anything runs.
         if not self.is_json:
             self._load()
 
@@ -226,6 +229,7 @@ class ValueType:
         if type(value) in CARRIERS:
             return value
         if not self.is_json:
+            # A caller may pass the object, or the JSON that it read from a file.
             try:
                 return self.write(value, what=what)
             except StepError:
@@ -239,20 +243,19 @@ class ValueType:
 
     def _carrying(self, plain: Json, data: bytes | None) -> Json:
         kind = type(plain)
-        if (
-            kind in CARRIERS and kind is not _Mixed
-        ):  # the same JSON in another type has the same text
+        # The same JSON has the same text in each type, so the text is reused.
+        if kind in CARRIERS and kind is not _Mixed:
             if plain.type is self:
                 return plain
-            made, data = kind, plain.data
+            carrier_type, data = kind, plain.data
         else:
             if kind is _Mixed:
                 plain = json_of(plain)
                 kind = dict
             if kind not in _CARRIER_OF:  # None, True and False are the same in every type
                 return plain
-            made = _CARRIER_OF[kind]
-        carrier = made(plain)
+            carrier_type = _CARRIER_OF[kind]
+        carrier = carrier_type(plain)
         carrier.type = self
         carrier.data = _text(plain) if data is None else data
         return carrier
@@ -362,10 +365,26 @@ def same_type(one: ValueType | None, other: ValueType | None) -> bool:
 
 def either_type(types: Sequence[ValueType | None], owner: str) -> ValueType | None:
     """Return the type of the output of one of several steps; None if one of them declares none."""
+    # One alternative without a type can return anything.
     declared = [each.declared for each in types if each is not None]
     if len(declared) < len(types) or not declared:
         return None
     return ValueType(typing.Union[tuple(declared)], owner)  # noqa: UP007
+
+
+def list_type(item: ValueType | None, owner: str, *, or_none: bool = False) -> ValueType | None:
+    """Return the type of a list of items of a type, each perhaps None; None if the items have no type."""
+    if item is None:
+        return None
+    declared = typing.Optional[item.declared] if or_none else item.declared  # noqa: UP045
+    return ValueType(list[declared], owner)  # type: ignore[valid-type]
+
+
+def item_type_of(declared: ValueType | None) -> ValueType | None:
+    """Return the type of the items of a list type; None if they have none."""
+    if declared is None or _JSON_CONTAINERS.get(typing.get_origin(declared.declared)) is not list:
+        return None
+    return value_type(typing.get_args(declared.declared)[0], declared.owner)
 
 
 def members_type(types: Mapping[str, ValueType | None], owner: str) -> ValueType | None:
@@ -376,6 +395,7 @@ def members_type(types: Mapping[str, ValueType | None], owner: str) -> ValueType
     return ValueType(typing_extensions.TypedDict(owner, fields), owner)  # type: ignore[operator]
 
 
+# An int is accepted for float, as in Python's own typing rules, and a bool for int.
 _FLAT: dict[object, tuple[type, ...]] = {
     str: (str,),
     int: (int, bool),
@@ -400,6 +420,7 @@ def says_something(declared: Any) -> bool:
     plain = origin or declared
     if plain in _OPAQUE:
         return False
+    # Records of this package, such as Iteration, have readers of their own.
     module = str(getattr(plain, "__module__", ""))
     if module.partition(".")[0] != __name__.partition(".")[0]:
         return True
@@ -437,11 +458,3 @@ def _is_json(declared: Any) -> bool:
     if kind is dict:
         return not arguments or (arguments[0] in (str, Any) and _is_json(arguments[1]))
     return False
-
-
-def _hashable(declared: object) -> bool:
-    try:
-        hash(declared)
-    except TypeError:
-        return False
-    return True

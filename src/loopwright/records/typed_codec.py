@@ -32,6 +32,7 @@ __all__ = [
     "to_json",
 ]
 
+# pydantic's default for bytes is UTF-8 text, which most bytes are not.
 _BYTES = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 _LONG_NUMBER = re.compile(rb"[0-9]{4200}")
 _PLACES = 3  # of a value that does not fit, in a message
@@ -225,7 +226,7 @@ def _other_classes(
 ) -> Iterator[tuple[str, type, type]]:
     """Iterate over the places where a value and its decoded form differ in class."""
     actual, declared = type(value), type(decoded)
-    if depth > codec.MAX_DEPTH:
+    if depth > codec.MAX_DEPTH:  # values may refer to themselves
         return
     if actual is not declared:
         if dataclasses.is_dataclass(declared) or issubclass(declared, BaseModel):

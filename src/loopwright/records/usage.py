@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from . import codec
 from .codec import Json
 
-_LARGE = 1 << 62  # figures below are valid without further checks
+_LARGE = 1 << 62  # figures below are valid without further checks, which makes most usages cheap
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Usage:
         if valid and type(usd) is float and 0.0 <= usd < _LARGE:
             object.__setattr__(self, "usd", round(usd, 12))
             return
-        for name in ("calls", "input_tokens", "output_tokens", "unpriced", "estimated"):
-            codec.integer(f"usage.{name}", getattr(self, name), minimum=0)
+        counts_of = ("calls", "input_tokens", "output_tokens", "unpriced", "estimated")
+        codec.check_integers("usage.", self, counts_of)
         object.__setattr__(self, "usd", round(codec.number("usage.usd", self.usd, minimum=0), 12))
 
     @property
@@ -58,6 +58,7 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        # Most sums have an empty side: steps without a model report nothing.
         if other is NOTHING or not other:
             return self
         if self is NOTHING or not self:
@@ -118,10 +119,12 @@ class Usage:
     @classmethod
     def from_json(cls, data: Mapping[str, Json] | None) -> Usage:
         """Return the usage that `to_json` wrote."""
+        # The shared object, because sums and journals test for it by identity.
         return cls(**data) if data else NOTHING
 
     def less(self, other: Usage) -> Usage:
         """Return the difference of each figure, at least 0."""
+        # The rounding of dollars can make a difference of equal sums slightly negative.
         pairs = zip(self._values(), other._values(), strict=True)
         return Usage(*(max(0, a - b) for a, b in pairs))
 

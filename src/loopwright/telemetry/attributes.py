@@ -147,6 +147,7 @@ def tool_attributes(call: Mapping[str, Json], value: Json, *, capture: bool) -> 
     if capture:
         attributes[TOOL_ARGUMENTS] = content(call.get("arguments"))
         attributes[TOOL_RESULT] = content(value)
+    # A failed tool call is a value for the model, so its entry has no error.
     error = value.get("error") if isinstance(value, Mapping) else None
     if isinstance(error, Mapping):
         attributes[ERROR_TYPE] = str(error.get("kind", "error"))
@@ -247,6 +248,7 @@ class Instrument:
     boundaries: tuple[float, ...] = ()
 
 
+# Without explicit boundaries, the SDK would use those for milliseconds.
 INSTRUMENTS = (
     Instrument(TOKEN_USAGE, "{token}", "Tokens of one model call.", _TOKENS),
     Instrument(OPERATION_DURATION, "s", "How long a model call took.", _SECONDS),

@@ -63,6 +63,7 @@ class LogLines:
         def receive(entry: Entry) -> None:
             while opening:
                 self._line(info, shift + active, "opened", "", opening.pop())
+            # Lines are written at the end of an effect, so they have the time of the end.
             at = entry.at if entry.kind == "iteration" else entry.at + entry.seconds
             self._line(info, shift + at, entry.kind, entry.path, self._describe(entry))
 

@@ -120,6 +120,7 @@ def over_http(endpoint: str = DEFAULT_ENDPOINT, **options: Any) -> Telemetry:
         raise ConfigurationError(
             f"otel: {endpoint!r} is not the URL of a collector; use one such as {DEFAULT_ENDPOINT}"
         )
+    # Many guides give the address for traces as the endpoint.
     base = endpoint.rstrip("/").removesuffix("/v1/traces")
     with needs(_SUBJECT, "otel"):
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
@@ -167,6 +168,7 @@ class Telemetry:
         self._exporters = (spans, metrics, events)
         # Created first, because the library reads OTEL_SERVICE_NAME, which wins over our name.
         resource = Resource.create({})
+        # The default name of the library, which means that the user has set none.
         if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
             resource = resource.merge(Resource({"service.name": service}))
         self._spans = _Spans(self._failures.observe(spans), resource)
@@ -214,6 +216,7 @@ class Telemetry:
             trace.close()
         self._open.clear()
         closing = (self._spans.close, self._events.close, self._metrics.close)
+        # In parallel: each may wait for the same dead collector.
         threads = [threading.Thread(target=close, daemon=True) for close in closing]
         for thread in threads:
             thread.start()
@@ -276,7 +279,7 @@ class _Spans:
         # The generator has no parameters, so IDs and span must be set together.
         with self._lock:
             self._ids.trace, self._ids.span = trace, span.span_id
-            made = self._tracer.start_span(
+            library_span = self._tracer.start_span(
                 name,
                 context=_inside(trace, span.parent_id),
                 kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
@@ -284,8 +287,8 @@ class _Spans:
                 start_time=_nanoseconds(span.start),
             )
         if error:
-            made.set_status(Status(StatusCode.ERROR, error))
-        made.end(_nanoseconds(span.end))
+            library_span.set_status(Status(StatusCode.ERROR, error))
+        library_span.end(_nanoseconds(span.end))
 
     def close(self) -> None:
         self._provider.shutdown()
@@ -338,10 +341,10 @@ class _Metrics:
             about = {"unit": one.unit, "description": one.description}
             if one.boundaries:
                 bounds = list(one.boundaries)
-                made = meter.create_histogram(
+                histogram = meter.create_histogram(
                     one.name, **about, explicit_bucket_boundaries_advisory=bounds
                 )
-                self._record[one.name] = made.record
+                self._record[one.name] = histogram.record
             else:
                 self._record[one.name] = meter.create_counter(one.name, **about).add
 

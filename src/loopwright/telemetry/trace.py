@@ -208,6 +208,7 @@ class Trace:
         active = active_seconds(recorded)
         self._opened = active
         self._shift = wall() - active
+        # The times of this process begin at the active seconds of the earlier ones.
         self._tree = Tree(active)
         self._running: dict[str, Entry] = {}
         self._failures: dict[str, Mapping[str, Json]] = {}

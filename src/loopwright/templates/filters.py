@@ -1,4 +1,4 @@
-"""The filters, tests and methods of templates: an allow-list in which each counts its cost in advance.
+"""The filters and methods of templates: an allow-list in which each counts its cost in advance.
 
 Not offered: filters that pad (`center`, `format`), because a number in the template sets their cost;
 access to attributes (`attr`); random values; HTML.
@@ -7,122 +7,16 @@ access to attributes (`attr`); random values; HTML.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
-from typing import TypeGuard
 
 from ..records.codec import Json
 from .limits import ITEM, Meter, TemplateError
+from .predicates import PREDICATES, is_number, plain
 from .values import Missing, TemplateValue, equal, find, kind, shown, size, to_json, to_text
 
-__all__ = ["COMPARISONS", "FILTERS", "METHODS", "PREDICATES", "is_number", "items_of"]
+__all__ = ["FILTERS", "METHODS", "items_of"]
 
-Comparison = Callable[[Meter, object, object], bool]
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number; true and false are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _plain(value: object) -> object:
-    """Return the text of a value with fields; other values unchanged."""
-    return value.text if isinstance(value, TemplateValue) else value
-
-
-def _contains(meter: Meter, container: object, item: object) -> bool:
-    container = _plain(container)
-    if isinstance(container, str):
-        part = to_text(meter, item)
-        meter.read(len(container) + len(part))
-        return part in container
-    if isinstance(container, list):
-        return any(equal(meter, other, item) for other in container)
-    if isinstance(container, dict):
-        return isinstance(item, str | int | float | None) and item in container
-    raise TemplateError(f"'in' needs text, a list or a mapping on the right, got {kind(container)}")
-
-
-def _ordered(compare: Callable[[Json, Json], bool]) -> Comparison:
-    """Return the comparison of two numbers or two texts by an operator."""
-
-    def test(meter: Meter, left: object, right: object) -> bool:
-        left, right = _plain(left), _plain(right)
-        numbers = isinstance(left, int | float) and isinstance(right, int | float)
-        if not numbers and not (isinstance(left, str) and isinstance(right, str)):
-            raise TemplateError(
-                f"cannot order {kind(left)} and {kind(right)}; turn text into a number with | float"
-            )
-        meter.read(min(size(left), size(right)))
-        return compare(left, right)
-
-    return test
-
-
-def _differs(meter: Meter, left: object, right: object) -> bool:
-    return not equal(meter, left, right)
-
-
-def _divisible(_meter: Meter, value: object, by: object) -> bool:
-    if not (is_number(value) and is_number(by) and by):
-        raise TemplateError("divisibleby needs two numbers, the second not 0")
-    return value % by == 0
-
-
-def _in_case(is_case: Callable[[str], bool]) -> Callable[..., bool]:
-    def test(meter: Meter, value: object) -> bool:
-        text = to_text(meter, value)
-        meter.read(len(text))
-        return is_case(text)
-
-    return test
-
-
-def _of_type(*types: type, bool_too: bool = False) -> Callable[..., bool]:
-    """Return the test for values of some types."""
-
-    def test(_meter: Meter, value: object) -> bool:
-        return isinstance(value, types) and (bool_too or not isinstance(value, bool))
-
-    return test
-
-
-COMPARISONS: dict[str, Comparison] = {
-    "eq": equal, "ne": _differs, "lt": _ordered(operator.lt), "lteq": _ordered(operator.le),
-    "gt": _ordered(operator.gt), "gteq": _ordered(operator.ge),
-    "in": lambda meter, item, container: _contains(meter, container, item),
-    "notin": lambda meter, item, container: not _contains(meter, container, item),
-}  # fmt: skip
-# The names that Jinja gives to the comparisons as tests.
-_COMPARED = {
-    "eq": "== eq equalto", "ne": "!= ne", "lt": "< lt lessthan", "lteq": "<= le",
-    "gt": "> gt greaterthan", "gteq": ">= ge", "in": "in",
-}  # fmt: skip
-
-PREDICATES: dict[str, Callable[..., bool]] = {
-    name: COMPARISONS[of] for of, names in _COMPARED.items() for name in names.split()
-} | {
-    "boolean": _of_type(bool, bool_too=True),
-    "defined": lambda _, value: not isinstance(value, Missing),
-    "divisibleby": _divisible,
-    "even": lambda meter, value: _divisible(meter, value, 2),
-    "false": lambda _, value: value is False,
-    "float": _of_type(float),
-    "integer": _of_type(int),
-    "iterable": _of_type(str, list, dict, TemplateValue),
-    "lower": _in_case(str.islower),
-    "mapping": _of_type(dict),
-    "none": lambda _, value: value is None,
-    "number": _of_type(int, float),
-    "odd": lambda meter, value: not _divisible(meter, value, 2),
-    "sequence": _of_type(str, list, dict, TemplateValue),
-    "string": _of_type(str, TemplateValue),
-    "true": lambda _, value: value is True,
-    "undefined": lambda _, value: isinstance(value, Missing),
-    "upper": _in_case(str.isupper),
-}
-
-# Splitting, sorting and folding cost about this many times as much as reading.
+# Splitting, sorting and changing the case cost about this many times as much as reading.
 HEAVY = 4
 
 
@@ -135,7 +29,7 @@ def _copied_text(meter: Meter, value: object) -> str:
 
 def items_of(meter: Meter, value: object, doing: str) -> list[object]:
     """Return the items of a list, the keys of a mapping or the characters of a text."""
-    value = _plain(value)
+    value = plain(value)
     if not isinstance(value, list | dict | str):
         raise TemplateError(f"{doing} needs a list, got {kind(value)}")
     meter.make(len(value) * ITEM)
@@ -149,6 +43,7 @@ def _number(value: object, doing: str) -> int | float:
 
 
 def _integer(value: object, doing: str, maximum: int) -> int:
+    # The bound is checked before the work, because the template chooses the number.
     if not isinstance(value, int) or not 0 <= value <= maximum:
         raise TemplateError(f"{doing} needs an integer from 0 to {maximum:,}")
     return int(value)
@@ -157,6 +52,7 @@ def _integer(value: object, doing: str, maximum: int) -> int:
 def _at_path(meter: Meter, item: object, path: object) -> object:
     """Return `item.a.b` for the path "a.b", or a Missing."""
     meter.read(ITEM + (len(path) * HEAVY * 4 if isinstance(path, str) else 0))
+    # A number in a path is an index of a list, as in Jinja.
     for step in path.split(".") if isinstance(path, str) else [path]:
         item = find(item, int(step) if isinstance(step, str) and step.isdecimal() else step)
     return item
@@ -168,7 +64,7 @@ def _field(meter: Meter, item: object, path: object) -> object:
     return to_text(meter, value) if isinstance(value, Missing) else value
 
 
-PIECE = 65_536
+PIECE = 65_536  # characters of a text that are split at once to count words
 
 
 def _changed(change: Callable[[str], str]) -> Callable[[Meter, object], str]:
@@ -192,7 +88,7 @@ def _rstrip(meter: Meter, value: object, chars: str | None = None) -> str:
 
 
 def _few(chars: str | None) -> str | None:
-    """Refuse a long set of characters: each character of the text is compared with all of them."""
+    """Refuse a long set of characters, because each character of the text is compared with all of them."""
     if chars is not None and (not isinstance(chars, str) or len(chars) > 64):
         raise TemplateError("strip takes text of at most 64 characters")
     return chars
@@ -203,9 +99,11 @@ def _replace(
 ) -> str:
     text, old, new = (to_text(meter, part) for part in (value, old, new))
     meter.read(len(text) * HEAVY)
+    # An empty `old` matches before every character and at the end.
     times = len(text) + 1 if not old else text.count(old)
     if count is not None and count >= 0:
         times = min(times, count)
+    # The size of the result is known before the text is created.
     meter.make(len(text) + times * len(new))
     return text.replace(old, new, times)
 
@@ -218,9 +116,9 @@ def _truncate(
     length = _integer(length, "truncate", 10**9)
     if len(text) <= length + _integer(leeway, "truncate", 10**9):
         return text
-    kept = text[: max(length - len(end), 0)]
-    meter.make(len(kept) + len(end))
-    return (kept if killwords else kept.rsplit(" ", 1)[0]) + end
+    shortened = text[: max(length - len(end), 0)]
+    meter.make(len(shortened) + len(end))
+    return (shortened if killwords else shortened.rsplit(" ", 1)[0]) + end
 
 
 def _indent(
@@ -325,15 +223,16 @@ def _keys_of(
     meter: Meter, items: list[object], attribute: object, exact: bool, doing: str
 ) -> list[Json]:
     """Return the keys by which items are ordered: all text, or all numbers."""
-    found = []
+    keys = []
     for item in items:
         key = item if attribute is None else _field(meter, item, attribute)
         key = key.text if isinstance(key, TemplateValue) else key
         meter.make(size(key))
-        found.append(key.lower() if isinstance(key, str) and not exact else key)
-    if not all(isinstance(k, str) for k in found) and not all(map(is_number, found)):
+        keys.append(key.lower() if isinstance(key, str) and not exact else key)
+    # Python cannot order other values, and its error would not name the filter.
+    if not all(isinstance(k, str) for k in keys) and not all(map(is_number, keys)):
         raise TemplateError(f"{doing} needs all text or all numbers")
-    return found
+    return keys
 
 
 def _sort(
@@ -343,6 +242,7 @@ def _sort(
     items = items_of(meter, value, "sort")
     keys = _keys_of(meter, items, attribute, case_sensitive, "sort")
     meter.read(len(items) * ITEM)
+    # By index, so that equal keys never compare the items themselves.
     order = sorted(range(len(items)), key=keys.__getitem__, reverse=bool(reverse))
     return [items[place] for place in order]
 
@@ -352,14 +252,14 @@ def _unique(
 ) -> list[object]:
     items = items_of(meter, value, "unique")
     keys = _keys_of(meter, items, attribute, case_sensitive, "unique")
-    kept: dict[object, object] = {}
+    first_items: dict[object, object] = {}
     for key, item in zip(keys, items, strict=True):
-        kept.setdefault(key, item)
-    return list(kept.values())
+        first_items.setdefault(key, item)
+    return list(first_items.values())
 
 
 def _extreme(largest: bool, doing: str) -> Callable[..., object]:
-    """Make the filter that chooses the smallest or the largest item."""
+    """Return the filter that chooses the smallest or the largest item."""
 
     def choose(
         meter: Meter, value: object, case_sensitive: bool = False, attribute: object = None
@@ -372,8 +272,8 @@ def _extreme(largest: bool, doing: str) -> Callable[..., object]:
 
 def _total(meter: Meter, value: object, attribute: object = None, start: object = 0) -> object:
     items = items_of(meter, value, "sum")
-    found = (item if attribute is None else _field(meter, item, attribute) for item in items)
-    return sum((_number(item, "sum") for item in found), _number(start, "sum"))
+    values = (item if attribute is None else _field(meter, item, attribute) for item in items)
+    return sum((_number(item, "sum") for item in values), _number(start, "sum"))
 
 
 def _mapped(
@@ -388,23 +288,25 @@ def _mapped(
     return [apply(meter, item, *args) for item in items]
 
 
-def _filtered(wanted: bool, by_attribute: bool) -> Callable[..., object]:
-    """Make one of select, reject, selectattr and rejectattr."""
+def _filtered(expected: bool, by_attribute: bool) -> Callable[..., object]:
+    """Return one of the filters select, reject, selectattr and rejectattr."""
 
-    def filter_(meter: Meter, value: object, *given: object) -> list[object]:
-        attribute, test = (given[0], given[1:]) if by_attribute and given else (None, given)
-        kept = []
+    def filter_(meter: Meter, value: object, *arguments: object) -> list[object]:
+        attribute, test = (
+            (arguments[0], arguments[1:]) if by_attribute and arguments else (None, arguments)
+        )
+        selected = []
         for item in items_of(meter, value, "select"):
             tested = item if attribute is None else _at_path(meter, item, attribute)
-            if _holds(meter, tested, test) == wanted:
-                kept.append(item)
-        return kept
+            if _holds(meter, tested, test) == expected:
+                selected.append(item)
+        return selected
 
     return filter_
 
 
 def _holds(meter: Meter, value: object, test: tuple[object, ...]) -> bool:
-    """Tell if a value passes a test given by name and arguments; without a name, if it is true."""
+    """Whether a value passes a test with a name and arguments; without a name, whether it is true."""
     meter.read(ITEM)
     if isinstance(value, Missing) and test[:1] not in (("defined",), ("undefined",)):
         meter.miss(value.reason)
@@ -419,6 +321,7 @@ def _holds(meter: Meter, value: object, test: tuple[object, ...]) -> bool:
 
 def _to_int(meter: Meter, value: object, default: object = 0) -> object:
     try:
+        # No number for a template has more than 100 characters, and conversion takes quadratic time.
         return int(value if is_number(value) else to_text(meter, value)[:100].strip())
     except (ValueError, OverflowError):
         number = _to_float(meter, value, None)
@@ -464,8 +367,8 @@ def _values(meter: Meter, value: object) -> list[object]:
 
 
 def _get(_meter: Meter, value: object, key: object, instead: object = None) -> object:
-    found = find(value, key)
-    return instead if isinstance(found, Missing) else found
+    result = find(value, key)
+    return instead if isinstance(result, Missing) else result
 
 
 def _count(meter: Meter, value: object, item: object) -> int:

@@ -25,17 +25,20 @@ __all__ = [
     "TemplateError",
 ]
 
+# Limits of a source, which bound the time of compilation. A longer text belongs into a variable.
 SOURCE_CHARS = 200_000
 TOKENS = 5_000
-DEPTH = 50
+DEPTH = 50  # below the depth at which Python's compiler fails
 LOOP_DEPTH = 4
+# Limits of one render. They are far above any prompt, and bound the time and memory of a hostile template.
 ITERATIONS = 100_000
 OUTPUT_CHARS = 2 * 1024 * 1024
-MADE_CHARS = 4 * 1024 * 1024
-WORK = 10_000_000
+MADE_CHARS = 4 * 1024 * 1024  # also bounds the memory of intermediate values
+WORK = 10_000_000  # characters read
 RANGE_ITEMS = 10_000
 REPEATED_ITEMS = 1_000
-NUMBER_BITS = 256
+NUMBER_BITS = 256  # without a bound, `9 ** 9 ** 9` would run forever
+# Limits of the values. A list may contain itself many times, so its size is counted while it is copied.
 VALUE_ITEMS = 200_000
 VALUE_DEPTH = 64
 WARNINGS = 100
@@ -49,17 +52,16 @@ class TemplateError(ConfigurationError):
     """A template is invalid, or cannot be rendered with these values.
 
     Args:
-        reason: the message without the position.
-        line: counts from 1 inside the template; 0, the default, is unknown.
-        column: counts from 1 inside the line; 0, the default, is unknown.
+        reason: The message without the position.
+        line: The line inside the template, from 1. Default: 0, unknown.
+        column: The column inside the line, from 1. Default: 0, unknown.
 
     Example:
-
-    >>> from loopwright.templates import compile_template
-    >>> compile_template("{{ name | uper }}")
-    Traceback (most recent call last):
-        ...
-    loopwright.templates.limits.TemplateError: template line 1, column 11: there is no filter 'uper'; did you mean 'upper'?
+        >>> from loopwright.templates import compile_template
+        >>> compile_template("{{ name | uper }}")
+        Traceback (most recent call last):
+            ...
+        loopwright.templates.limits.TemplateError: template line 1, column 11: there is no filter 'uper'; did you mean 'upper'?
     """
 
     def __init__(self, reason: str, *, line: int = 0, column: int = 0) -> None:
@@ -76,16 +78,16 @@ class Meter:
     """Counts the cost of one render, and collects its warnings.
 
     Its methods raise TemplateError when a limit is exceeded, before the work if its cost is known.
-    `known` are the names with a value, for the hint about an undefined name.
+    `defined` are the names with a value, for the hint about an undefined name.
     """
 
     __slots__ = (
-        "copied", "iterations", "known", "made", "missed", "output", "strict", "warnings", "work",
+        "copied", "defined", "iterations", "made", "missed", "output", "strict", "warnings", "work",
     )  # fmt: skip
 
-    def __init__(self, *, strict: bool = True, known: Iterable[str] = ()) -> None:
+    def __init__(self, *, strict: bool = True, defined: Iterable[str] = ()) -> None:
         self.strict = strict
-        self.known = known
+        self.defined = defined
         self.copied = 0
         self.missed = 0
         self.iterations = 0

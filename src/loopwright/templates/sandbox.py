@@ -32,7 +32,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..errors import LoopwrightError
 from ..records.codec import Json
-from .filters import COMPARISONS, FILTERS, METHODS, PREDICATES, is_number, items_of
+from .filters import FILTERS, METHODS, items_of
 from .limits import (
     ITEM,
     NUMBER_BITS,
@@ -42,6 +42,7 @@ from .limits import (
     Meter,
     TemplateError,
 )
+from .predicates import COMPARISONS, PREDICATES, is_number
 from .values import Missing, TemplateValue, find, kind, shown, size, to_data, to_text
 
 __all__ = ["METER", "OPERATIONS", "SANDBOX", "Helper"]
@@ -73,11 +74,11 @@ def _metered(
     def apply(context: Context, value: object, /, *args: object, **kwargs: object) -> object:
         meter = meter_of(context)
         meter.read(ITEM)
-        for given in (*args, *kwargs.values()):
-            if type(given) is str:
-                meter.read(len(given))
-            elif isinstance(given, Missing) and not takes_missing:
-                return _pass_on(meter, given)
+        for argument in (*args, *kwargs.values()):
+            if type(argument) is str:
+                meter.read(len(argument))
+            elif isinstance(argument, Missing) and not takes_missing:
+                return _pass_on(meter, argument)
         if isinstance(value, Missing) and not takes_missing:
             return _pass_on(meter, value)
         return function(meter, value, *args, **kwargs)
@@ -86,7 +87,7 @@ def _metered(
 
 
 def _pass_on(meter: Meter, missing: Missing) -> Missing:
-    """Refuse a missing value; in lenient mode the entire expression is missing."""
+    """Report a missing value. In lenient mode the complete expression is then missing."""
     if meter.strict:
         meter.miss(missing.reason)
     return missing
@@ -119,6 +120,7 @@ def _slice(meter: Meter, value: object, start: Json, stop: Json, step: Json) -> 
         raise TemplateError(f"only text and lists can be sliced with [:], not {kind(value)}")
     if not all(part is None or isinstance(part, int) for part in (start, stop, step)) or step == 0:
         raise TemplateError("the numbers in [:] must be integers, and the step not 0")
+    # The size is counted before the slice is created.
     count = len(range(*slice(start, stop, step).indices(len(value))))
     meter.make(count * (1 if isinstance(value, str) else ITEM))
     return value[start:stop:step]
@@ -155,6 +157,7 @@ def _call(meter: Meter, helper: object, /, *args: object, **kwargs: object) -> o
         raise TemplateError(
             f"{kind(helper)} cannot be called; only the functions of this template can"
         )
+    # Functions receive plain data only, so they cannot pass objects of the sandbox on.
     positional = [_argument(meter, arg) for arg in args]
     named = {key: _argument(meter, arg) for key, arg in kwargs.items()}
     try:
@@ -256,6 +259,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 def _calculate(sign: str, left: float, right: float) -> object:
     """Calculate with two numbers; the result is a finite number of at most 256 bits."""
+    # Before the calculation: the result of a power can be too large for the memory.
     if sign == "**" and abs(right) * _bits(left) > NUMBER_BITS * 4:
         raise TemplateError(f"{shown(left)} ** {shown(right)} is too large a number")
     try:
@@ -313,10 +317,11 @@ def _environment() -> Sandbox:
         extensions=[TokenLimit],
         undefined=Missing,
         finalize=_print,
+        # A prompt is sent exactly as written.
         keep_trailing_newline=True,
-        cache_size=0,
+        cache_size=0,  # compiled templates are cached by their steps
     )
-    environment.globals.clear()
+    environment.globals.clear()  # Jinja's globals create objects with attributes
     takes_missing = {"default", "d", "defined", "undefined"}
     environment.filters = OPERATIONS | {
         name: _metered(function, takes_missing=name in takes_missing)

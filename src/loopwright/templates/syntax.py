@@ -19,8 +19,9 @@ from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
 from ..errors import nearest
-from .filters import FILTERS, METHODS, PREDICATES
+from .filters import FILTERS, METHODS
 from .limits import DEPTH, LOOP_DEPTH, NUMBER_BITS, TemplateError
+from .predicates import PREDICATES
 from .values import LOOP_FIELDS
 
 __all__ = ["checked", "rename_loops", "rewrite"]
@@ -43,6 +44,7 @@ def rename_loops(parts: Collection[nodes.Node]) -> list[str]:
         if not targets:
             continue
         taken = {part.name for part in parts if isinstance(part, nodes.Name)}
+        # A new name that the template does not use itself.
         new = "loop_item"
         while new in taken:
             new += "_"
@@ -142,14 +144,14 @@ def checked(tree: nodes.Template, helpers: Collection[str] = ()) -> tuple[list[n
 
 
 def _children(node: nodes.Node) -> list[nodes.Node]:
-    found: list[nodes.Node] = []
+    children: list[nodes.Node] = []
     for name in node.fields:
         value = getattr(node, name, None)
         if type(value) is list:
-            found += [item for item in value if isinstance(item, nodes.Node)]
+            children += [item for item in value if isinstance(item, nodes.Node)]
         elif isinstance(value, nodes.Node):
-            found.append(value)
-    return found
+            children.append(value)
+    return children
 
 
 def rewrite(tree: nodes.Template, helpers: Collection[str] = ()) -> nodes.Template:
@@ -168,6 +170,7 @@ def _check_node(node: nodes.Node) -> None:
         raise TemplateError(f"{what} is not available in templates", line=line)
     if isinstance(node, nodes.Name | nodes.Keyword):
         name = node.name if isinstance(node, nodes.Name) else node.key
+        # Python normalises identifiers, so another spelling could reach a reserved name.
         same = name.isascii() or unicodedata.normalize("NFKC", name) == name
         if name in RESERVED or not same:
             raise TemplateError(f"the name {name!r} cannot be used in templates", line=line)
@@ -179,6 +182,7 @@ def _check_node(node: nodes.Node) -> None:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise TemplateError("write the arguments out: * and ** are not available", line=line)
         keys = [keyword.key for keyword in node.kwargs]
+        # Python's compiler would report this with a SyntaxError without a line.
         if len(set(keys)) < len(keys):
             raise TemplateError("an argument is repeated", line=line)
 
@@ -188,6 +192,7 @@ def _check_constant(value: object, line: int) -> None:
         raise TemplateError("a number is too large", line=line)
     if isinstance(value, int) and value.bit_length() > NUMBER_BITS:
         raise TemplateError("a number is too large", line=line)
+    # The generated code is UTF-8, which has no lone surrogates.
     if isinstance(value, str):
         try:
             value.encode()
@@ -238,10 +243,10 @@ def _check_arguments(
     try:
         signature.bind(None, None, *node.args, **keywords)
     except TypeError:
-        taken = list(signature.parameters.values())[2:]
-        plain = (parameter.replace(annotation=inspect.Parameter.empty) for parameter in taken)
-        shown = ", ".join(map(str, plain))
-        problem = f"the {what} takes ({shown}), not these arguments"
+        accepted = list(signature.parameters.values())[2:]
+        plain = (parameter.replace(annotation=inspect.Parameter.empty) for parameter in accepted)
+        parameters = ", ".join(map(str, plain))
+        problem = f"the {what} takes ({parameters}), not these arguments"
         raise TemplateError(problem, line=node.lineno) from None
 
 
@@ -272,7 +277,7 @@ class _Rewriter(NodeTransformer):
         return self._operation("[:]", node, node.node, bounds)
 
     def on_tuple(self, node: nodes.Tuple) -> nodes.Node:
-        """Replace the tuple by a list, because hashing nested tuples as keys has no limit."""
+        """Replace a tuple by a list, because the time to hash nested tuples as keys has no limit."""
         self.generic_visit(node)
         if node.ctx != "load":
             return node
@@ -336,14 +341,7 @@ class _Rewriter(NodeTransformer):
         self, name: str, line: int, value: nodes.Node, args: Sequence[nodes.Expr] | None = None,
         kwargs: Sequence[nodes.Helper] | None = None,
     ) -> nodes.Filter:  # fmt: skip
-        fields = (
-            value,
-            name,
-            args or [],
-            kwargs or [],
-            None,
-            None,
-        )  # the library takes no keywords
+        fields = (value, name, args or [], kwargs or [], None, None)  # Jinja takes no keywords here
         return nodes.Filter(*fields, lineno=line)
 
 

@@ -2,178 +2,29 @@
 
 1. Rendering has one pass: template syntax inside a value is never interpreted.
 2. A template reaches plain data and the functions of the call, and nothing else (see `values.py`).
-3. Every name that a template needs is known before it is rendered (`names`, `check`).
+3. Every name that a template needs can be read before it is rendered (`names`, `check`).
 4. Limits count work, not time (see `limits.py`).
-
-A document is checked far more often than all its templates run, so code is generated when a template
-first runs (`Program`), and a template of names alone is also parsed then (`Paths`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from io import StringIO
 from typing import TypeVar
 
 import jinja2
 from jinja2 import nodes
-from jinja2.compiler import CodeGenerator, Frame
 from jinja2.parser import Parser
 
 from ..errors import LoopwrightError, Problem, nearest
-from .limits import SOURCE_CHARS, TOKENS, Meter, TemplateError
+from .limits import SOURCE_CHARS, Meter, TemplateError
+from .program import TOO_COMPLEX, Program, names_of, paths_in, paths_of
 from .sandbox import METER, SANDBOX, Helper, numbers
 from .syntax import checked, rename_loops, rewrite
 from .values import Missing, to_data, to_text
 
-__all__ = [
-    "TOO_COMPLEX",
-    "Expression",
-    "Paths",
-    "Program",
-    "Rendered",
-    "Template",
-    "compile_expression",
-    "compile_template",
-    "names_of",
-    "paths_in",
-    "paths_of",
-]
-
-
-# Below the depth that is refused; a longer path is parsed at once.
-_PATH = re.compile(r"\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*){0,6})\s*", re.ASCII)
-# Keywords in the place of a name, and names that are reserved or predefined.
-_WORDS = frozenset({
-    "and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None",
-    "recursive", "self", "super", "caller", "varargs", "kwargs", "range",
-})  # fmt: skip
-_MAX_PATHS = TOKENS // 32  # each has at most 17 tokens with the text after it
-
-
-@dataclass(frozen=True, slots=True)
-class Paths:
-    """The names that a template of names alone needs, and the members of each.
-
-    Without this shortcut, benchmarks/documents.py "check of 500 loops" takes 34 % longer and "check of
-    500 values" 120 %.
-    """
-
-    names: frozenset[str]
-    members: dict[str, frozenset[str]]
-
-
-def paths_in(source: str) -> Paths | None:
-    """Return the names in a template that is text with dotted names, else None."""
-    if "{%" in source or "{#" in source:
-        return None
-    pieces = source.split("{{")[1:]
-    paths = []
-    for piece in pieces if len(pieces) <= _MAX_PATHS else ():
-        path = _PATH.match(piece)
-        if path is None or path[1] in _WORDS or not piece.startswith("}}", path.end()):
-            return None
-        paths.append(path)
-    return _joined(paths) if len(paths) == len(pieces) else None
-
-
-def paths_of(source: str) -> Paths | None:
-    """Return the name of an expression that is a dotted name, else None."""
-    path = _PATH.fullmatch(source)
-    return None if path is None or path[1] in _WORDS else _joined([path])
-
-
-def _joined(paths: list[re.Match[str]]) -> Paths:
-    members: dict[str, set[str]] = {}
-    for path in paths:
-        first = path[2][1:].partition(".")[0]
-        if first:
-            members.setdefault(path[1], set()).add(first)
-    names = frozenset(path[1] for path in paths)
-    return Paths(names, {name: frozenset(of) for name, of in members.items()})
-
-
-TOO_COMPLEX = "nested too deep, or too complex, to compile"
-
-# Python certainly compiles the code of a tree below this depth.
-_FLAT = 12
-_BRANCHES = 20
-_BINDING = (nodes.For, nodes.Assign, nodes.AssignBlock, nodes.With)
-
-
-class Program:
-    """The code of a template, generated from its checked tree when it is first needed.
-
-    With code for each template at once, benchmarks/documents.py "check of 500 prompts" takes three
-    times as long.
-    """
-
-    __slots__ = ("_code", "_tree")
-
-    def __init__(self, tree: Callable[[], nodes.Template]) -> None:
-        self._tree = tree
-        self._code: jinja2.Template | None = None
-
-    @property
-    def code(self) -> jinja2.Template:
-        """The code.
-
-        Raises:
-            TemplateError: if Python cannot compile it.
-        """
-        if self._code is None:
-            self.make()
-        assert self._code is not None
-        return self._code
-
-    def make(self) -> frozenset[str]:
-        """Generate the code, and return the names that it looks up."""
-        try:
-            tree = self._tree()
-            tree.set_environment(SANDBOX)
-            generator = _Generator()
-            generator.visit(tree)
-            code = compile(generator.source.getvalue(), "<template>", "exec")
-        except (RecursionError, MemoryError, SyntaxError, ValueError):
-            raise TemplateError(TOO_COMPLEX) from None
-        self._code = jinja2.Template.from_code(SANDBOX, code, {})
-        return frozenset(generator.names)
-
-
-def names_of(
-    program: Program, parts: Sequence[nodes.Node], depth: int, helpers: Collection[str]
-) -> frozenset[str]:
-    """Return the names that a program looks up; `parts` are the nodes of its tree before rewriting.
-
-    If the tree binds names, the code is generated, because only the code separates bound and free names.
-    """
-    binds = any(isinstance(part, _BINDING) for part in parts)
-    branches = any(isinstance(part, nodes.If) and len(part.elif_) > _BRANCHES for part in parts)
-    if binds or branches or depth > _FLAT:
-        return program.make()
-    names = {part.name for part in parts if isinstance(part, nodes.Name) and part.ctx == "load"}
-    names |= {
-        part.name for part in parts if isinstance(part, nodes.Filter) and part.name in helpers
-    }
-    return frozenset(names)
-
-
-class _Generator(CodeGenerator):
-    """Jinja's code generator, which also records the names that the code looks up.
-
-    It does not optimise, because constant folding would run operations without a meter.
-    """
-
-    def __init__(self) -> None:
-        self.source = StringIO()
-        super().__init__(SANDBOX, None, None, stream=self.source, optimized=False)
-        self.names: set[str] = set()
-
-    def enter_frame(self, frame: Frame) -> None:
-        super().enter_frame(frame)
-        self.names |= {name for how, name in frame.symbols.loads.values() if how == "resolve"}
+__all__ = ["Expression", "Rendered", "Template", "compile_expression", "compile_template"]
 
 
 Helpers = Mapping[str, Callable[..., object]]
@@ -188,9 +39,8 @@ class Rendered:
     """The result of a template: its text, and a warning for each undefined value (lenient mode only).
 
     Example:
-
-    >>> compile_template("Hi {{ name }}", strict=False).render_noting({}).warnings
-    ("'name' is not defined",)
+        >>> compile_template("Hi {{ name }}", strict=False).render_noting({}).warnings
+        ("'name' is not defined",)
     """
 
     text: str
@@ -236,7 +86,8 @@ class _Compiled:
         self, values: Mapping[str, object], helpers: Helpers | None
     ) -> tuple[Meter, jinja2.runtime.Context]:
         helpers = helpers or {}
-        meter = Meter(strict=self.strict, known=[*values, *helpers])
+        meter = Meter(strict=self.strict, defined=[*values, *helpers])
+        # Only the names that the template uses are copied: values may be large.
         variables: dict[str, object] = {METER: meter, "range": RANGE}
         for name in (*self.names, "range"):
             if name in values:
@@ -251,6 +102,7 @@ class _Compiled:
             yield from self._program.code.root_render_func(context)
         except TemplateError as error:
             raise _placed(self.source, error, self._line_of(error)) from error.__cause__
+        # Errors of helper functions have their own classes.
         except LoopwrightError:
             raise
         except RecursionError:
@@ -272,21 +124,20 @@ class _Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Template(_Compiled):
-    """A compiled template; `compile_template` returns one.
+    """A compiled template. `compile_template` returns one.
 
-    `names` are the top-level names in it, including functions. `notes` describe changes to it.
+    `names` are its top-level names, including functions. `notes` describe changes to it.
 
     Example:
-
-    >>> sorted(compile_template("{{ a.b }} {{ c }}").names)
-    ['a', 'c']
+        >>> sorted(compile_template("{{ a.b }} {{ c }}").names)
+        ['a', 'c']
     """
 
     def render(self, values: Mapping[str, object], helpers: Helpers | None = None) -> str:
         """Return the text for these values; a value hides a helper of the same name.
 
         Raises:
-            TemplateError: for an undefined name, a value that is not plain data, or an exceeded limit.
+            TemplateError: For an undefined name, a value that is not plain data, or an exceeded limit.
         """
         return self.render_noting(values, helpers).text
 
@@ -296,7 +147,7 @@ class Template(_Compiled):
         """Return the text, and in lenient mode a warning for each undefined value.
 
         Raises:
-            TemplateError: as `render`; in lenient mode an undefined value is not an error.
+            TemplateError: As `render`. In lenient mode an undefined value is not an error.
         """
         meter, context = self._run(values, helpers)
         text = "".join(self._chunks(context))
@@ -305,19 +156,18 @@ class Template(_Compiled):
 
 @dataclass(frozen=True, slots=True)
 class Expression(_Compiled):
-    """A compiled expression, such as the condition of an `if:`; `compile_expression` returns one.
+    """A compiled expression, such as the condition of an `if:`. `compile_expression` returns one.
 
     Example:
-
-    >>> compile_expression("a + 1").evaluate({"a": 1})
-    2
+        >>> compile_expression("a + 1").evaluate({"a": 1})
+        2
     """
 
     def evaluate(self, values: Mapping[str, object], helpers: Helpers | None = None) -> object:
         """Return the value: plain data, or a TemplateValue of the input.
 
         Raises:
-            TemplateError: as for a template; in lenient mode an undefined result is "".
+            TemplateError: As for a template. In lenient mode an undefined result is "".
         """
         meter, context = self._run(values, helpers)
         "".join(self._chunks(context))
@@ -338,21 +188,20 @@ def compile_template(
     """Compile a template in the syntax of Jinja, without access to the outside.
 
     Args:
-        source: the template; at most 200,000 characters.
-        strict: an undefined value is an error; otherwise its expression is "" and adds a warning.
-            Default True.
-        helpers: names of functions that may also be used as filters; default none.
+        source: The template, at most 200,000 characters.
+        strict: Whether an undefined value is an error. Otherwise its expression is "" and adds a warning.
+            Default: True.
+        helpers: Names of functions that can also be used as filters. Default: none.
 
     Returns:
         The compiled template, which can be rendered any number of times.
 
     Raises:
-        TemplateError: for a source that cannot be compiled, with its line and, if known, column.
+        TemplateError: For a source that cannot be compiled, with its line and, if possible, its column.
 
     Example:
-
-    >>> compile_template("Hello {{ name | upper }}").render({"name": "Ada"})
-    'Hello ADA'
+        >>> compile_template("Hello {{ name | upper }}").render({"name": "Ada"})
+        'Hello ADA'
     """
     return _compile(Template, source, strict, helpers)
 
@@ -363,21 +212,20 @@ def compile_expression(
     """Compile an expression without braces around it, such as the condition of an `if:`.
 
     Args:
-        source: the expression; at most 200,000 characters.
-        strict: an undefined value is an error; otherwise the result is "". Default True.
-        helpers: names of functions that may also be used as filters; default none.
+        source: The expression, at most 200,000 characters.
+        strict: Whether an undefined value is an error. Otherwise the result is "". Default: True.
+        helpers: Names of functions that can also be used as filters. Default: none.
 
     Returns:
         The compiled expression, which can be evaluated any number of times.
 
     Raises:
-        TemplateError: for a source that cannot be compiled, with its line and, if known, column.
+        TemplateError: For a source that cannot be compiled, with its line and, if possible, its column.
 
     Example:
-
-    >>> compile_expression("score >= 0.8 and errors | length == 0").evaluate(
-    ...     {"score": 0.9, "errors": []})
-    True
+        >>> compile_expression("score >= 0.8 and errors | length == 0").evaluate(
+        ...     {"score": 0.9, "errors": []})
+        True
     """
     return _compile(Expression, source, strict, helpers)
 
@@ -446,7 +294,7 @@ def _set_by(body: Iterable[nodes.Node]) -> Iterator[str]:
 
 
 def _tested(parts: list[nodes.Node]) -> Iterator[nodes.Node | None]:
-    """Iterate over the expressions that the source tests for being defined or gives a default."""
+    """Iterate over the expressions that the source tests with `is defined` or that have a default."""
     for node in parts:
         if isinstance(node, nodes.Test | nodes.Filter) and node.name in _TESTS:
             yield node.node
@@ -460,6 +308,7 @@ def _is_method(node: nodes.Node) -> bool:
 def _members(parts: list[nodes.Node]) -> dict[str, frozenset[str]]:
     """Return the members of each name that have no default and are not tested."""
     tested = {id(node) for node in _tested(parts)}
+    # `item.items()` calls a method, and does not need a field of this name.
     tested |= {
         id(node.node) for node in parts if isinstance(node, nodes.Call) and _is_method(node.node)
     }
@@ -488,7 +337,7 @@ def _syntax_error(source: str, error: jinja2.TemplateSyntaxError) -> TemplateErr
 
 
 def _placed(source: str, error: TemplateError, line: int = 0) -> TemplateError:
-    """Add the line and column to an error; the column is that of the word that it quotes."""
+    """Add the line and column to an error. The column is the position of the word that the error quotes."""
     quoted = re.search(r"'([^']+)'", error.reason)
     line = error.line or line
     column = _column(source, line, quoted[1] if quoted else "") if line else 0
@@ -500,20 +349,20 @@ def _column(source: str, line: int, word: str) -> int:
     lines = source.split("\n")
     text = lines[line - 1] if 0 < line <= len(lines) else ""
     tag = re.search(r"\{[{%]", text)
-    found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text[tag.start() :] if tag else text)
-    if word and found:
-        return found.start() + (tag.start() if tag else 0) + 1
+    match = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text[tag.start() :] if tag else text)
+    if word and match:
+        return match.start() + (tag.start() if tag else 0) + 1
     return tag.start() + 1 if tag else 0
 
 
 def _place_of(source: str, name: str) -> tuple[int, int]:
-    """Return line and column of the first use of a name inside a tag, else anywhere."""
+    """Return line and column of the first use of a name inside a tag, otherwise in the complete text."""
     word = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
     for tag in re.finditer(r"\{[{%].*?[}%]\}", source, re.DOTALL):
-        found = word.search(source, tag.start(), tag.end())
-        if found:
+        match = word.search(source, tag.start(), tag.end())
+        if match:
             break
     else:
-        found = word.search(source)
-    before = source[: found.start() if found else 0]
+        match = word.search(source)
+    before = source[: match.start() if match else 0]
     return before.count("\n") + 1, len(before) - before.rfind("\n")

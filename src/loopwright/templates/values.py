@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-# The time to print an integer grows with the square of its length.
+# The time to print an integer grows with the square of its length, so longer ones are refused.
 INTEGER_BITS = 4096
 LOOP_FIELDS = frozenset(
     {"depth", "depth0", "first", "index", "index0", "last", "length", "nextitem", "previtem"}
@@ -51,15 +51,14 @@ class TemplateValue:
     """Text with fields: it prints as `text`, and `{{ value.name }}` is `fields["name"]`.
 
     Args:
-        text: the printed text; an empty text counts as false.
-        fields: plain data or further values of this kind, by name; default none.
+        text: The printed text. An empty text is false in conditions.
+        fields: Plain data or further values of this kind, by name. Default: none.
 
     Example:
-
-    >>> from loopwright.templates import compile_template
-    >>> reply = TemplateValue("Paris", {"score": 0.9})
-    >>> compile_template("{{ reply }}: {{ reply.score }}").render({"reply": reply})
-    'Paris: 0.9'
+        >>> from loopwright.templates import compile_template
+        >>> reply = TemplateValue("Paris", {"score": 0.9})
+        >>> compile_template("{{ reply }}: {{ reply.score }}").render({"reply": reply})
+        'Paris: 0.9'
     """
 
     text: str
@@ -73,7 +72,7 @@ class TemplateValue:
 
 
 class Missing(Undefined):
-    """A name or field without a value; using it is an error, or "" in lenient mode."""
+    """A name or field without a value. Its use is an error, or "" in lenient mode."""
 
     __slots__ = ()
 
@@ -83,22 +82,22 @@ class Missing(Undefined):
         if self._undefined_hint:
             return self._undefined_hint
         if owner is missing:
-            return f"{shown(name)} is not defined{_hint(name, meter.known)}"
+            return f"{shown(name)} is not defined{_hint(name, meter.defined)}"
         if isinstance(owner, LoopContext):
             return (
                 f"'loop' has no {shown(name)}: inside {{% for %}} it is the counter of that loop; "
-                "give an outer 'loop' another name before, with {% set outer = loop %}"
+                "name an outer 'loop' before it, with {% set outer = loop %}"
             )
         if isinstance(owner, dict | TemplateValue):
-            there = owner if isinstance(owner, dict) else owner.fields
-            return f"there is no field {shown(name)}{_hint(name, there)}"
+            fields = owner if isinstance(owner, dict) else owner.fields
+            return f"there is no field {shown(name)}{_hint(name, fields)}"
         if isinstance(owner, list | str) and isinstance(name, int):
             return f"there is no item {shown(name)}, only {len(owner)} items, counted from 0"
         return f"{kind(owner)} has no field {shown(name)}"
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message shows it: quoted and cut to 60 characters."""
+    """Return a value for an error message, quoted and cut to 60 characters."""
     if isinstance(value, str):
         return repr(value) if len(value) <= 60 else repr(value[:57] + "...")
     return (
@@ -107,7 +106,7 @@ def shown(value: object) -> str:
 
 
 def _hint(name: object, candidates: Iterable[object]) -> str:
-    """Return the nearest name; only short names and the first 100 are compared, to limit the cost."""
+    """Return the nearest name. Only short names and the first 100 are compared, to limit the cost."""
     if not isinstance(name, str) or len(name) > 60:
         return ""
     words = (word for word in candidates if isinstance(word, str) and len(word) <= 60)
@@ -116,6 +115,7 @@ def _hint(name: object, candidates: Iterable[object]) -> str:
 
 def find(owner: object, name: object) -> object:
     """Return a field of a mapping, an item of a list, or a `Missing`; attributes do not exist."""
+    # By exact type: a subclass could run code when it is read.
     if type(owner) is dict:
         if isinstance(name, str | int | float | None) and name in owner:
             return owner[name]
@@ -136,7 +136,7 @@ def to_data(meter: Meter, value: object, name: str) -> object:
     """Copy a value to plain data; `name` is its name in errors.
 
     Raises:
-        TemplateError: the value, or something inside it, is not plain data.
+        TemplateError: If the value, or a part of it, is not plain data.
     """
     if type(value) is str:
         return value
@@ -205,6 +205,7 @@ class _Copy:
 
 def _scalar(value: object) -> object:
     """Return the plain value of a subclass such as a member of a StrEnum."""
+    # The method of the base class: a subclass may override `__str__`.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -282,7 +283,7 @@ def to_json(meter: Meter, value: object, indent: int = 0) -> str:
     """Return a value as JSON text, with `indent` spaces per level; 0 gives one line.
 
     Raises:
-        TemplateError: the value is not plain data, is nested too deep, or its text is too long.
+        TemplateError: If the value is not plain data, is nested too deep, or its text is too long.
     """
     parts: list[str] = []
     _write(meter, value, parts, indent, 0)
@@ -314,7 +315,7 @@ def _text_scalar(meter: Meter, value: object) -> str:
     if isinstance(value, TemplateValue | Missing):
         value = to_text(meter, value)
     if isinstance(value, str):
-        # The length is counted before encoding, and the escapes after it.
+        # The length is counted before encoding, and the escape sequences after it.
         meter.make(len(value))
         text = TEXT_ENCODER.encode(value)
         meter.make(len(text) - len(value))
@@ -323,6 +324,7 @@ def _text_scalar(meter: Meter, value: object) -> str:
         return "null" if value is None else str(value).lower()
     if not isinstance(value, int | float):
         raise TemplateError("only data can be printed, not a function or a loop")
+    # `NaN` and `Infinity` are not JSON, although Python writes them.
     if isinstance(value, float) and not math.isfinite(value):
         raise TemplateError(f"{value} has no JSON form")
     text = repr(value)

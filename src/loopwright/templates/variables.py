@@ -1,11 +1,11 @@
 """The variables of templates, and values that contain templates.
 
 `input` is the input of the workflow, `value` the input of the step. Each earlier output is a variable with
-the name of its step; `steps` and `loops` hold them by name. `env` holds environment variables, `given` the
-values of a caller's `with:`, which are variables as well. Inside a loop, `loop` has `iteration`, `initial`,
-`input`, `last`, `best`, `history`, `output` and `outputs` (of the iterations that did not fail); in a list
-also `index`, `count`, `current` and `stats`. After a loop, `loop` is the last loop that ended.
-A workflow that is called with `with:` sees these values instead of its caller's, and the calling loop.
+the name of its step; `steps` and `loops` contain them by name. `env` has the constants of the document,
+`given` the values of a caller's `with:`, which are variables as well. Inside a loop, `loop` has `iteration`,
+`initial`, `input`, `last`, `best`, `history`, `output` and `outputs` (of the iterations that did not fail);
+in a list also `index`, `count`, `current` and `stats`. After a loop, `loop` is the last loop that ended.
+A workflow that is called with `with:` has these values instead of its caller's, and the calling loop.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 FIXED = frozenset({"input", "value", "steps", "loops", "env", "given", "workflow", "strategy"})
-OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` over a list only
-OF_LOOPS = frozenset({  # fields of any loop; the last four after its end
+OF_ITEMS = frozenset({"index", "count", "current", "stats"})  # fields of `loop` only over a list
+OF_LOOPS = frozenset({  # fields of every loop; the last four exist after its end
     "name", "iteration", "initial", "input", "last", "best", "history", "output", "outputs", "steps", "succeeded",
     "failed", "iterations", "exit_reason", "status", "score",
 })  # fmt: skip
@@ -64,16 +64,18 @@ def variables(ctx: Context, value: Json) -> dict[str, Json]:
         if supplied is not None:
             variables |= {"input": scope.initial, "env": supplied.get("env", {})}
         scope = scope.parent
+    # The innermost running loop, otherwise the loop that ended last, otherwise the loop around the call.
     loop = loop or (result_variables(last) if last else None)
     loop = loop or _calling_loop(scope)
     if loop is not None:
         variables["loop"] = loop if "current" in loop else {**_of_list(ctx.scope), **loop}
     supplied = {name: item for name, item in (supplied or {}).items() if name != "env"}
+    # Predefined names win over steps, and steps over the caller's variables.
     return {**supplied, **steps, **variables, "given": supplied}
 
 
 def _add_results(scope: Scope, steps: dict[str, Json], loops: dict[str, Json]) -> None:
-    """Add the outputs and loops of one scope; those of an inner scope take precedence."""
+    """Add the outputs and loops of one scope. Those of an inner scope take precedence."""
     for name, output in scope.outputs.items():
         steps.setdefault(name, output)
     for name, result in (*scope.loops.items(), *scope.results.items()):
@@ -101,7 +103,7 @@ def _of_list(scope: Scope | None) -> dict[str, Json]:
 
 def loop_variables(scope: Scope) -> dict[str, Json]:
     """Return the variable `loop` inside a running loop."""
-    found = {
+    fields = {
         "name": scope.name,
         "iteration": scope.number,
         "initial": scope.initial,
@@ -109,14 +111,14 @@ def loop_variables(scope: Scope) -> dict[str, Json]:
         **_iterations(scope.history),
     }
     if scope.total:
-        stats = {"succeeded": found["succeeded"], "failed": found["failed"]}
-        found |= {
+        stats = {"succeeded": fields["succeeded"], "failed": fields["failed"]}
+        fields |= {
             "index": scope.number - 1,
             "count": scope.total,
             "current": scope.current,
             "stats": stats,
         }
-    return found
+    return fields
 
 
 def result_variables(result: Result) -> dict[str, Json]:
@@ -161,9 +163,10 @@ _NO_ITERATION = TemplateValue(
 
 def iteration_variables(item: Iteration | None) -> Json:
     """Return the variable of a finished iteration; without one, a false value with empty fields."""
+    # Empty fields, so that `loop.last.output` needs no test in the first iteration.
     if item is None:
         return _NO_ITERATION
-    found = item.evaluation
+    evaluation = item.evaluation
     return {
         "iteration": item.number,
         "output": "" if item.output is None else item.output,
@@ -171,43 +174,43 @@ def iteration_variables(item: Iteration | None) -> Json:
         "passed": item.passed,
         "feedback": item.feedback,
         "error": item.error.message if item.error else "",
-        "improvements": list(found.improvements) if found else [],
+        "improvements": list(evaluation.improvements) if evaluation else [],
     }
 
 
 @dataclass(frozen=True, slots=True)
 class TemplatedValue:
-    """A value with compiled templates: text that is one expression gives its value, other text is rendered.
+    """A value with compiled templates. A text that is one expression has its value, other text is rendered.
 
     `names` are the names that need a value. A member of `given`, `steps` or `loops`, and a field of `loop`
-    that not every loop has, includes its parent: `given.max-words`, `steps.draft`, `loop.index`. `see`
-    returns the variables of a context.
+    that not every loop has, includes its parent: `given.max-words`, `steps.draft`, `loop.index`.
+    `variables_of` returns the variables of a context.
     """
 
     source: Json
     fill: Callable[[Json], Json]
     names: frozenset[str]
-    see: Callable[[Context, Json], Json] = variables
+    variables_of: Callable[[Context, Json], Json] = variables
 
 
 def fill(source: Json) -> TemplatedValue:
     """Compile the templates inside a value.
 
     Raises:
-        TemplateError: for an invalid template, with its position in the text.
+        TemplateError: For an invalid template, with its position in the text.
     """
     if isinstance(source, str):
         return _text(source)
     if isinstance(source, Mapping):
         parts = {key: fill(item) for key, item in source.items()}
         return TemplatedValue(
-            source, lambda seen: {k: part.fill(seen) for k, part in parts.items()},
+            source, lambda values: {k: part.fill(values) for k, part in parts.items()},
             frozenset().union(*(p.names for p in parts.values())),
         )  # fmt: skip
     if isinstance(source, list):
         items = [fill(item) for item in source]
         return TemplatedValue(
-            source, lambda seen: [item.fill(seen) for item in items],
+            source, lambda values: [item.fill(values) for item in items],
             frozenset().union(*(i.names for i in items)),
         )  # fmt: skip
     return TemplatedValue(source, lambda _: source, frozenset())
@@ -230,7 +233,7 @@ def _text(source: str) -> TemplatedValue:
 
 
 def needed(part: Template | Expression) -> frozenset[str]:
-    """Return the names that need a value; see `TemplatedValue`."""
+    """Return the names that need a value. See `TemplatedValue`."""
     supplied = {f"given.{name}" for name in part.members("given")}
     fields = part.members("loop")  # includes fields of the counter of a {% for %}
     items = {f"loop.{name}" for name in fields & OF_ITEMS | fields - OF_LOOPS - COUNTER_FIELDS}
@@ -239,14 +242,15 @@ def needed(part: Template | Expression) -> frozenset[str]:
 
 
 def rendered(part: TemplatedValue | Template | Expression, ctx: Context, value: Json) -> Json:
-    """Render a compiled template for a context; a template error fails the step.
+    """Render a compiled template for a context.
 
     Raises:
-        StepError: of kind `template`.
+        StepError: Of kind `template`, for a template error. It is not retried, because rendering is a pure
+            function of its values.
     """
     try:
         if isinstance(part, TemplatedValue):
-            return part.fill(part.see(ctx, value))
+            return part.fill(part.variables_of(ctx, value))
         run = part.render if isinstance(part, Template) else part.evaluate
         return run(variables(ctx, value))
     except TemplateError as error:

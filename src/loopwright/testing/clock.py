@@ -25,7 +25,7 @@ from ..errors import LoopwrightError
 
 __all__ = ["Deadlock", "VirtualClock", "VirtualLoop", "run_virtual"]
 
-EPOCH = 1_900_000_000.0  # the wall clock at virtual second 0, in March 2030
+EPOCH = 1_900_000_000.0  # the wall clock at virtual second 0, in March 2030: in no real record
 CLEANUP = 100  # iterations of the event loop in which cancelled tasks can clean up
 _Answer = TypeVar("_Answer")
 
@@ -40,7 +40,9 @@ class _Selector(selectors.SelectSelector):
     loop: VirtualLoop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        # Still polled, because the loop wakes itself through a socket.
         ready = super().select(0)
+        # asyncio passes None if no timer is set: it would wait for a socket, and there is none.
         if not ready and timeout is None:
             raise Deadlock(f"every task waits forever: {self.loop.waiting()}")
         if not ready and timeout:
@@ -66,7 +68,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, seed: int | None = None) -> None:
         self.now = 0.0
-        self.chance = None if seed is None else random.Random(seed)
+        self.shuffling = None if seed is None else random.Random(seed)
         selector = _Selector()
         selector.loop = self
         super().__init__(selector)
@@ -76,20 +78,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.now
 
     def _run_once(self) -> None:
-        if self.chance is not None and len(self._ready) > 1:
+        if self.shuffling is not None and len(self._ready) > 1:
             ready = list(self._ready)
-            self.chance.shuffle(ready)
+            self.shuffling.shuffle(ready)
             self._ready.clear()
             self._ready.extend(ready)
+        # asyncio has no public place to reorder its queue; a test checks that this one exists.
         super()._run_once()  # type: ignore[misc]
 
     def waiting(self) -> str:
         """Return the waiting tasks and their positions, for the message of a deadlock."""
         tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
-        return "; ".join(_place(task) for task in tasks) or "there is no task"
+        return "; ".join(_waiting_at(task) for task in tasks) or "there is no task"
 
 
-def _place(task: asyncio.Task[Any]) -> str:
+def _waiting_at(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack()
     if not frames:
         return f"{task.get_name()} waits at an unknown place"
@@ -158,15 +161,16 @@ def run_virtual(work: Coroutine[object, None, _Answer], *, seed: int | None = No
     try:
         return loop.run_until_complete(work)
     finally:
-        _dismiss(loop)
+        _cancel_remaining(loop)
         loop.close()
 
 
-def _dismiss(loop: VirtualLoop) -> None:
+def _cancel_remaining(loop: VirtualLoop) -> None:
     """Cancel the remaining tasks. A task that ignores its cancellation is abandoned."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
+    # Limited: a task that catches its cancellation and waits again would never end.
     for _ in range(CLEANUP if left else 0):
         if all(task.done() for task in left):
             break

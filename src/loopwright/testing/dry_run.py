@@ -55,13 +55,12 @@ async def dry_run(
         ('satisfied', 2)
     """
     # Models load in a second, and most tests need none.
-    from ..models import Models, ScriptedModel
-    from ..models.stubs import dry_run_resources
+    from .. import models as library
 
-    scripted = ScriptedModel(replies)
-    own: dict[str, Json] = {"models": Models(scripted), "model": "scripted:replies"}
-    given: Mapping[str, Json] = options.pop("resources", None) or {}
-    resources = {**given, **own, **dry_run_resources(scripted)}
+    model = library.ScriptedModel(replies)
+    models: dict[str, Json] = {"models": library.Models(model), "model": "scripted:replies"}
+    resources_of_caller: Mapping[str, Json] = options.pop("resources", None) or {}
+    resources = {**resources_of_caller, **models, **library.scripted.dry_run_resources(model)}
     return await run(step, value, journal=MemoryJournal(), resources=resources, **options)
 
 

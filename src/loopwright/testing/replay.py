@@ -41,13 +41,14 @@ def assert_replays(step: StepLike, value: Json = None, **options: Any) -> Result
     journal = MemoryJournal()
     first = run_sync(step, value, journal=journal, run_id=_RUN, **options)
     crashed, recorded = asyncio.run(_without_end(journal))
-    again = run_sync(step, value, journal=crashed, run_id=_RUN, **options)
+    second = run_sync(step, value, journal=crashed, run_id=_RUN, **options)
     entries = asyncio.run(crashed.entries(_RUN, after=recorded))
+    # A replay starts nothing: every effect that it starts is missing in the journal.
     repeated = [entry.path for entry in entries if entry.kind == "started"]
     if repeated:
         raise AssertionError(f"the replay ran effects that are not recorded: {', '.join(repeated)}")
-    if _comparable(again) != _comparable(first):
-        raise AssertionError(f"the replay has another result:\n{again}\ninstead of\n{first}")
+    if _comparable(second) != _comparable(first):
+        raise AssertionError(f"the replay has another result:\n{second}\ninstead of\n{first}")
     return first
 
 
@@ -59,9 +60,11 @@ async def _without_end(journal: MemoryJournal) -> tuple[MemoryJournal, int]:
     entries = [entry for entry in await journal.entries(_RUN) if entry.kind != "ended"]
     for entry in entries:
         log.append(entry)
+    # The journal then accepts a new owner, as after the death of the process.
     crashed.crash()
     return crashed, len(entries)
 
 
 def _comparable(result: Result) -> Json:
+    # The duration of a replay is that of this process.
     return {key: value for key, value in result.to_json().items() if key != "seconds"}

@@ -7,8 +7,7 @@ Rules:
    to it. Only the end of the run (a deadline, a cancellation) is raised.
 3. If the process died during a call of a tool that is not idempotent, the call is not repeated: the run
    suspends as `needs_attention`.
-4. A tool with `approve` acts only after a person has approved, and only on arguments that the person
-   has seen.
+4. A tool with `approve` acts only after a person has approved the call and its arguments.
 5. The caller receives at most 1 MiB of an output; of a longer one the beginning and the end, around a
    marker. The journal keeps the complete output once, as a file named by its digest.
 6. A prompt receives at most 32,000 characters of an output, with the same marker.
@@ -287,7 +286,7 @@ async def call_tool(ctx: Context, name: str, tool: Tool, arguments: Json) -> dic
     if tool.approve:
         answer = _answer(ctx, name, tool, arguments)
         if answer.get("approve") is not True:
-            reason = str(answer.get("reason") or "no reason was given")
+            reason = str(answer.get("reason") or "no reason")
             return {**call, **error_of("denied", f"a person did not allow this call: {reason}")}
         # The person may have corrected the arguments, which then have to fit the schema as well.
         if "arguments" in answer:
@@ -347,7 +346,7 @@ async def _outcome(tool: Tool, arguments: Json, ctx: Context) -> dict[str, Json]
         return error_of(error.kind, ctx.run.error_text(str(error)))
     except TimeoutError as error:
         if limit.expired():
-            return error_of("timeout", f"it took longer than {tool.timeout:g} s and was given up")
+            return error_of("timeout", f"it took longer than {tool.timeout:g} s and was stopped")
         return error_of("TimeoutError", ctx.run.error_text(str(error)) or "TimeoutError")
     except Exception as error:  # the tool of a user may raise anything
         text = ctx.run.error_text(" ".join(str(error).split()))[:2000]

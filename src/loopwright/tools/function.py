@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 
 from ..engine.context import Context
-from ..engine.step import source_digest
+from ..engine.step import Function, source_digest
 from ..engine.threads import in_thread
 from ..errors import ConfigurationError
 from ..records import codec
@@ -28,7 +28,6 @@ from .base import Tool, ToolOptions, ToolSet
 
 __all__ = ["FunctionTool", "as_tool", "tool"]
 
-_Function = Callable[..., object]
 _ARGUMENT = re.compile(r"\s*\**(\w+)\s*(?:\([^)]*\))?:\s*(.+)")
 _SECTION = re.compile(r"\s*(Args|Arguments|Parameters|Returns|Raises|Yields|Example|Examples):\s*")
 
@@ -37,7 +36,7 @@ class FunctionTool(Tool):
     """A Python function as a tool. See `tool`."""
 
     def __init__(
-        self, function: _Function, *, name: str = "", **options: Unpack[ToolOptions]
+        self, function: Function, *, name: str = "", **options: Unpack[ToolOptions]
     ) -> None:
         self.function = function
         name = name or getattr(function, "__name__", type(function).__name__)
@@ -84,7 +83,7 @@ def _place(path: tuple[int | str, ...]) -> str:
 
 
 def _model_of(
-    function: _Function, name: str, descriptions: Mapping[str, str]
+    function: Function, name: str, descriptions: Mapping[str, str]
 ) -> tuple[str, type[BaseModel]]:
     """Return the name of the context parameter ("" if there is none), and a model of the others."""
     try:
@@ -121,7 +120,7 @@ def _model_of(
     return context, model
 
 
-def _documentation(function: _Function) -> tuple[str, dict[str, str]]:
+def _documentation(function: Function) -> tuple[str, dict[str, str]]:
     """Return a docstring without its sections, and the descriptions in its Args section by name."""
     about: list[str] = []
     arguments: dict[str, str] = {}
@@ -141,16 +140,14 @@ def _documentation(function: _Function) -> tuple[str, dict[str, str]]:
 
 
 @overload
-def tool(
-    function: _Function, *, name: str = "", **options: Unpack[ToolOptions]
-) -> FunctionTool: ...
+def tool(function: Function, *, name: str = "", **options: Unpack[ToolOptions]) -> FunctionTool: ...
 @overload
 def tool(
     function: None = None, *, name: str = "", **options: Unpack[ToolOptions]
-) -> Callable[[_Function], FunctionTool]: ...
+) -> Callable[[Function], FunctionTool]: ...
 def tool(
-    function: _Function | None = None, *, name: str = "", **options: Unpack[ToolOptions]
-) -> FunctionTool | Callable[[_Function], FunctionTool]:
+    function: Function | None = None, *, name: str = "", **options: Unpack[ToolOptions]
+) -> FunctionTool | Callable[[Function], FunctionTool]:
     """Make a Python function a tool, as a decorator or a call.
 
     The types of its parameters become the JSON Schema of the arguments. Its docstring becomes the

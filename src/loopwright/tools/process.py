@@ -11,7 +11,7 @@ Rules:
 4. The environment is built, not inherited: a short list of variables is passed on, so a command gets
    no API key that was not passed to it explicitly.
 5. n bytes of output need about 2 n bytes of memory for a moment, and n bytes afterwards. If only the
-   beginning and the end are kept, n is the size of the kept parts.
+   beginning and the end are kept, n is the size of these parts.
 """
 
 from __future__ import annotations

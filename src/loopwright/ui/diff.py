@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-MOST_LINES = 4_000  # of either text; difflib takes quadratic time in the worst case
+MAX_LINES = 4_000  # of either text; difflib takes quadratic time in the worst case
 MAX_LINE = 2_000  # characters of a line whose words are compared
 CONTEXT = 3  # equal lines shown before and after a change
 
@@ -32,7 +32,8 @@ class Pair:
 
 def side_by_side(before: str, after: str) -> list[Pair]:
     """Return two texts as pairs of lines, without long stretches of equal lines."""
-    left, right = before.splitlines()[:MOST_LINES], after.splitlines()[:MOST_LINES]
+    left, right = before.splitlines()[:MAX_LINES], after.splitlines()[:MAX_LINES]
+    # The heuristic ignores frequent lines, such as blank ones: faster in long texts, wrong in short ones.
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > 1000)
     pairs: list[Pair] = []
     codes = matcher.get_opcodes()
@@ -47,10 +48,12 @@ def side_by_side(before: str, after: str) -> list[Pair]:
 def _equal(left: list[str], a: int, b: int, c: int, *, first: bool, last: bool) -> Iterator[Pair]:
     head = 0 if first else CONTEXT
     tail = 0 if last else CONTEXT
+    # The texts are equal; the beginning shows which text it is.
     if first and last:
         head = 20
     hidden = (b - a) - head - tail
     for i in range(a, b):
+        # A line that says "1 equal line" would need as much room as the line.
         if hidden > 1 and a + head <= i < b - tail:
             if i == a + head:
                 yield Pair("skipped", count=hidden)
@@ -59,17 +62,18 @@ def _equal(left: list[str], a: int, b: int, c: int, *, first: bool, last: bool) 
         yield Pair("same", i + 1, c + i - a + 1, parts, parts)
 
 
-def _changed(gone: list[str], new: list[str], a: int, c: int) -> Iterator[Pair]:
-    for i, (old, fresh) in enumerate(zip_longest(gone, new)):
+def _changed(removed: list[str], new: list[str], a: int, c: int) -> Iterator[Pair]:
+    for i, (old, added) in enumerate(zip_longest(removed, new)):
         if old is None:
-            yield Pair("new", 0, c + i + 1, (), ((True, fresh),))
-        elif fresh is None:
+            yield Pair("new", 0, c + i + 1, (), ((True, added),))
+        elif added is None:
             yield Pair("gone", a + i + 1, 0, ((True, old),), ())
         else:
-            yield Pair("changed", a + i + 1, c + i + 1, *_words(old, fresh))
+            yield Pair("changed", a + i + 1, c + i + 1, *_words(old, added))
 
 
 def _words(old: str, new: str) -> tuple[Parts, Parts]:
+    # Words of a minified line have thousands of positions to compare.
     if len(old) + len(new) > 2 * MAX_LINE:
         return ((True, old),), ((True, new),)
     before, after = _split(old), _split(new)

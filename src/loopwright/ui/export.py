@@ -13,6 +13,8 @@ from ..records.codec import text_of
 from .progress import item_at
 from .run_summary import items_of_lists, iterations_of, recorded_json
 
+# Beginnings that spreadsheets calculate: a model's output could read other cells or call a program
+# (OWASP, CSV injection).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 COLUMNS = (
@@ -32,6 +34,7 @@ def _jsonl(_: RunInfo, entries: Sequence[Entry]) -> str:
 
 def _csv(_: RunInfo, entries: Sequence[Entry]) -> str:
     text = io.StringIO()
+    # The default, "\r\n", would differ from the line ends inside cells.
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     lists = items_of_lists(entries)

@@ -56,6 +56,7 @@ def width(text: str) -> int:
 
 
 def _cells(character: str) -> int:
+    # Marks and zero-width characters need no cell, wide East Asian ones and emoji need two.
     if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
@@ -89,6 +90,7 @@ def bar(value: float | None, cells: int, signs: Signs = UNICODE) -> str:
     """Return a score from 0 to 1 as a bar of `cells` cells; blank without a score."""
     if value is None:
         return " " * cells
+    # Only a score of 1 fills the bar: 0.99 must not look like success.
     full = cells if value >= 1 else min(cells - 1, round(value * cells))
     return signs.full * full + signs.empty * (cells - full)
 
@@ -99,6 +101,7 @@ def sparkline(scores: Sequence[float], cells: int, signs: Signs = UNICODE) -> st
     More scores than `cells` are joined in groups of equal size; the highest of each is shown.
     """
     size = max(1, math.ceil(len(scores) / max(1, cells)))
+    # The maximum and not the mean, because the best iteration of a loop counts.
     peaks = [max(scores[i : i + size]) for i in range(0, len(scores), size)]
     top = len(signs.levels) - 1
     return "".join(signs.levels[min(top, int(peak * (top + 1)))] for peak in peaks)
@@ -111,6 +114,7 @@ def when(moment: float) -> str:
 
 def status_of_step(outcome: StepOutcome) -> str:
     """Return the status of a step as a word; `skipped` and `not run` are words for people only."""
+    # A skipped step satisfies its workflow, but did nothing.
     if outcome.status is Status.SATISFIED and outcome.detail.endswith(" skipped"):
         return "skipped"
     return outcome.status.value if outcome.status is not None else outcome.detail or "not run"

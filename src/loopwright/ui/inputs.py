@@ -14,11 +14,13 @@ from pathlib import Path
 from ..errors import ConfigurationError
 from ..records.codec import Json
 
-PATIENCE = 1.0  # seconds without data on stdin before a note explains the wait
+# Seconds without data on stdin before a note explains the wait: a pipe from another program is silent at first.
+PATIENCE = 1.0
 
 
 def input_value(text: str) -> Json:
     """Return the object or list of a strict JSON text, or else the text."""
+    # A number or a word is text: the input "2024" of a prompt must not become an integer.
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
@@ -53,12 +55,14 @@ def read_input(text: str | None, file: str | None, note: Callable[[str], None]) 
         return input_value(text)
     if file is not None and file != "-":
         try:
+            # Editors on Windows begin UTF-8 files with a byte order mark, which is not part of the text.
             return input_value(Path(file).read_text("utf-8-sig"))
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ConfigurationError(f"--input-file: {file!r} cannot be read: {why}") from error
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"--input-file: {file!r} is not UTF-8 text") from error
+    # Without a pipe, reading would wait for the keyboard.
     if file is None and (sys.stdin is None or sys.stdin.closed or sys.stdin.isatty()):
         return None
     return _piped(note)

@@ -17,7 +17,7 @@ from ..journal.open import open_journal
 from ..journal.urls import shown_url
 
 DEFAULT = "sqlite:.loopwright/runs.db"
-MOST_ROWS = 1_000_000  # of a list
+MAX_ROWS = 1_000_000  # of a list
 NAME = "loopwright"
 LATEST = "last"  # names the latest run on the command line
 
@@ -33,6 +33,7 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
         JournalUnavailable: if its folder cannot be created.
     """
     path = _path(url)
+    # Opening would create an empty database, and a mistyped path would look like an empty journal.
     if path is not None and not create and not path.exists() and not _log_of(path).exists():
         raise RunNotFound(f"there is no journal at {path} yet; loopwright run creates it")
     if create and url == DEFAULT:
@@ -41,7 +42,7 @@ async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
     try:
         yield store
     except RunNotFound as error:
-        hint = f"; list them with: {again('runs', '', url)}" if error.hint else ""
+        hint = f"; list them with: {command_line('runs', '', url)}" if error.hint else ""
         raise RunNotFound(error.what, hint) from error
     finally:
         await store.close()
@@ -61,6 +62,7 @@ def _log_of(path: Path) -> Path:
 def _create_folder(folder: Path) -> None:
     """Create the default journal's folder, private to its owner and ignored by version control."""
     try:
+        # Inputs and outputs may be confidential.
         folder.mkdir(mode=0o700, exist_ok=True)
         ignore = folder / ".gitignore"
         if not ignore.exists():
@@ -96,13 +98,14 @@ async def find_run(store: Journal, name: str) -> RunInfo:
     try:
         return await store.find(name)
     except RunNotFound as error:
+        # The latest runs only: a mistyped ID is usually a recent one, and a journal may have millions.
         hint = nearest(name, [row.run_id for row in await store.runs(limit=500)])
         if not hint or not error.hint:  # a prefix of several ids has no hint
             raise
         raise RunNotFound(f"there is no run {name!r} in this journal{hint}") from error
 
 
-def again(command: str, run_id: str, url: str, *options: str) -> str:
+def command_line(command: str, run_id: str, url: str, *options: str) -> str:
     """Return the command line for a command on a run of this journal, or on all runs."""
     words = [_program(), command, *([run_id] if run_id else []), *options]
     if url != DEFAULT:
@@ -116,7 +119,8 @@ def _program() -> str:
     A clone has it in `.venv/bin`, which is not on the path before the environment is activated.
     """
     called = Path(sys.argv[0] if sys.argv else NAME)
+    # Under `python -m loopwright`, argv[0] is the path of `__main__.py`, which cannot be called.
     if called.name != NAME or not called.is_file():
         return NAME
-    found = shutil.which(NAME)
-    return NAME if found is not None and called.samefile(found) else sys.argv[0]
+    installed = shutil.which(NAME)
+    return NAME if installed is not None and called.samefile(installed) else sys.argv[0]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..journal import Entry, RunInfo
 
+# In the environment, because the command line of the process is shown in lists of processes.
 VARIABLE = "LOOPWRIGHT_OPENED_FILE"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..journal import Entry, surviving
 from ..journal.replay import RecordedRun
+from ..progress import depth_of
 from ..records import NOTHING, Evaluation, Iteration, Stop, Usage, is_judging
 from ..records.codec import Json, text_of
 
@@ -71,11 +72,6 @@ def item_at(path: str, lists: Mapping[str, Sequence[Json]]) -> str:
     return " / ".join(text or "an empty item" for text in names)
 
 
-def depth_of(path: str) -> int:
-    """Return the number of outer loops of a path: each adds the number of its iteration."""
-    return sum(part.isdigit() for part in path.split("/"))
-
-
 def answers_of(evaluation: Evaluation | None) -> Iterator[tuple[str, str]]:
     """Iterate over (condition, answer) of the votes that name their condition."""
     for vote in evaluation.votes if evaluation is not None else ():
@@ -132,9 +128,10 @@ class Progress:
 
     def recall(self, entries: Sequence[Entry]) -> list[Shown]:
         """Apply the entries of an earlier process, and return the items to show."""
-        kept = surviving(entries)
-        shown = [item for entry in kept for item in self.apply(entry)]
-        replay = RecordedRun(kept)
+        # Discarded entries cost money too: `RecordedRun` counts it, the rows leave it out.
+        survivors = surviving(entries)
+        shown = [item for entry in survivors for item in self.apply(entry)]
+        replay = RecordedRun(survivors)
         self.in_flight.clear()  # effects in flight ended with their process
         self.spent, self.active = replay.spent(""), replay.active
         self.judging = replay.judging
@@ -153,6 +150,7 @@ class Progress:
         elif entry.kind == "iteration":
             item = item_at(f"{entry.path}/{entry.value.number}", self.lists)
             return [IterationRow(entry.path, entry.value, item)]
+        # The end of the outermost loop is the end of the run, which is reported apart.
         elif entry.kind == "ended" and "/" in entry.path:
             return [Ending(entry.path, Stop.from_json(entry.value["stop"]))]
         text = _notice(entry)
@@ -170,9 +168,9 @@ class Progress:
 
     def add_text(self, path: str, piece: str) -> None:
         """Append a piece of a model's reply; only the end is kept, because only the end is shown."""
-        self.replies[path] = (self.replies.get(path, "") + piece)[-_KEPT:]
+        self.replies[path] = (self.replies.get(path, "") + piece)[-_MAX_REPLY:]
 
 
 _DONE = ("finished", "cut")
 _AT_END = ("iteration", "limit")  # questions that stop a loop; the end of the run shows them
-_KEPT = 2000  # characters
+_MAX_REPLY = 2000  # characters: several lines of a wide terminal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from ..journal import Entry, Journal, RunInfo, surviving
@@ -49,6 +50,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
     replay = RecordedRun(surviving(entries))
     loops = _loops(info, replay)
     end = replay.ended.get("") or _suspended(info, entries)
+    # The outermost loop has the name of the run.
     own = loops.get(end["name"] if end is not None else info.name)
     common: dict[str, Any] = {
         "history": own.history if own is not None else History(),
@@ -76,6 +78,7 @@ def recorded(info: RunInfo, entries: Sequence[Entry], detail: str = "") -> Resul
             error=Failure.from_json(end.get("error")),
             **common,
         )
+    # A Result needs a status of an end; readers of JSON get the real status from `recorded_json`.
     stop = Stop(Reason.CANCELLED, detail or _OPEN.get(info.status, "the run has not ended"))
     outputs = (loop.output for loop in reversed(loops.values()) if loop.output is not None)
     return Result(
@@ -155,6 +158,7 @@ def recorded_json(info: RunInfo, entries: Sequence[Entry]) -> dict[str, Json]:
     A run that has not ended has the status `running` or `interrupted`, and no reason.
     """
     data = result_json(recorded(info, entries), open_questions(surviving(entries)))
+    # A suspended run has a status of `Status` although it has not ended.
     if not ended(entries) and info.status not in list(Status):
         data |= {"status": info.status, "reason": None}
     row = info.to_json()
@@ -181,8 +185,14 @@ def items_of_lists(entries: Sequence[Entry]) -> dict[str, list[Json]]:
 
 def executions_in(info: RunInfo, entries: Sequence[Entry]) -> list[dict[str, Json]]:
     """Return the executions of reasoning agents in a run, as JSON."""
+    # The first effect of an execution has this name, so other runs need not load the agents.
     if not any(entry.path.endswith("/begin") for entry in entries):
-        return []  # loading agents takes half a second
-    from ..agents.reasoning.executions import execution_of
+        return []
+    return [one.to_json() for one in executions_module().execution_of(info, entries)]
 
-    return [one.to_json() for one in execution_of(info, entries)]
+
+def executions_module() -> ModuleType:
+    """Return `agents.reasoning.executions`, which takes half a second to load."""
+    from ..agents.reasoning import executions
+
+    return executions

@@ -66,7 +66,7 @@ class ParsedOptions(Protocol):
 
 
 @dataclass(frozen=True)
-class Given(RunLimits):
+class SourceSettings(RunLimits):
     """The settings of a document from the command line; see `loopwright.documents.Settings`."""
 
     sets: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Given(RunLimits):
     documents: Json = None  # the recorded contents, for files that no longer exist
 
     @classmethod
-    def of(cls, options: ParsedOptions) -> Given:
+    def of(cls, options: ParsedOptions) -> SourceSettings:
         """Return the settings in the options of a command, with `NAME=VALUE` texts split."""
         names = {one.name for one in fields(cls)}
         same: dict[str, Any] = {
@@ -134,7 +134,7 @@ def repr_of(step: Step) -> str:
 
 def load_source(
     what: str,
-    given: Given,
+    settings: SourceSettings,
     *,
     execute: bool = True,
     root: str = "",
@@ -149,17 +149,18 @@ def load_source(
     Raises:
         DocumentError, ConfigurationError: if it cannot be loaded.
     """
-    named = _PYTHON.fullmatch(what)
-    if named and not Path(what).exists():
-        return _python(named[1], named[2], given, root or str(Path.cwd()))
-    if not Path(what).is_file() and given.documents is None:
+    # A file named "a:b" is a document, although it looks like a Python path.
+    match = _PYTHON.fullmatch(what)
+    if match and not Path(what).exists():
+        return _python(match[1], match[2], settings, root or str(Path.cwd()))
+    if not Path(what).is_file() and settings.documents is None:
         raise ConfigurationError(_missing(what))
     if what.endswith(".py"):
         raise ConfigurationError(
             f"{what} is a Python file, not a document. Name a step in it: {Path(what).stem}:NAME"
         )
     loaded: RunSource = documents_module().document_of(
-        what, given, execute=execute, root=root, contents=contents
+        what, settings, execute=execute, root=root, contents=contents
     )
     return loaded
 
@@ -173,7 +174,7 @@ def documents_module() -> ModuleType:
 
 def load_again(
     info: RunInfo,
-    given: Given,
+    settings: SourceSettings,
     *,
     execute: bool = True,
     contents: Mapping[Path, bytes] | None = None,
@@ -184,45 +185,53 @@ def load_again(
         ConfigurationError: if a Python program started the run.
         DocumentError: if the document is missing or wrong.
     """
-    then = info.source
-    root = text_of(then.get("root"))
-    if "python" in then:
+    recorded_source = info.source
+    root = text_of(recorded_source.get("root"))
+    if "python" in recorded_source:
         names = (*UNITS, "model", "model_url", "replies")
-        kept: dict[str, Any] = {name: getattr(given, name) or then.get(name) for name in names}
-        return load_source(then["python"], replace(given, **kept), root=root)
-    if "file" not in then:
+        options: dict[str, Any] = {
+            name: getattr(settings, name) or recorded_source.get(name) for name in names
+        }
+        # `execute` has no meaning here: the user named the module, and importing it is the only way to load it.
+        return load_source(recorded_source["python"], replace(settings, **options), root=root)
+    if "file" not in recorded_source:
         raise ConfigurationError(
             f"{info.run_id} was started by a Python program. "
             f"Resume it there: resume(step, {info.run_id!r}, journal=…)"
         )
-    merged = Given(
-        sets={**then.get("sets", {}), **given.sets},
-        model=given.model or then.get("model"),
-        model_url=given.model_url or then.get("model_url"),
-        replies=given.replies or then.get("replies"),
-        transcript=given.transcript,
-        agents={**then.get("agents", {}), **given.agents},
-        lenient=given.lenient or bool(then.get("lenient")),
-        documents=then.get("documents"),
-        **{name: value or then.get(name) for name, value in given.limits().items()},
+    settings_of_resume = SourceSettings(
+        sets={**recorded_source.get("sets", {}), **settings.sets},
+        model=settings.model or recorded_source.get("model"),
+        model_url=settings.model_url or recorded_source.get("model_url"),
+        replies=settings.replies or recorded_source.get("replies"),
+        transcript=settings.transcript,
+        agents={**recorded_source.get("agents", {}), **settings.agents},
+        lenient=settings.lenient or bool(recorded_source.get("lenient")),
+        documents=recorded_source.get("documents"),
+        **{name: value or recorded_source.get(name) for name, value in settings.limits().items()},
     )
-    return load_source(then["file"], merged, execute=execute, root=root, contents=contents)
+    return load_source(
+        recorded_source["file"], settings_of_resume, execute=execute, root=root, contents=contents
+    )
 
 
-def _python(module: str, attribute: str, given: Given, root: str) -> PythonStep:
+def _python(module: str, attribute: str, settings: SourceSettings, root: str) -> PythonStep:
     name = f"{module}:{attribute}"
-    if options := given.for_documents():
+    if options := settings.for_documents():
         raise ConfigurationError(f"{options[0]} is for documents; {name} is a Python step")
+    # The run's root, and not the folder of this command, so that `resume` imports the same module.
     step = as_step(_attribute(_imported(module, root), name, attribute))
     source: dict[str, Json] = {"python": name, "root": root}
-    source |= {name: value for name, value in given.limits().items() if value is not None}
-    replies = given.replies and os.path.realpath(given.replies)  # for a resume in another folder
-    models = {"model": given.model, "model_url": given.model_url, "replies": replies}
+    source |= {name: value for name, value in settings.limits().items() if value is not None}
+    replies = settings.replies and os.path.realpath(
+        settings.replies
+    )  # for a resume in another folder
+    models = {"model": settings.model, "model_url": settings.model_url, "replies": replies}
     source |= {key: value for key, value in models.items() if value}
-    resources = _Models(given)
-    if given.replies:  # a missing file is reported even if the step calls no model
+    resources = _Models(settings)
+    if settings.replies:  # a missing file is reported even if the step calls no model
         resources.load()
-    return PythonStep(step.name, step, source, given.budget_of_limits(), resources=resources)
+    return PythonStep(step.name, step, source, settings.budget_of_limits(), resources=resources)
 
 
 _OF_MODELS = ("models", "model", "model_url")
@@ -231,8 +240,8 @@ _OF_MODELS = ("models", "model", "model_url")
 class _Models(Mapping[str, Any]):
     """The models of a Python step, loaded at the first model call."""
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
+    def __init__(self, settings: SourceSettings) -> None:
+        self._given = settings
         self._models: Mapping[str, Any] | None = None
 
     def load(self) -> Mapping[str, Any]:
@@ -272,6 +281,7 @@ def _attribute(module: Any, name: str, attribute: str) -> Any:
             public = [word for word in dir(value) if not word.startswith("_")]
             raise ConfigurationError(f"{name}: there is no {part!r}{nearest(part, public)}")
         value = getattr(value, part)
+    # A class is callable too, but calling it makes an object and not an output.
     if isinstance(value, type) or not (callable(value) or hasattr(value, "fingerprint")):
         kind = "a class" if isinstance(value, type) else f"a {type(value).__name__}"
         raise ConfigurationError(

@@ -46,12 +46,12 @@ class Person(Protocol):
 
     def note(self, text: str) -> None: ...
 
-    def say(self, *parts: str | tuple[str, str]) -> None: ...
+    def write(self, *parts: str | tuple[str, str]) -> None: ...
 
     def flush(self) -> None: ...
 
 
-def agreed(load: Load, person: Person, *, yes: bool) -> RunSource:
+def approved(load: Load, person: Person, *, yes: bool) -> RunSource:
     """Return the result of `load` after a person has approved the code in it.
 
     Raises:
@@ -62,6 +62,7 @@ def agreed(load: Load, person: Person, *, yes: bool) -> RunSource:
     actions = read.local_actions()
     if actions is None:
         return read
+    # The files are read again after the answer: they may have changed while the person was reading.
     while actions and os.environ.get(TRUST) != "all":
         if _settled(read, actions, person, yes=yes):
             break
@@ -74,14 +75,15 @@ def agreed(load: Load, person: Person, *, yes: bool) -> RunSource:
         person.note(f"{read.name} has changed in the meantime; you are asked again")
     if not read.needs_python:
         return read
+    # Exactly the approved contents are executed, whatever the files contain now.
     loaded = load(execute=True, contents=actions.contents)
-    now = loaded.local_actions()
-    if now is None or now.digest != actions.digest:
+    current_actions = loaded.local_actions()
+    if current_actions is None or current_actions.digest != actions.digest:
         raise ConfigurationError(f"{read.name} changed after it was approved. Run it again.")
     return loaded
 
 
-def is_agreed(actions: LocalActions | None) -> bool:
+def is_approved(actions: LocalActions | None) -> bool:
     """Return whether the code of a document is approved, or needs no approval."""
     if not actions or os.environ.get(TRUST) == "all":
         return True
@@ -129,7 +131,7 @@ def actions_text(actions: LocalActions) -> str:
 
 def _settled(read: RunSource, actions: LocalActions, person: Person, *, yes: bool) -> bool:
     """Return whether these contents are approved; False after a question, to read them again."""
-    if is_agreed(actions):
+    if is_approved(actions):
         return True
     if yes:
         _store(actions, person)
@@ -141,6 +143,7 @@ def _settled(read: RunSource, actions: LocalActions, person: Person, *, yes: boo
 def _trust_store() -> TrustStore | None:
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     try:
+        # The XDG specification says that relative paths are invalid and ignored.
         folder = state if state.is_absolute() else Path.home() / ".local" / "state"
     except RuntimeError:
         return None
@@ -161,20 +164,22 @@ def _store(actions: LocalActions, person: Person) -> None:
 
 def _ask(read: RunSource, actions: LocalActions, person: Person) -> None:
     request = f"{read.name} {actions_text(actions)}"
+    # Without a person at the terminal an answer from a pipe would be input of the run.
     if not (person.terminal and sys.stdin is not None and sys.stdin.isatty()):
         raise ConfigurationError(
             f"{request}, which is not approved yet. Review it with loopwright check, approve it with --yes."
         )
-    person.say((f"{request}:", "bold"))
+    person.write((f"{request}:", "bold"))
     plan = read.plan()
     for key in ("commands", "python", "keys", "hosts", "environment"):
         for value in plan[key]:
-            person.say((f"  {key}: ", "dim"), texts.one_line(str(value)))
-    person.say("Run it? You are asked again only if its files change. [y/N]")
+            person.write((f"  {key}: ", "dim"), texts.one_line(str(value)))
+    person.write("Run it? You are asked again only if its files change. [y/N]")
     person.flush()
     try:
         answer = sys.stdin.readline().strip().lower()
     except (OSError, ValueError):
         answer = ""
+    # Anything but a clear yes is a refusal, also a closed stdin.
     if answer not in _YES:
         raise ConfigurationError(f"{read.name} was not approved; nothing was run")

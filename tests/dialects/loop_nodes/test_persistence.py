@@ -139,4 +139,4 @@ def test_memory_needs_a_store(tmp_path: Path) -> None:
     resources: dict[str, Any] = {"models": Models(Listening(REPLIES))}
     result = run_sync(found.step, "a", resources=resources)
     assert result.status.value == "failed"
-    assert "give it a journal, or resources={'memory': …}" in result.detail
+    assert "use a journal, or resources={'memory': …}" in result.detail

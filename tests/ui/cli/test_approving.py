@@ -173,7 +173,7 @@ def test_a_rewound_iteration_is_given_another_input(asks: Project) -> None:
     history = result["loops"]["plain"]["history"]
     assert [row["input"] for row in history] == ["x", "edited"]
     wrong = asks.call("rewind", "one", "plain/2/execute", "--input", "x")
-    assert (wrong.code, "give its path" in wrong.err) == (2, True)
+    assert (wrong.code, "use its path" in wrong.err) == (2, True)
 
 
 def test_outputs_that_are_objects_are_compared_by_their_parts(asks: Project) -> None:

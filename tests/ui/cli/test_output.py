@@ -33,8 +33,8 @@ def test_signs_and_texts_fit_the_encoding(
     monkeypatch.setattr(sys, "stdout", out)
     with Output() as output:
         assert output.signs is signs
-        output.say("ü → 日")
-        output.give({"a": "é日"})
+        output.write("ü → 日")
+        output.write_json({"a": "é日"})
     written = out.buffer.getvalue()  # type: ignore[attr-defined]
     lines = written.splitlines()
     assert lines[0] == shown

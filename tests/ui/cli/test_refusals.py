@@ -50,7 +50,7 @@ def in_journal(project: Project) -> bool:
 def test_an_answer_or_edited_input_with_a_key_is_refused(
     asking: Project, words: tuple[str, ...]
 ) -> None:
-    """I49: no key is recorded; the message names the variable and never shows the key."""
+    """I49: keys are not recorded; the message names the variable and never shows the key."""
     answer = asking.run(*words)
     assert answer.code == 2, answer
     assert "SERVICE_KEY" in answer.err and "pass_env" in answer.err

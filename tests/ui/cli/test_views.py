@@ -105,7 +105,7 @@ def test_the_line_below_says_what_is_in_flight(
     view.progress.spent = Usage(2, 10, 20)
     for path in flying:
         view.progress.apply(Entry("started", path, 10.0))
-    assert view.flight(20.0) == line
+    assert view.effects_line(20.0) == line
 
 
 def test_a_long_output_is_cut_on_a_terminal_and_whole_on_a_pipe(

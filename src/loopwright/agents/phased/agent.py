@@ -2,10 +2,10 @@
 
 Rules:
 
-1. One iteration of a phase is one iteration of the agent: both counters move by one.
-2. A phase that is done, or at its limit, is followed by the next one; the agent ends after refinement.
-3. The cap and the time of the agent, a confident answer and a capability end it in any phase. Running
-   out is a result: it carries the best answer so far.
+1. One iteration of a phase is one iteration of the agent: both counters increase by one.
+2. After a phase that is done, or at its limit, the next phase follows. The agent ends after refinement.
+3. The limits of the agent, a confident answer and a capability end it in any phase. A limit is a result
+   with the best answer so far.
 
 The presets are the defaults of the phased agent's format: limits by role and by the complexity of a task.
 """
@@ -33,8 +33,8 @@ from .run import PhasedRun
 
 __all__ = ["COMPLEXITIES", "ROLES", "PhasedAgent", "effective", "preset"]
 
-TOKEN_SPLIT = (0.1, 0.4, 0.5)  # of planning, execution and refinement
-_BUFFER = 0.1  # of the sum of the phases, at least one iteration: the format defines it
+TOKEN_SPLIT = (0.1, 0.4, 0.5)  # the shares of planning, execution and refinement
+_BUFFER = 0.1  # a share of the sum of the phases, at least one iteration, as the format defines
 _LIMITS = tuple(f"max_{phase}_iterations" for phase in PHASES)
 
 
@@ -57,10 +57,10 @@ COMPLEXITIES: Mapping[str, Mapping[str, float]] = MappingProxyType({
 
 
 def preset(role: str, complexity: str) -> dict[str, float]:
-    """Return the defaults of a role, and over them those of a task's complexity.
+    """Return the defaults of a role, replaced by those of a task's complexity.
 
     Raises:
-        ConfigurationError: for an unknown name, with the nearest valid one.
+        ConfigurationError: For an unknown name, with the nearest valid one.
     """
     defaults = dict(ROLES["base"])
     tables = (("role", role, ROLES), ("task_complexity", complexity, COMPLEXITIES))
@@ -73,61 +73,59 @@ def preset(role: str, complexity: str) -> dict[str, float]:
 
 
 def effective(total: int, explicit: int | None) -> int:
-    """Return `max_iterations_effective`: the explicit cap, else the sum of the phases and a tenth
-    more, at least one."""
+    """Return `max_iterations_effective`: the explicit limit, or the sum of the phases plus a tenth, at least one."""
     return explicit if explicit is not None else total + max(1, int(total * _BUFFER))
 
 
 @dataclass(frozen=True)
 class PhasedAgent(CompositeStep):
-    """An agent that plans, executes and refines; each phase is a step or a prompt.
+    """An agent that plans, executes and refines. Each phase is a step or a prompt.
 
-    A phase is called with an object: `phase`, `input` (the input of the agent), `plan` (the output of
+    The input of a phase is an object: `phase`, `input` (the input of the agent), `plan` (the output of
     planning), `results` (the list of outputs of execution), and from its second iteration on `previous`,
-    `feedback` and `improvements`. Prompts also see `task`, `plan` and `results` by name. `done`,
-    `next_phase`, `confidence`, `plan` and `answer` of an object that a phase returns are read. An input
-    with a `plan` skips planning.
+    `feedback` and `improvements`. Prompts also have the names `task`, `plan` and `results`. The members
+    `done`, `next_phase`, `confidence`, `plan` and `answer` of a phase's output are read. An input with a
+    `plan` skips planning.
 
     The agent is a step: pass it to `run`, or use it in a loop or workflow. Its output is the answer of the
     last phase that has one. `Result.agents[name]` reports the iterations by phase, the last phase, the
     limits and the reason of the end.
 
     Args:
-        planning, execution, refinement: the step of one iteration of the phase. A phase without a step,
-            or with a limit of 0, is skipped (default: no step).
-        name: the name in paths and reports, without a slash (default: `agent`).
-        evaluate: the evaluator of execution and refinement, or a mapping from a phase to its evaluator.
-            Its score is the confidence, from 0 to 1 (default: none).
-        preset: a role of `ROLES`, whose limits are the defaults (default: `base`).
-        role: an older name of `preset`. In a ReasoningAgent `role` is the persona.
-        task_complexity: `low`, `medium` or `high`; its limits take precedence over those of the role
-            (default: none).
-        max_iterations: the cap of the agent in iterations (default: the sum of the phases and a tenth
-            more, at least one).
-        max_planning_iterations, max_execution_iterations, max_refinement_iterations: the limit of the
-            phase in iterations (default: that of the preset).
-        max_duration_seconds: the active seconds of the agent; a running call is cancelled (default: that
-            of `task_complexity`, else none).
-        enable_dynamic_termination: whether a sure answer ends the agent: a score of
+        planning, execution, refinement: The step of one iteration of the phase. A phase without a step,
+            or with a limit of 0, is skipped. Default: no step.
+        name: The name in paths and reports, without a slash. Default: `agent`.
+        evaluate: The evaluator of execution and refinement, or a mapping from a phase to its evaluator.
+            Its score is the confidence, from 0 to 1. Default: none.
+        preset: A role of `ROLES`, whose limits are the defaults. Default: `base`.
+        role: The former name of `preset`. In a ReasoningAgent `role` is the persona.
+        task_complexity: `low`, `medium` or `high`. Its limits replace those of the role. Default: none.
+        max_iterations: The limit of the agent in iterations. Default: the sum of the phases plus a tenth,
+            at least one.
+        max_planning_iterations, max_execution_iterations, max_refinement_iterations: The limit of the
+            phase in iterations. Default: that of the preset.
+        max_duration_seconds: The active seconds of the agent, after which a running call is cancelled.
+            Default: that of `task_complexity`, otherwise none.
+        enable_dynamic_termination: Whether a confident answer ends the agent: a score of at least
             `min_confidence_threshold`, or a verdict that it passed. Without an evaluator, the `confidence`
-            in the result of the phase counts (default: False).
-        min_confidence_threshold: from 0 to 1 (default: 0.8).
-        reserve_refinement: iterations of the cap that are kept for refinement; True is 1 (default: 0).
-        token_budget: the tokens of the agent, divided by `token_split` (default: no limit).
-        token_split: the shares of the three phases (default: 0.1, 0.4, 0.5).
-        token_rollover: whether a phase may use the tokens that earlier ones left (default: False).
-        capabilities: extensions; see `Capability` (default: none).
-        tools: tools for a prompt as `execution` (default: none).
-        tools_per_iteration: how many replies of one iteration may call tools (default: 8).
-        max_tool_calls_per_reply: how many calls one reply may have (default: 128).
-        on_failure, max_retries: those of the loop of each phase; see `Loop` (default: `halt`, 2).
-        on_iteration: called with each iteration of any phase, numbered over all phases (default: none).
+            in the output of the phase counts. Default: False.
+        min_confidence_threshold: The confidence from 0 to 1. Default: 0.8.
+        reserve_refinement: The iterations that are reserved for refinement; True is 1. Default: 0.
+        token_budget: The tokens of the agent, divided by `token_split`. Default: no limit.
+        token_split: The shares of the three phases. Default: 0.1, 0.4, 0.5.
+        token_rollover: Whether a phase may use the remaining tokens of earlier phases. Default: False.
+        capabilities: Extensions, see `Capability`. Default: none.
+        tools: The tools of a prompt as `execution`. Default: none.
+        tools_per_iteration: The maximum of replies with tool calls in one iteration. Default: 8.
+        max_tool_calls_per_reply: The maximum of calls in one reply. Default: 128.
+        on_failure, max_retries: As in `Loop`, for the loop of each phase. Default: `halt`, 2.
+        on_iteration: Called with each iteration of every phase, numbered over all phases. Default: none.
 
     Returns:
         A step.
 
     Raises:
-        ConfigurationError: for invalid or contradictory settings.
+        ConfigurationError: For invalid or contradictory settings.
 
     Example:
         >>> from loopwright import PhasedAgent, run_sync
@@ -174,7 +172,9 @@ class PhasedAgent(CompositeStep):
     def __post_init__(self) -> None:
         put = functools.partial(object.__setattr__, self)
         if not isinstance(self.name, str) or not self.name or "/" in self.name:
-            raise _wrong("name", self.name, "give text without a slash; it is part of paths")
+            raise _wrong(
+                "name", self.name, "use a text without a slash, because it is part of paths"
+            )
         for phase in PHASES:
             if (step := getattr(self, phase)) is not None:
                 put(phase, as_step(step))
@@ -195,7 +195,7 @@ class PhasedAgent(CompositeStep):
 
     def _limits(self) -> dict[str, int]:
         if self.preset and self.role and self.preset != self.role:
-            raise _wrong("role", self.role, f"preset says {self.preset!r}; give one of the two")
+            raise _wrong("role", self.role, f"preset is {self.preset!r}; set only one of them")
         defaults = preset(self.preset or self.role or "base", self.task_complexity)
         if self.max_duration_seconds is None and "max_duration_seconds" in defaults:
             object.__setattr__(self, "max_duration_seconds", defaults["max_duration_seconds"])
@@ -204,9 +204,11 @@ class PhasedAgent(CompositeStep):
             explicit = getattr(self, name)
             limit = _integer(name, int(defaults[name]) if explicit is None else explicit, minimum=0)
             if limit > CEILING:
-                raise _wrong(name, limit, f"give at most {CEILING}")
+                raise _wrong(name, limit, f"the maximum is {CEILING}")
             if explicit and getattr(self, phase) is None:
-                raise _wrong(name, explicit, f"there is no {phase} step; give one, or no limit")
+                raise _wrong(
+                    name, explicit, f"there is no {phase} step; add one, or remove the limit"
+                )
             limits[phase] = limit if getattr(self, phase) is not None else 0
         return limits
 
@@ -228,7 +230,7 @@ class PhasedAgent(CompositeStep):
     def _check(self) -> None:
         if not self.phase_sum:
             raise ConfigurationError(
-                "phased agent: no phase has an iteration; give a step and a limit of 1 or more"
+                "phased agent: no phase has an iteration. Set a step and a limit of at least 1."
             )
         if self.max_iterations is not None:
             _integer("max_iterations", self.max_iterations, minimum=1)
@@ -236,7 +238,7 @@ class PhasedAgent(CompositeStep):
             codec.number("phased agent: max_duration_seconds", seconds, minimum=0, above=True)
         if self.kit.tools and not isinstance(self.execution, Prompt):
             raise ConfigurationError(
-                "phased agent: tools: only a prompt calls tools; give execution=prompt(…)"
+                "phased agent: tools: only a prompt calls tools. Use execution=prompt(…)."
             )
         threshold = self.min_confidence_threshold
         codec.number("phased agent: min_confidence_threshold", threshold, minimum=0, maximum=1)
@@ -247,11 +249,11 @@ class PhasedAgent(CompositeStep):
     def _check_tokens(self) -> None:
         split = self.token_split
         if len(split) != len(PHASES):
-            raise _wrong("token_split", split, "give three shares: one for each phase")
+            raise _wrong("token_split", split, "use three shares, one for each phase")
         for share in split:
             codec.number("phased agent: token_split", share, minimum=0, maximum=1)
-        if sum(split) > 1 + 1e-9:  # such as 0.1 + 0.2 + 0.7 in floats
-            raise _wrong("token_split", split, "the shares add up to more than 1")
+        if sum(split) > 1 + 1e-9:  # the binary sum of exact shares may be slightly above 1
+            raise _wrong("token_split", split, "the sum of the shares is above 1")
         if self.token_budget is None:
             return
         _integer("token_budget", self.token_budget, minimum=1)
@@ -260,8 +262,8 @@ class PhasedAgent(CompositeStep):
                 name, value = (
                     ("token_budget", self.token_budget) if share else ("token_split", split)
                 )
-                cure = f"its share {share} leaves {phase} no tokens; give more, or {phase} a limit of 0"
-                raise _wrong(name, value, cure)
+                advice = f"with its share {share}, {phase} has no tokens; raise it, or set the limit of {phase} to 0"
+                raise _wrong(name, value, advice)
 
     @property
     def phase_sum(self) -> int:
@@ -270,12 +272,12 @@ class PhasedAgent(CompositeStep):
 
     @property
     def max_iterations_effective(self) -> int:
-        """The cap of the agent: the explicit one, else the sum and a tenth more, at least one."""
+        """The limit of the agent: the explicit one, or the sum of the phases plus a tenth, at least one."""
         return effective(self.phase_sum, self.max_iterations)
 
     @property
     def tokens(self) -> dict[str, int]:
-        """The tokens of each phase, before any rollover; empty without a budget."""
+        """The tokens of each phase before a rollover; empty without a budget."""
         budget = self.token_budget
         if budget is None:
             return {}
@@ -283,15 +285,15 @@ class PhasedAgent(CompositeStep):
 
     @property
     def warning(self) -> str:
-        """The warning about a cap below the sum of the phases, or ""."""
+        """The warning about a limit below the sum of the phases, or ""."""
         cap, total = self.max_iterations, self.phase_sum
         if cap is None or cap >= total:
             return ""
-        held = min(int(self.reserve_refinement), self.limits["refinement"])
+        reserved = min(int(self.reserve_refinement), self.limits["refinement"])
         ends = (
-            f"{held} of it are kept for refinement"
-            if held
-            else "so the last phases may not run; leave it out, or give reserve_refinement"
+            f"{reserved} of it are reserved for refinement"
+            if reserved
+            else "so the last phases may not run; remove it, or set reserve_refinement"
         )
         return f"max_iterations {cap} is below the {total} of the phases together, {ends}"
 
@@ -303,12 +305,12 @@ class PhasedAgent(CompositeStep):
             step = getattr(self, phase)
             if not self.limits[phase] or not isinstance(step, Prompt):
                 continue
-            needed = step.asking.max_tokens or step.asking.cap or DEFAULT_MAX_TOKENS
+            needed = step.model_settings.max_tokens or step.model_settings.cap or DEFAULT_MAX_TOKENS
             if tokens < needed:
                 sentences.append(
                     f"budget_too_small: the {tokens} tokens of {phase} are fewer than the {needed} that one "
-                    "reply may have, so none of its calls fits; raise token_budget, or give the prompt a "
-                    "smaller max_tokens"
+                    "reply may have, so none of its calls fits; raise token_budget, or lower max_tokens of "
+                    "the prompt"
                 )
         return sentences
 

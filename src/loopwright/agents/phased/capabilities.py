@@ -1,13 +1,13 @@
-"""Capabilities: extensions of a phased agent that see, and may change, its prompts, actions and results.
+"""Capabilities: extensions of a phased agent that receive, and may change, its prompts, actions and results.
 
 Rules:
 
-1. Every call of a hook is an effect of the journal: a resumed run uses the recorded answer. A hook keeps
-   no state in its object that the run depends on. State goes into `context`: it is recorded with the
-   answer, and later hooks, iterations and resumed runs see it.
-2. A hook that fails is a warning and changes nothing: it never ends the run.
-3. Capabilities are called in their order, each with the result of the one before.
-4. Only hooks that a capability defines itself are called.
+1. Every call of a hook is an effect of the journal, so a resumed run uses the recorded answer. A hook must
+   not keep state in its object that the run depends on. State belongs into `context`, which is recorded
+   with the answer and passed to later hooks, iterations and resumed runs.
+2. A hook that fails adds a warning and changes nothing. It never ends the run.
+3. Capabilities are called in their order, each with the result of the previous one.
+4. Only hooks that a capability defines itself are called, because each call is an effect.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = ["AgentState", "Capability", "Hooks", "truth_of"]
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """The state of a phased agent, as its capabilities see it.
+    """The state of a phased agent for its capabilities.
 
     Args:
-        name: the name of the agent.
-        input: its input.
-        phase: the phase; empty before the first one.
-        iteration: the number of the iteration in this run of its phase; 0 outside of an iteration.
-        current_iteration: the number of iterations of all phases that began before this one.
-        phase_iterations: the number of iterations by phase.
+        name: The name of the agent.
+        input: Its input.
+        phase: The phase, empty before the first one.
+        iteration: The number of the iteration in this run of its phase, 0 outside of an iteration.
+        current_iteration: The number of iterations of all phases that began before this one.
+        phase_iterations: The number of iterations by phase.
         memory: `{type, content}` of each result, oldest first.
     """
 
@@ -64,11 +64,11 @@ class AgentState:
 
 
 class Capability:
-    """An extension of a phased agent; a subclass overrides the hooks that it needs.
+    """An extension of a phased agent. A subclass overrides the hooks that it needs.
 
-    `agent` is an AgentState, a copy. `context` is the object that `init` returned: later hooks, also in later
-    iterations and resumed runs, see the changes that a hook makes in it. A hook may be a plain function,
-    which runs in a thread.
+    `agent` is a copy of the agent's state. `context` is the object that `init` returned. Changes that a hook
+    makes in it are passed to later hooks, also in later iterations and resumed runs. A hook may be a plain
+    function, which runs in a thread.
 
     Example:
         >>> class Polite(Capability):
@@ -128,12 +128,12 @@ class Capability:
         return memories
 
     async def end_agent_loop(self, agent: AgentState, context: dict[str, Json]) -> None:
-        """Act on the end of an iteration, failed or not."""
+        """Called at the end of an iteration, also of a failed one."""
 
     async def should_terminate(
         self, agent: AgentState, context: dict[str, Json], response: Json
     ) -> bool:
-        """Return whether the agent ends now, with its present result."""
+        """Return whether the agent ends now, with its current result."""
         return False
 
     async def terminate(self, agent: AgentState, context: dict[str, Json]) -> dict[str, Json]:
@@ -152,23 +152,25 @@ _TRUE, _FALSE = ("true", "yes", "y", "1"), ("false", "no", "n", "0", "", "null",
 
 
 def truth_of(value: Json) -> bool | None:
-    """Return a yes or no in words as a bool ("NO" is False); None for any other value."""
+    """Return a yes or no in words as a bool ("NO" is False), and None for any other value."""
     if value is None or isinstance(value, bool):
         return bool(value)
     word = str(value).strip().strip(".!*\"'`").lower() if isinstance(value, str | int) else "?"
     return True if word in _TRUE else False if word in _FALSE else None
 
 
-_TURN = "_turn"  # in a recorded context: the number of the call that changed it
+_TURN = "_turn"  # the key of a recorded context with the number of the call that changed it
 
 
 class Hooks:
-    """The capabilities of one agent while it runs; `context` is shared by their hooks."""
+    """The capabilities of one agent during its run. Their hooks share `context`."""
 
     def __init__(self, capabilities: Sequence[object]) -> None:
         self.context: dict[str, Json] = {}
-        self._turn = 0  # of the call that changed the context last
-        self._lock = asyncio.Lock()  # tools run at once, and no change of the context may be lost
+        self._turn = 0  # the number of the call that changed the context last
+        self._lock = (
+            asyncio.Lock()
+        )  # tools run concurrently, and no change of the context may be lost
         self._named: list[tuple[str, object]] = []
         for number, capability in enumerate(capabilities, start=1):
             name = str(getattr(capability, "name", "") or type(capability).__name__)
@@ -184,7 +186,7 @@ class Hooks:
         return [(name, _leaf(name, one, hook)) for name, one in self._named if _has(one, hook)]
 
     async def begin(self, ctx: Context, state: AgentState) -> None:
-        """Call `init` of each capability; the last result is the context."""
+        """Call `init` of each capability. The last result is the context."""
         for name, leaf in self.of("init"):
             context = await self._call(ctx, leaf, state)
             if isinstance(context, dict):
@@ -195,7 +197,7 @@ class Hooks:
     async def change(
         self, ctx: Context, hook: str, state: AgentState, value: Json, *, of: Sequence[Json] = ()
     ) -> Json:
-        """Return a value as the capabilities change it; `of` are the arguments before it."""
+        """Return a value after the changes of the capabilities. `of` are the arguments before it."""
         kind, kind_name = _KINDS.get(hook, (object, ""))
         for name, leaf in self.of(hook):
             answer = await self._call(ctx, leaf, state, [*of, value], default=value)
@@ -208,7 +210,7 @@ class Hooks:
     async def ask(
         self, ctx: Context, hook: str, state: AgentState, *args: Json, usual: bool
     ) -> str:
-        """Return the name of the first capability whose answer is not the usual one, or ""."""
+        """Return the name of the first capability whose answer differs from the usual one, or ""."""
         for name, leaf in self.of(hook):
             answer = await self._call(ctx, leaf, state, args, default=usual)
             truth = usual if answer is None else truth_of(answer)
@@ -234,7 +236,7 @@ class Hooks:
     ) -> Json:
         """Return the answer of one hook, or the default if it fails."""
         value = {"agent": state.to_json(), "args": list(args)}
-        # A replay does not compare the context: hooks of tools that run at once change it in any order.
+        # A replay does not compare the context, because hooks of concurrent tools change it in any order.
         token = codec.digest(codec.normalise(value)) if ctx.run.keeps else ""
         async with self._lock:
             try:
@@ -248,7 +250,7 @@ class Hooks:
         return reply["answer"]
 
     def _store(self, context: dict[str, Json], turn: int) -> None:
-        """Set the context that a hook left, unless a later call has changed it."""
+        """Set the context after a hook, unless a later call has changed it."""
         if turn > self._turn:
             self._turn = turn
             self.context = {**context, _TURN: turn}
@@ -269,6 +271,7 @@ def _leaf(name: str, capability: object, hook: str) -> FunctionStep:
 
     async def call(value: Json) -> Json:
         state = AgentState(**value["agent"])
+        # A copy, so that a hook that fails after a change has changed nothing (rule 2).
         before = value["context"]
         turn = before.get(_TURN, 0)
         context = {key: item for key, item in codec.copied(before).items() if key != _TURN}
@@ -305,7 +308,7 @@ def checked(capabilities: Capability | Iterable[object]) -> tuple[object, ...]:
     """Return capabilities as a tuple.
 
     Raises:
-        ConfigurationError: for an object without any of the hooks.
+        ConfigurationError: For an object without any of the hooks.
     """
     if isinstance(capabilities, Capability):
         return (capabilities,)
@@ -313,8 +316,8 @@ def checked(capabilities: Capability | Iterable[object]) -> tuple[object, ...]:
     for one in checked:
         if isinstance(one, type) or not any(callable(getattr(one, hook, None)) for hook in HOOKS):
             raise ConfigurationError(
-                f"phased agent: capabilities: {one!r} is not a capability; "
-                f"give an object with one of the methods {', '.join(HOOKS)}"
+                f"phased agent: capabilities: {one!r} is not a capability. "
+                f"Use an object with one of the methods {', '.join(HOOKS)}."
             )
     return checked
 

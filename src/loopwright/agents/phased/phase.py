@@ -1,8 +1,8 @@
 """One iteration of a phase: its input, the hooks of the capabilities, and the end of its phase.
 
-The result of a phase may be any value. These members of an object are read: `done` (leave the phase),
-`next_phase` (leave it for that phase), `confidence` (0 to 1, if there is no evaluator), and `plan` or
-`answer` if the plan or the answer is not the object itself.
+The result of a phase may be any value. These members of an object are read: `done` (end the phase),
+`next_phase` (end it and continue with that phase), `confidence` (0 to 1, without an evaluator), and `plan`
+or `answer` if the plan or the answer is not the object itself.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def _confidence(output: Json, ctx: Context) -> Evaluation:
         return Evaluation()
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value <= 1:
-        # A model's statement about itself never fails an iteration.
+        # A statement of a model about itself must not fail an iteration.
         ctx.warn(f"the confidence {value!r:.40} is not a number from 0 to 1 and is ignored")
         return Evaluation()
     return Evaluation(float(value))
@@ -124,7 +124,7 @@ class _InPlace(Wrapper):
 
 @dataclass(frozen=True)
 class WithResults(_InPlace):
-    """A composite step of a phase, such as a prompt: its templates see the results so far by name."""
+    """A composite step of a phase, such as a prompt. Its templates have the results so far as `results`."""
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run the phase at its own path."""
@@ -136,12 +136,13 @@ class WithResults(_InPlace):
 
 @dataclass(frozen=True)
 class Judged(_InPlace):
-    """A composite evaluator, such as a judge: it judges against the task, not the input of the phase."""
+    """A composite evaluator, such as a judge. Its goal is the task, not the input of the phase."""
 
     task: Json = field(default=None, compare=False)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Evaluate with the task as the initial input."""
+        # A copy: the step of the phase still needs the input of the phase.
         scope = copy.copy(ctx.scope)
         if scope is not None:
             scope.initial = self.task
@@ -164,12 +165,14 @@ class PhaseIteration(CompositeStep):
 
     @functools.cached_property
     def fingerprint(self) -> str:
+        # The word is part of recorded fingerprints. Hooks have fingerprints of their effects.
         return digest_of("round", self.inner.fingerprint)
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run one iteration, and record the context, memories and decisions of the capabilities."""
         hooks, last = self.hooks, ctx.history.last
-        if last is not None:  # of a recorded iteration, whose hooks are not called again
+        # The hooks of a recorded iteration are not called again, so their context comes from the record.
+        if last is not None:
             hooks.restore((last.steps or {}).get("context"))
         try:
             return await self._iterate(value, ctx, self._state_now(ctx))
@@ -185,6 +188,7 @@ class PhaseIteration(CompositeStep):
             raise Stopped(self.owner, Stop(Reason.CONDITION_MET, detail))
         try:
             response, output = await self._execute(value, ctx, state)
+        # The hook is called after every iteration, so that a capability can release its resources.
         except StepError:
             await hooks.notify(ctx, "end_agent_loop", state)
             raise

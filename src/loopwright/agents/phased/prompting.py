@@ -1,4 +1,4 @@
-"""A prompt of an agent: with tools, and with the hooks of its capabilities."""
+"""The prompt of a phase, with the tools of the agent and the hooks of its capabilities."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Tools", "ask_with_hooks"]
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools of an agent, and the number of replies of one iteration that may call some."""
+    """The tools of an agent, and the maximum of replies with tool calls in one iteration."""
 
     tools: tuple[object, ...] = ()
     max_rounds: int = 8
 
     @property
     def named(self) -> list[str]:
-        """The tools as a fingerprint names them."""
+        """The tools by their fingerprints."""
         return [
             str(getattr(one, "fingerprint", getattr(one, "__qualname__", one)))
             for one in self.tools
@@ -39,7 +39,7 @@ async def ask_with_hooks(
     """Return the reply of a model to a prompt, after the hooks.
 
     Raises:
-        ModelError: if no model and no attempt is left.
+        ModelError: If no model and no attempt is left.
     """
     text = await hooks.change(ctx, "process_prompt", state, filled_in(prompt.text, value, ctx))
     system = filled_in(prompt.system, value, ctx)
@@ -48,12 +48,12 @@ async def ask_with_hooks(
     offered: list[object] = [*getattr(prompt, "tools", ()), *tools.tools]
     if offered:
         kit = tools if tools.tools else prompt
-        rounds = getattr(kit, "max_rounds", tools.max_rounds)
+        max_rounds = getattr(kit, "max_rounds", tools.max_rounds)
         if hooks:
             offered = [_HookedTools(tuple(offered), hooks, state)]
-        reply, _ = await answered(prompt.asking, messages, offered, rounds, inner)
+        reply, _ = await answered(prompt.model_settings, messages, offered, max_rounds, inner)
     else:
-        reply = await prompt.asking.ask(messages, inner)
+        reply = await prompt.model_settings.ask(messages, inner)
     for warning in reply.warnings:
         ctx.warn(warning)
     return await hooks.change(ctx, "process_response", state, prompt.read(reply))
@@ -67,9 +67,7 @@ class _HookedTools:
     hooks: Hooks
     state: AgentState
     name: str = field(default="watched", init=False)
-    fingerprint: str = field(
-        default="", init=False
-    )  # the tools inside have fingerprints of their own
+    fingerprint: str = field(default="", init=False)  # each tool has its own fingerprint
 
     async def tools(self, ctx: Context) -> Sequence[Tool]:
         tools = await tools_of(ctx, self.given)
@@ -97,6 +95,7 @@ class _HookedTool(Tool):
         action: Json = {"name": self.name, "arguments": arguments}
         action = await self.hooks.change(ctx, "process_action", self.state, action)
         changed = action.get("arguments", arguments)
+        # The arguments of the model were checked before; a capability may have made them invalid.
         if problem := self.inner.problem_with(changed):
             raise ValueError(f"a capability changed the arguments: {problem}")
         output = await self.inner.invoke(changed, ctx)

@@ -1,4 +1,4 @@
-"""The run of a phased agent: its phases in turn, each of them a `Loop`, and the report at the end."""
+"""The run of a phased agent: its phases in order, each of them a `Loop`, and the report at the end."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class PhaseRun:
 
     @property
     def iterations(self) -> int:
-        """The number of iterations that began; a capability can prevent one."""
+        """The number of iterations that began. A capability can prevent an iteration."""
         return sum(not _prevented(item) for item in self.result.history)
 
     @property
     def output(self) -> Json:
-        """The output of its loop, or the best one where an outer guard interrupted the loop."""
+        """The output of its loop, or the best output if an outer guard interrupted the loop."""
         output, best = self.result.output, self.result.best
         return best.output if output is None and best is not None else output
 
@@ -70,7 +70,7 @@ class PhaseRun:
         result = self.result
         return {
             "phase": self.phase,
-            "visit": self.number,
+            "visit": self.number,  # the keys of reports are a recorded format
             "iterations": self.iterations,
             "reason": result.reason.value,
             "detail": result.detail,
@@ -83,7 +83,7 @@ def _prevented(item: Iteration) -> bool:
 
 
 class PhasedDeclaration(Protocol):
-    """What a run of an agent needs of it; see `PhasedAgent`, which explains each."""
+    """The members of `PhasedAgent` that a run uses. A protocol, because that module imports this one."""
 
     @property
     def name(self) -> str: ...
@@ -144,7 +144,7 @@ class PhasedDeclaration(Protocol):
 
 
 class PhasedRun:
-    """The run of one agent; `done` are its phase runs, `plan` the latest plan, `phase` the present phase."""
+    """The run of one agent. `done` are its phase runs, `plan` the latest plan, `phase` the current phase."""
 
     def __init__(self, agent: PhasedDeclaration, value: Json, ctx: Context) -> None:
         self.agent = agent
@@ -152,6 +152,7 @@ class PhasedRun:
         self.outer = ctx
         self.scope = Scope(agent.name, value, ctx.scope, ctx.path)
         gate, seconds = ctx.gate, agent.max_duration_seconds
+        # Active time since the first start: a resumed run continues with the time that is left.
         if seconds is not None:
             began = ctx.run.replay.began(ctx.path) if ctx.run.replay else None
             start = ctx.run.now() if began is None else began
@@ -175,6 +176,7 @@ class PhasedRun:
             try:
                 await self.hooks.begin(self.ctx, self.state())
                 stop = await self._run_phases()
+            # The agent's own time limit is a result. A stop of an outer loop or of the run is not.
             except Stopped as stopped:
                 if stopped.owner != ctx.path:
                     raise
@@ -210,6 +212,7 @@ class PhasedRun:
         try:
             result = await self.ctx.outcome(loop.name, loop, self._input(phase))
         except Stopped:
+            # The best output of an interrupted phase is the best answer of the agent so far.
             if (interrupted := self.scope.loops.get(loop.name)) is not None:
                 self.done.append(PhaseRun(phase, number, interrupted))
             raise
@@ -234,14 +237,14 @@ class PhasedRun:
         return [p for p in PHASES[PHASES.index(phase) :] if self.agent.limits[p]]
 
     def _allowed(self, phase: str) -> int:
-        """Return how many iterations this run of a phase may have."""
+        """Return the maximum of iterations of this run of a phase."""
         agent = self.agent
         left = agent.max_iterations_effective - self.used
         if phase != "refinement":
-            held = min(agent.reserve_refinement, agent.limits["refinement"])
-            left -= held
-            if held and phase == "planning" and agent.limits["execution"]:
-                # Without an execution there is nothing to refine, so planning leaves one iteration.
+            reserved = min(agent.reserve_refinement, agent.limits["refinement"])
+            left -= reserved
+            if reserved and phase == "planning" and agent.limits["execution"]:
+                # Refinement needs a result of execution, so planning also leaves one iteration for it.
                 left = max(left - 1, min(left, 1))
         return max(0, min(agent.limits[phase], left))
 
@@ -249,14 +252,15 @@ class PhasedRun:
 
     def _loop(self, phase: str, number: int, allowed: int) -> Loop:
         agent = self.agent
-        judge, sure = self._judge(phase)
+        judge, confident = self._judge(phase)
+        # At its own limit a phase is finished. At the limit of the agent, the agent is.
         limit = MaxIterations if allowed < agent.limits[phase] else PhaseLimit
         tokens = self._tokens(phase)
         return Loop(
             execute=self._step(phase),
             evaluate=judge,
             adapt=next_input,
-            until=any_of(sure, PhaseDone(), limit(allowed)),
+            until=any_of(confident, PhaseDone(), limit(allowed)),
             guards=None if tokens is None else Budget(tokens=tokens),
             name=phase if number == 1 else f"{phase}-{number}",
             on_failure=agent.on_failure,
@@ -281,7 +285,7 @@ class PhasedRun:
         return WithResults(step.name, step) if isinstance(step, CompositeStep) else step
 
     def _judge(self, phase: str) -> tuple[Step | None, Condition | None]:
-        """Return the evaluator of a phase, and the condition under which its answer is sure."""
+        """Return the evaluator of a phase, and the condition of a confident answer."""
         agent = self.agent
         judge = agent.evaluators.get(phase)
         if isinstance(judge, CompositeStep):
@@ -293,7 +297,7 @@ class PhasedRun:
         return judge, ScoreAtLeast(threshold) | Passed() if judge else None
 
     def _hook(self) -> Callable[[Iteration], object] | None:
-        """Return the agent's `on_iteration` for a phase: it gets the number within the agent."""
+        """Return the agent's `on_iteration` for a phase, with iterations numbered over all phases."""
         hook, before = self.agent.on_iteration, len(self.history())
         if hook is None:
             return None
@@ -304,7 +308,7 @@ class PhasedRun:
         return numbered
 
     def _tokens(self, phase: str) -> int | None:
-        """Return the tokens left for a phase: its share, and with `token_rollover` those left by earlier ones."""
+        """Return the remaining tokens of a phase: its share, and with `token_rollover` the rest of earlier phases."""
         shares = self.agent.tokens
         if not shares:
             return None
@@ -313,6 +317,7 @@ class PhasedRun:
         if self.agent.token_rollover:
             before = PHASES[: PHASES.index(phase)]
             left += sum(max(0, shares[p] - spent[p]) for p in before)
+        # A budget must be at least 1. It then ends the phase before its first call.
         return max(1, left)
 
     def _input(self, phase: str) -> Json:
@@ -391,8 +396,10 @@ class PhasedRun:
         if name := (last.steps or {}).get("terminate"):
             return Stop(result.reason, f"the capability {name} asked to terminate in {phase}")
         threshold = self.agent.min_confidence_threshold
-        sure = last.passed is True or (last.score is not None and reaches(last.score, threshold))
-        if self.agent.enable_dynamic_termination and sure:
+        confident = last.passed is True or (
+            last.score is not None and reaches(last.score, threshold)
+        )
+        if self.agent.enable_dynamic_termination and confident:
             return Stop(result.reason, f"{phase}: {result.detail}")
         return None
 

@@ -2,11 +2,11 @@
 
 Rules:
 
-1. The iterations are one loop and one conversation: each call sees all earlier messages.
-2. A reply with the marker ends it; see `completion`. The message of the last iteration says that it is the
-   last. Without a marker its text is the output, and the report says `limit_reached`.
-3. Every call of a model counts as an interaction, also failed calls and repeated ones.
-4. With one iteration, or `mode="single"`, it is one plain call: no instructions, no marker, no notice.
+1. The iterations are one loop and one conversation, so each call includes all earlier messages.
+2. A reply with the marker ends the loop, see `completion`. The message of the last iteration announces the
+   end. Without a marker its text is the output, and the report has `limit_reached`.
+3. Every call of a model counts as an interaction, also failed and repeated calls.
+4. With one iteration, or `mode="single"`, there is one plain call without instructions, marker and notice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from ...models import Message
 from ...models.attempts import ModelAttempt
 from ...models.replies.own_words import is_blank
 from ...models.settings import ModelSettings
-from ...prompts.prompt import PromptSettings, Text, asking_of, filled_in, source_of, warn_of
+from ...prompts.prompt import Text, filled_in, source_of
+from ...prompts.settings import PromptSettings, settings_of, warn_of
 from ...prompts.tool_prompt import answered
 from ...records import Evaluation, Reason, Result, Status, codec
 from ...records.codec import Json
@@ -39,7 +40,8 @@ __all__ = ["MAX_PROMPT_CHARS", "NOTICE", "ReasoningAgent"]
 _BEGIN = "begin"  # the effect at the start of an execution: its task and settings
 _BEGIN_FINGERPRINT = "note.begin/1"
 MAX_ITERATIONS = 5
-MAX_PROMPT_CHARS = 10_000
+MAX_PROMPT_CHARS = 10_000  # the default of the format; each iteration sends the task again
+# These texts are part of recorded requests. A new wording would repeat the calls of runs in progress.
 WRAPPER = f"""\
 Work on the task step by step, thinking aloud over several messages. Each message continues your own \
 earlier ones: build on them ("Building on that…", "Therefore…"), do not start again, and do not ask \
@@ -57,34 +59,34 @@ EARLY = "IMPORTANT: This is iteration {number} of {most} maximum. Work towards y
 class ReasoningAgent(CompositeStep):
     """An agent that reasons over several calls of a model until it states its final answer.
 
-    Its input, or `prompt` rendered with it, is the task: text that is not blank. The agent is a step: pass it
+    The task is its input, or `prompt` rendered with it, and must not be blank. The agent is a step: pass it
     to `run`, or use it in a loop or workflow. Its output is the final answer. `Result.agents[name]` reports
     `interaction_count`, `last_interaction_at`, `limit_reached` and more, and `executions` lists the
     executions in a journal.
 
     Args:
-        prompt: a template of the task (default: the input itself).
-        name: the name in paths and reports, without a slash (default: `agent`).
-        model: `provider:model`, or several that are tried in order (default: the model of the run).
-        role, goal, backstory: the persona, for the system message, before `system` (default: none).
-        system: a template of the system message (default: none).
-        max_iterations: the maximum number of iterations; 1 is one plain call (default: 5).
-        mode: `iterate`, or `single` for one plain call (default: `iterate`).
-        notice_lead: how many of the last iterations say that the end is near; the last one demands the
-            answer (default: 1).
-        max_prompt_chars: the maximum length of the task in characters (default: 10,000).
-        tools: tools that the model may call (default: none).
-        tool_rounds: how many replies of one iteration may call tools (default: 8).
-        max_tool_calls_per_reply: how many calls one reply may have; one with more is refused and
-            requested again (default: 128).
-        asking: the settings of the model calls as one object, in place of `model` and `settings`.
-        settings: the settings of the model calls; see `ModelSettings`.
+        prompt: A template of the task. Default: the input itself.
+        name: The name in paths and reports, without a slash. Default: `agent`.
+        model: `provider:model`, or several that are tried in order. Default: the model of the run.
+        role, goal, backstory: The persona, for the system message, before `system`. Default: none.
+        system: A template of the system message. Default: none.
+        max_iterations: The maximum of iterations; 1 is one plain call. Default: 5.
+        mode: `iterate`, or `single` for one plain call. Default: `iterate`.
+        notice_lead: The number of last iterations whose prompt announces the end; the last one demands the
+            answer. Default: 1.
+        max_prompt_chars: The maximum length of the task in characters. Default: 10,000.
+        tools: The tools that the model may call. Default: none.
+        tool_rounds: The maximum of replies with tool calls in one iteration. Default: 8.
+        max_tool_calls_per_reply: The maximum of calls in one reply. A reply with more calls is refused and
+            requested again. Default: 128.
+        model_settings: The settings of the model calls as one object, in place of `model` and `settings`.
+        **settings: The settings of the model calls, see `ModelSettings`.
 
     Returns:
         A step.
 
     Raises:
-        ConfigurationError: for invalid or contradictory settings.
+        ConfigurationError: For invalid or contradictory settings.
 
     Example:
         >>> from loopwright import ReasoningAgent, run_sync
@@ -113,7 +115,7 @@ class ReasoningAgent(CompositeStep):
         tools: Sequence[object] = (),
         tool_rounds: int = 8,
         max_tool_calls_per_reply: int | None = None,
-        asking: PromptSettings | None = None,
+        model_settings: PromptSettings | None = None,
         **settings: Unpack[ModelSettings],
     ) -> None:
         self.name = _named(name)
@@ -124,9 +126,11 @@ class ReasoningAgent(CompositeStep):
         self.mode = _mode(mode)
         self.notice_lead = _integer("notice_lead", notice_lead)
         self.max_prompt_chars = _integer("max_prompt_chars", max_prompt_chars)
-        self.asking = asking or asking_of(model, settings)
+        self.model_settings = model_settings or settings_of(model, settings)
         if max_tool_calls_per_reply is not None:
-            self.asking = replace(self.asking, max_tool_calls_per_reply=max_tool_calls_per_reply)
+            self.model_settings = replace(
+                self.model_settings, max_tool_calls_per_reply=max_tool_calls_per_reply
+            )
         self.kit = Tools(tuple(tools), _integer("tool_rounds", tool_rounds))
         self.loop = Loop(
             _Thought(self),
@@ -150,8 +154,8 @@ class ReasoningAgent(CompositeStep):
         return digest_of("reasoning agent", codec.canonical(self.settings()))
 
     def settings(self) -> dict[str, Json]:
-        """Return its settings, as an execution records them."""
-        asking = self.asking
+        """Return the settings that an execution records."""
+        model_settings = self.model_settings
         return {
             "name": self.name,
             "prompt": source_of(self.prompt),
@@ -159,9 +163,9 @@ class ReasoningAgent(CompositeStep):
             "goal": self.goal,
             "backstory": self.backstory,
             "system": source_of(self.system),
-            "models": list(asking.models),
-            "temperature": asking.temperature,
-            "max_tokens": asking.max_tokens,
+            "models": list(model_settings.models),
+            "temperature": model_settings.temperature,
+            "max_tokens": model_settings.max_tokens,
             "max_iterations": self.max_iterations,
             "mode": "single" if self.single else "iterate",
             "notice_lead": self.notice_lead,
@@ -204,9 +208,9 @@ class ReasoningAgent(CompositeStep):
     def _problem_with(self, task: Json) -> str:
         if not isinstance(task, str):
             kind = type(task).__name__
-            return f"the task is not text but {kind}; give text, or a prompt that renders text"
+            return f"the task is of type {kind}; pass text, or a prompt that renders text"
         if is_blank(task):  # also if it has only zero-width and control characters
-            return "the task is blank; give text"
+            return "the task is blank; pass text"
         if len(task) > self.max_prompt_chars:
             return (
                 f"the task has {len(task)} characters, and the maximum is {self.max_prompt_chars}; "
@@ -241,13 +245,13 @@ class ReasoningAgent(CompositeStep):
         """Return the messages with the reply at the end.
 
         Raises:
-            ModelError: if no model and no attempt is left.
+            ModelError: If no model and no attempt is left.
         """
         if not self.kit.tools:
-            reply = await self.asking.ask(messages, ctx)
+            reply = await self.model_settings.ask(messages, ctx)
             return [*messages, reply.message()]
         reply, conversation = await answered(
-            self.asking, messages, self.kit.tools, self.kit.max_rounds, ctx
+            self.model_settings, messages, self.kit.tools, self.kit.max_rounds, ctx
         )
         warn_of(reply, ctx)
         return conversation
@@ -265,15 +269,15 @@ class ReasoningAgent(CompositeStep):
         """Return the reply of one iteration, and the messages that it added to the conversation.
 
         Raises:
-            ModelError: if no model and no attempt is left.
+            ModelError: If no model and no attempt is left.
         """
-        number, most = ctx.iteration, _max_iterations(ctx, self.max_iterations)
+        number, maximum = ctx.iteration, _max_iterations(ctx, self.max_iterations)
         text = task if number == 1 else ONWARD
-        if number > most - self.notice_lead:
-            notice = NOTICE if number == most else EARLY
-            text += "\n\n" + notice.format(number=number, most=most)
+        if number > maximum - self.notice_lead:
+            notice = NOTICE if number == maximum else EARLY
+            text += "\n\n" + notice.format(number=number, most=maximum)
         persona = self._persona(task, ctx)
-        # The earlier messages are in the records of the iterations, so that a resumed run has them too.
+        # The earlier messages come from the records of the iterations, which a resumed run has too.
         before = [
             Message.from_json(message)
             for item in ctx.history
@@ -318,7 +322,7 @@ def _integer(name: str, value: int) -> int:
 def _named(name: str) -> str:
     if not isinstance(name, str) or not name or "/" in name:
         raise ConfigurationError(
-            f"reasoning agent: name: {name!r}: give text without a slash; it is part of paths"
+            f"reasoning agent: name: {name!r}: use a text without a slash, because it is part of paths"
         )
     return name
 
@@ -367,7 +371,8 @@ class _Thought(CompositeStep):
         messages: list[Json] = []
         try:
             text, messages = await self.agent.continue_conversation(codec.text_of(value), counted)
-        finally:  # a failed iteration counts its calls too
+        # A failed iteration counts its calls too (rule 3).
+        finally:
             if ctx.scope is not None:
                 counter = counted.counter
                 ctx.scope.parts = {
@@ -412,7 +417,7 @@ class _CountingContext(Context):
         """Run a step inside this one; see Context.call."""
         if isinstance(step, ModelAttempt):
             path, replay = self.below(name), self.run.replay
-            # A recorded call that began and did not finish was interrupted, and it may have been billed.
+            # A recorded call without an end was interrupted, and may have been billed.
             cut = replay.repeated.get(path, 0) + (path in replay.unsettled) if replay else 0
             self.counter.calls += 1 + cut
             self.counter.at = self.run.clock.wall()

@@ -2,20 +2,20 @@
 
 Rules:
 
-1. The marker counts at the beginning of a line, outside code fences, in any case. Emphasis, the signs of a
-   heading, quotation marks and a bracket before it are decoration. In the middle of a line, in a list or in
-   a block quotation it is mentioned, not used.
-2. The last one counts. The answer is the rest of the message after it, over any number of lines. A marker
-   before the placeholder of the instructions (`[final answer]`) repeats them and does not count, nor does
-   one in a thinking block.
-3. Decoration that began before the marker ends where the answer ends. One pair of brackets (or of emphasis,
-   on a single line) around the answer is removed, unless it is a list such as `[1, 2, 3]`.
-4. An answer that is only decoration is not an answer: the task is not complete.
-5. A message that quotes its complete prompt does not complete the task with the markers in that quotation.
-6. In the last iteration the marker is read leniently: in a list, after a sentence or a word such as
-   "Therefore,", and inside a fence, whose rest is the answer.
+1. The marker counts at the beginning of a line, outside code fences, in any case. Emphasis, heading signs,
+   quotation marks and a bracket before it are decoration. In the middle of a line, in a list or in a block
+   quotation the marker is only mentioned and does not count.
+2. The last marker counts. The answer is the rest of the message after it, over any number of lines. A marker
+   before the placeholder of the instructions (`[final answer]`) repeats them and does not count. The same
+   applies to markers in thinking blocks.
+3. Decoration that begins before the marker ends after the answer. One pair of brackets (or of emphasis, on a
+   single line) around the answer is removed, unless the answer is a list such as `[1, 2, 3]`.
+4. An answer that consists of decoration only is not an answer, so the task is not complete.
+5. Markers in a quotation of the complete prompt do not count.
+6. In the last iteration more places count: in a list, after a sentence or a word such as "Therefore,", and
+   inside a fence, whose rest is the answer.
 
-Every text has exactly one reading, and none is an error.
+No text is an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["MARKER", "completion"]
 
 MARKER = "TASK_COMPLETE:"
 
-_OPENING = "\"'\u201c\u201d\u2018\u2019«»„*_~`"  # what may stand around a marker or an answer
+_OPENING = "\"'\u201c\u201d\u2018\u2019«»„*_~`"  # decoration around a marker or an answer
 _SIGNS = re.escape(_OPENING)
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(.*)", re.DOTALL)
@@ -47,7 +47,7 @@ _CLOSING = {
 _PLACEHOLDER = re.compile(
     r"[\s*_]*[\[<(](?:your |the )?(?:final )?answer[\])>][^\n]*", re.IGNORECASE
 )
-# Text before a marker that uses it: the sign of a list, the end of a sentence, a word such as "so".
+# Text before a marker in the last iteration: the sign of a list, the end of a sentence, a word such as "so".
 _LEAD = re.compile(
     r"[\s>]*(?:[-+*•]|\d{1,3}[.)])?[\s>]*"
     r"(?:(?:.*[.!?:;,\u2013\u2014>-]|therefore|so|thus|hence|finally|and)\s*)?",
@@ -60,9 +60,9 @@ def completion(text: str, prompt: str = "", *, lenient: bool = False) -> str | N
     """Return the final answer in a message, or None if the message does not complete the task.
 
     Args:
-        text: the message.
-        prompt: the task; markers in a quotation of it do not count (default: none).
-        lenient: whether to read the marker as in the last iteration (default: False).
+        text: The message.
+        prompt: The task. Markers in a quotation of it do not count. Default: none.
+        lenient: Whether to apply the rules of the last iteration. Default: False.
 
     Returns:
         The answer without the marker and its decoration, or None.
@@ -82,7 +82,7 @@ def completion(text: str, prompt: str = "", *, lenient: bool = False) -> str | N
 
 
 def _leniently(text: str) -> str:
-    """Return the answer after the last marker in any place that uses it, or ""."""
+    """Return the answer after the last marker by the rules of the last iteration, or ""."""
     answer, fence, start = "", "", 0
     for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text):
         edge = _FENCE.match(line)
@@ -124,12 +124,12 @@ def _markers(text: str) -> Iterator[tuple[re.Match[str], int]]:
 
 
 def _listed(match: re.Match[str]) -> bool:
-    """Return whether the line is an item of a list: its star is not emphasis."""
+    """Return whether the line is an item of a list, whose star is not emphasis."""
     return bool(match["gap"]) and match["before"] == "*"
 
 
 def _answer(match: re.Match[str], rest: str) -> str:
-    """Return the answer without the decoration of the marker, or around the answer."""
+    """Return the answer without the decoration of the marker and of the answer."""
     answer = rest.strip().strip(_INVISIBLE).strip()
     # Decoration that opens before the marker closes after it, or at the end of the answer.
     left, closed = match["before"], match["between"] + match["after"]
@@ -139,7 +139,7 @@ def _answer(match: re.Match[str], rest: str) -> str:
             closed = closed.replace(end, "", 1)
         elif answer.endswith(end):
             answer = answer.removesuffix(end).rstrip()
-    if closed and not left:  # part of the answer, as in `TASK_COMPLETE:**42**`
+    if closed and not left:  # the decoration belongs to the answer, as in `TASK_COMPLETE:**42**`
         answer = match["after"] + answer
     answer = _unbracketed(_plain(answer))
     return answer if answer.strip(_OPENING + "[]() \t\r\n") else ""
@@ -165,7 +165,7 @@ def _unbracketed(answer: str) -> str:
     for place, sign in enumerate(answer):
         depth += (sign == "[") - (sign == "]")
         if depth == 0 and place < len(answer) - 1:
-            return answer  # the first one closes before the end: they are not a pair
+            return answer  # the first bracket closes before the end, so the two are not a pair
     return answer if _is_list(answer) else answer[1:-1].strip()
 
 

@@ -1,4 +1,4 @@
-"""Executions of reasoning agents, read from the journal: there is no second store.
+"""Executions of reasoning agents, derived from the journal.
 
 An execution begins with the effect `begin` at the path of the agent (task, settings and time). Its calls
 are the attempts of models below that path. It ends with the report of the agent, or with the run.
@@ -27,20 +27,20 @@ class Execution:
     """One execution of a reasoning agent.
 
     Args:
-        run_id: the id of its run.
-        path: its place in the run.
-        agent: the name of the agent.
+        run_id: The ID of its run.
+        path: Its path in the run.
+        agent: The name of the agent.
         status: `pending` (no call was made yet, or the run waits or is interrupted), `running`,
             `completed` or `failed`.
-        prompt: the task.
-        result: the answer; None without one.
-        error: the error, sanitised; empty without one.
-        interaction_count: the number of model calls.
-        last_interaction_at, started_at, completed_at: seconds since the epoch, or None. `completed_at`
+        prompt: The task.
+        result: The answer, or None.
+        error: The sanitised error, or "" without one.
+        interaction_count: The number of model calls.
+        last_interaction_at, started_at, completed_at: Seconds since the epoch, or None. `completed_at`
             is never before `started_at`.
-        iterations: the number of iterations.
-        limit_reached: whether the agent used all its iterations.
-        input_params: the settings of the agent.
+        iterations: The number of iterations.
+        limit_reached: Whether the agent used all its iterations.
+        input_params: The settings of the agent.
     """
 
     run_id: str
@@ -71,17 +71,17 @@ async def executions(
     """Return the executions of the latest runs, newest run first, or those of one run.
 
     Args:
-        journal: the journal of the runs.
-        run_id: the id of one run, or a unique prefix of it (default: the latest runs).
-        status: only executions with this status (default: all).
-        limit: the maximum number of runs (default: 50).
+        journal: The journal of the runs.
+        run_id: The ID of one run, or a unique prefix of it. Default: the latest runs.
+        status: The status of the executions. Default: all.
+        limit: The maximum of runs. Default: 50.
 
     Returns:
-        The executions; in one run in the order in which they began.
+        The executions. Those of one run are in the order in which they began.
 
     Raises:
-        RunNotFound: if there is no run `run_id`.
-        ConfigurationError: for an unknown status.
+        RunNotFound: If there is no run `run_id`.
+        ConfigurationError: For an unknown status.
     """
     if status and status not in STATUSES:
         hint = nearest(str(status), STATUSES)
@@ -99,10 +99,10 @@ def execution_of(info: RunInfo, entries: Sequence[Entry]) -> list[Execution]:
     """Return the executions in one run, in the order in which they began.
 
     Args:
-        info: the row of the run.
-        entries: its entries.
+        info: The row of the run.
+        entries: Its entries.
     """
-    entries = surviving(entries)
+    entries = surviving(entries)  # without the entries that a rewind discarded
     ended = next((e for e in entries if e.kind == "ended" and not e.path), None)
     return [_execution(info, e, entries, ended) for e in entries if _begins(e)]
 
@@ -166,7 +166,7 @@ def _best_effort(records: Sequence[Entry]) -> Json:
 
 
 def _latest(records: Sequence[Entry], last: float | None) -> float | None:
-    """Return the time of the latest call: that of the last record, or of the last one that began."""
+    """Return the time of the latest call: of the last record, or of the last call that began."""
     recorded = [float((e.value.steps or {}).get("at") or 0.0) for e in records]
     return max([last, *recorded]) if last is not None else None
 

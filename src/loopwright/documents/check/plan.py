@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from ...conditions import CEILING
+from ...engine.for_each import MOST_ITEMS
 from ...engine.loop import DEFAULT_LIMIT
 from ...evaluators.judge.judge import KNOWN_BAD
 from ...evaluators.judge.votes import votes_of
@@ -26,7 +27,6 @@ from ..schema.traverse import (
     phases_of,
     variables_of,
 )
-from ..steps.for_each import MOST_ITEMS
 
 __all__ = ["plan"]
 

@@ -23,7 +23,7 @@ from ...errors import ConfigurationError, Problem
 from ...models.endpoints import Endpoint, endpoint_of, is_loopback_name
 from ...models.protocol import Message, Request
 from ...models.registry import split_model
-from ...prompts.prompt import PromptSettings
+from ...prompts.settings import PromptSettings
 
 if TYPE_CHECKING:
     from ..project import LoadedDocument

@@ -15,6 +15,7 @@ from ...agents.phased.agent import PhasedAgent
 from ...agents.phased.phase import PHASES
 from ...agents.reasoning.agent import ReasoningAgent
 from ...engine.composites import fallback, parallel, retry, with_timeout
+from ...engine.for_each import ForEach
 from ...engine.step import FunctionStep, Step
 from ...engine.workflow import Workflow
 from ...errors import nearest
@@ -22,7 +23,7 @@ from ...records.codec import Json
 from ...templates.variables import OF_ITEMS
 from ..schema.document import Action, Document, StepSpec
 from ..schema.traverse import given_needs, needs_of, phases_of
-from ..steps.for_each import FILE, ForEach, Items, inside
+from ..steps.items import FILE, Items, inside
 from ..steps.loop_node import AgentGroup, AgentsAtOnce, MemoryRead, MemoryWrite
 from ..steps.memory import RecallFacts, RememberFact
 from ..steps.steps import CallDocument, DocumentWorkflow, SetValue
@@ -253,7 +254,7 @@ def compile_reasoning(
         lambda: ReasoningAgent(
             prompt, name=name, role=spec.role, goal=spec.goal, backstory=spec.backstory,
             system=system, max_iterations=spec.max_iterations, mode=spec.mode,
-            notice_lead=spec.notice_lead, max_prompt_chars=spec.max_prompt_chars, asking=prompt_settings,
+            notice_lead=spec.notice_lead, max_prompt_chars=spec.max_prompt_chars, model_settings=prompt_settings,
             tools=tools, tool_rounds=spec.max_tool_rounds,
         ),
     )  # fmt: skip

@@ -155,7 +155,7 @@ def compile_confidence(
         at,
         lambda: Confidence(
             spec.criteria,
-            asking=prompt_settings,
+            model_settings=prompt_settings,
             goal=spec.goal or "",
             weights=spec.weights,
             threshold=spec.threshold,

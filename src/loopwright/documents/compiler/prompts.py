@@ -21,7 +21,8 @@ from ...models.protocol import MAX_TOOL_CALLS
 from ...models.registry import MODEL_VARIABLE
 from ...prompts.conversation import Conversation
 from ...prompts.files import file_of
-from ...prompts.prompt import Prompt, PromptSettings, Text
+from ...prompts.prompt import Prompt, Text
+from ...prompts.settings import PromptSettings
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...prompts.tool_prompt import Selected, ToolPrompt
 from ...records.codec import Json
@@ -74,7 +75,7 @@ def compile_prompt(
             max_rounds=max_rounds,
             name=name,
             system=system,
-            asking=settings,
+            model_settings=settings,
             read=read,
             files=files,
             files_root=compilation.folder,
@@ -85,7 +86,7 @@ def compile_prompt(
             text,
             name=name,
             system=system,
-            asking=settings,
+            model_settings=settings,
             conversation=_conversation(compilation, spec, at),
             read=read,
             files=files,
@@ -214,7 +215,7 @@ def compile_judge(compilation: Compilation, spec: JudgeSpec, at: Location) -> Ju
         (*at, "weights"),
         lambda: Judge(
             criteria,
-            asking=prompt_settings,
+            model_settings=prompt_settings,
             goal=spec.goal or "",
             votes=votes,
             question=question,
@@ -394,7 +395,7 @@ def compile_consensus(
         prompt_settings = compile_settings(compilation, voter, (*path, "voters", i))
         if prompt_settings is not None:
             voters.append(
-                Prompt(text, name=f"voter-{i + 1}", system=system, asking=prompt_settings)
+                Prompt(text, name=f"voter-{i + 1}", system=system, model_settings=prompt_settings)
             )
     if len(voters) < len(spec.voters):
         return None

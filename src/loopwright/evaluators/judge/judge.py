@@ -20,7 +20,8 @@ from ...engine.step import CompositeStep, StepLike, digest_of
 from ...errors import ConfigurationError, StepError
 from ...models.protocol import MAX_TOOL_CALLS
 from ...models.settings import ModelSettings
-from ...prompts.prompt import PromptSettings, Text, asking_of, filled_in, source_of, with_schema
+from ...prompts.prompt import Text, filled_in, source_of
+from ...prompts.settings import PromptSettings, settings_of, with_schema
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...records import Criterion, Evaluation, Reason, Result, Status, codec
 from ...records.codec import Json
@@ -55,7 +56,7 @@ class Judge(CompositeStep[object, Evaluation]):
 
     Args:
         criteria: Sentences by name.
-        asking: The model and its settings.
+        model_settings: The model and its settings.
         goal: The goal of the work. Default: the loop's first input.
         votes: The voting rule. Default: one vote.
         question: The kind of question: a `Sentence` (default), a `YesNo` or a `Preset`.
@@ -72,7 +73,7 @@ class Judge(CompositeStep[object, Evaluation]):
         self,
         criteria: Mapping[str, Text],
         *,
-        asking: PromptSettings,
+        model_settings: PromptSettings,
         goal: str = "",
         votes: Votes | None = None,
         question: JudgeQuestion | None = None,
@@ -87,7 +88,7 @@ class Judge(CompositeStep[object, Evaluation]):
         self.goal = goal
         self.votes = votes or Votes()
         self.question: JudgeQuestion = question or Sentence()
-        self.asking = with_schema(asking, self.question.schema)
+        self.model_settings = with_schema(model_settings, self.question.schema)
         self.self_test = self_test
         self.tools = tools or JudgeTools()
         self.fingerprint = digest_of(
@@ -96,7 +97,7 @@ class Judge(CompositeStep[object, Evaluation]):
             goal,
             self.question.source,
             repr(self.votes),
-            codec.canonical(self.asking.to_json()),
+            codec.canonical(self.model_settings.to_json()),
             # Only if set: recorded runs have fingerprints without weights.
             *([codec.canonical(self.weights)] if weights else []),
             *self.tools.source,
@@ -165,10 +166,10 @@ class Judge(CompositeStep[object, Evaluation]):
         # From the effect's key, not random: a resumed run must send the same question.
         mark = mark_of(ctx.idempotency_key, text)
         goal = self.goal or codec.text_of(ctx.initial)
-        examination = Examination(self.asking, self.tools, text)
+        examination = Examination(self.model_settings, self.tools, text)
         try:
             return await ask(
-                self.asking,
+                self.model_settings,
                 self.question.messages(criterion, goal, text, mark),
                 ctx,
                 # `examination.text` grows with the results of tools, so it is read when the answer arrives.
@@ -227,18 +228,17 @@ def judge(
 ) -> Judge:
     """Make an evaluator that asks a model whether an output meets each criterion.
 
-    With one criterion its verdict is the evaluation. Of several criteria each is judged alone: the gaps
-    are the feedback, the score is their weighted mean. Votes are requested one at a time until yes leads
-    by `accept_lead` or no by `reject_lead`. One vote, the default, has the error rate of the model. Use
-    `accept_lead=3, max_votes=7` with a noisy judge: for independent votes the error of a lead of d is
-    1 / (1 + (p / (1 - p))^d) for an accuracy p (Wald, "Sequential Analysis", 1947).
+    Several criteria are judged one by one: the gaps are the feedback, the score is the weighted mean. Votes
+    are requested one at a time until yes leads by `accept_lead` or no by `reject_lead`. One vote, the
+    default, has the error rate of the model. Use `accept_lead=3, max_votes=7` with a noisy judge: for
+    independent votes the error of a lead of d is 1 / (1 + (p / (1 - p))^d) for an accuracy p (Wald,
+    "Sequential Analysis", 1947).
 
     Args:
         *criteria: Sentences that the output must meet.
         model: The model, such as "openai:gpt-4o-mini". Default: the model of the run.
         goal: The goal of the work. Default: the loop's first input.
-        preset: Instead of criteria: the name of weighted criteria, such as `quality/moderate`, which one
-            call judges together.
+        preset: Instead of criteria, the name of weighted criteria for one call, such as `quality/moderate`.
         weights: Weights by criterion. Default: 1 each, or those of the preset.
         max_votes: The maximum number of votes. Default: the larger lead.
         accept_lead: The lead of votes that accepts. Default: 1.
@@ -246,12 +246,10 @@ def judge(
         confirm: Whether a second vote must confirm a yes. Default: false.
         self_test: Whether to show the judge known-bad outputs, once in the first iteration, and to warn
             if it accepts one. Default: false.
-        tools: Functions, tools and MCP servers that the judge may call before it answers, for example to
-            run a search. Default: none.
+        tools: Functions, tools and MCP servers that the judge may call before it answers. Default: none.
         max_tool_rounds: The maximum of replies that call tools, for each vote. Default: 8.
         max_tool_calls_per_reply: The maximum of calls in one reply. Default: 128.
-        **settings: The settings of `ModelSettings`. The temperature is 0 by default. A reply may have
-            512 tokens, or more if it is cut off.
+        **settings: The settings of `ModelSettings`. Defaults: temperature 0, and 512 tokens for a reply.
 
     Returns:
         A step from an output to an Evaluation.
@@ -274,11 +272,10 @@ def judge(
     check_sentences("judge", criteria)
     if weights and not preset and len(criteria) < 2:
         raise ConfigurationError("judge: weights need two criteria or more, or a preset.")
-    # Temperature 0: a verdict should not vary. Use votes to measure how much it does.
-    asking = asking_of(model, settings, temperature=0.0, cap=TOKENS)
     return Judge(
         {preset: ""} if preset else {text: text for text in criteria},
-        asking=asking,
+        # Temperature 0: a verdict should not vary. Votes measure how much it does.
+        model_settings=settings_of(model, settings, temperature=0.0, cap=TOKENS),
         goal=goal,
         votes=votes_of(max_votes, accept_lead, reject_lead, confirm),
         question=preset_question(preset, weights) if preset else None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ...engine.context import Context
 from ...models import Message, Reply
 from ...models.protocol import MAX_TOOL_CALLS
-from ...prompts.prompt import PromptSettings, warn_of
+from ...prompts.settings import PromptSettings, warn_of
 from ...prompts.tool_calls import MAX_ROUNDS
 from ...prompts.tool_prompt import answered
 from ...records import codec

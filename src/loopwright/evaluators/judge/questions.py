@@ -22,7 +22,7 @@ from ...engine.context import Context
 from ...errors import ConfigurationError
 from ...models import Message, ModelError, Reply, own_words
 from ...models.replies.scan import scan
-from ...prompts.prompt import PromptSettings
+from ...prompts.settings import PromptSettings
 from ...records import codec
 from ...records.codec import Json
 from ..parsing.text import Object, Objects, objects_of, plain

@@ -23,7 +23,7 @@ from ...engine.context import Context
 from ...engine.step import CompositeStep, EvaluatorLike, Step, as_step, digest_of
 from ...errors import EvaluationError
 from ...models.settings import ModelSettings
-from ...prompts.prompt import PromptSettings, asking_of, with_schema
+from ...prompts.settings import PromptSettings, settings_of, with_schema
 from ...records import (
     Criterion,
     Evaluation,
@@ -137,14 +137,14 @@ class Rubric(CompositeStep[object, Evaluation]):
         self,
         criteria: Sequence[str],
         *,
-        asking: PromptSettings,
+        model_settings: PromptSettings,
         goal: str = "",
         weights: Mapping[str, float] | None = None,
         threshold: float = THRESHOLD,
         strict: bool = False,
     ) -> None:
         self.criteria = tuple(criteria)
-        self.asking = asking
+        self.model_settings = model_settings
         self.goal = goal
         check_sentences("rubric", self.criteria)
         self.weights = shares("rubric", self.criteria, weights)
@@ -153,7 +153,7 @@ class Rubric(CompositeStep[object, Evaluation]):
         settings = f"{threshold} {strict} {sorted(self.weights.items())}"
         self.fingerprint = digest_of(
             "confidence", codec.canonical(list(self.criteria)), goal, settings,
-            codec.canonical(asking.to_json()),
+            codec.canonical(model_settings.to_json()),
         )  # fmt: skip
 
     async def run(self, value: Json, ctx: Context) -> Result:
@@ -180,7 +180,7 @@ class Rubric(CompositeStep[object, Evaluation]):
         if recorded is not None:
             return tuple(recorded["scores"])
         criteria = await ask(
-            with_schema(self.asking, CRITERIA_SCHEMA),
+            with_schema(self.model_settings, CRITERIA_SCHEMA),
             criteria_messages(goal),
             ctx.child(ctx.below("criteria")),
             read=read_criteria,
@@ -196,7 +196,7 @@ class Rubric(CompositeStep[object, Evaluation]):
         question = Rating(tuple(criteria))
         mark = mark_of(ctx.idempotency_key, text)
         return await ask(
-            with_schema(self.asking, question.schema),
+            with_schema(self.model_settings, question.schema),
             # Only the question is cut. The answer is compared with the complete text, which it might repeat.
             question.messages(goal, cut(text), mark),
             ctx,
@@ -246,7 +246,7 @@ class Rubric(CompositeStep[object, Evaluation]):
     def quick_check(self) -> Judge:
         """Return a judge that decides in one call, without criteria, whether the goal is met."""
         return Judge(
-            {"goal": "The goal is met."}, asking=with_schema(self.asking, None), goal=self.goal,
+            {"goal": "The goal is met."}, model_settings=with_schema(self.model_settings, None), goal=self.goal,
             question=Sentence(),
         )  # fmt: skip
 
@@ -362,9 +362,14 @@ def rubric(
         >>> result.score, result.passed, result.improvements
         (0.8, False, ('It has a date.: no date (0.70)',))
     """
-    asking = asking_of(model, settings, temperature=TEMPERATURE, cap=TOKENS)
+    model_settings = settings_of(model, settings, temperature=TEMPERATURE, cap=TOKENS)
     return Rubric(
-        criteria, asking=asking, goal=goal, weights=weights, threshold=threshold, strict=strict
+        criteria,
+        model_settings=model_settings,
+        goal=goal,
+        weights=weights,
+        threshold=threshold,
+        strict=strict,
     )
 
 

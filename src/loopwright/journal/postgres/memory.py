@@ -7,6 +7,7 @@ number. So numbers are given out under a lock of the space that lasts until the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from ...memory import MemoryEntry
@@ -63,7 +64,9 @@ class PostgresMemory:
         """Append entries and return their numbers once they are durable; see Memory.append."""
         if not entries:
             return []
-        return await self._appends.join([memory_row(item) for item in entries], self._perform)
+        return await self._appends.join(
+            [memory_row(_storable(item)) for item in entries], self._perform
+        )
 
     async def entries(
         self, space: str, *, kinds: Sequence[str] = (), after: int = 0, latest: int = 0
@@ -83,14 +86,26 @@ class PostgresMemory:
         """Do nothing: the journal owns the connections."""
 
 
-def _text(value: Value) -> Value:
-    """Return a value without NUL, which no text of PostgreSQL can hold."""
-    return value.replace("\0", "\ufffd") if isinstance(value, str) else value
+def _storable(item: MemoryEntry) -> MemoryEntry:
+    """Return an entry without NUL in its names, which no text of PostgreSQL can hold."""
+    if "\0" not in item.space + item.kind + item.run + item.key:
+        return item
+    return replace(
+        item,
+        space=_text(item.space),
+        kind=_text(item.kind),
+        run=_text(item.run),
+        key=_text(item.key),
+    )
+
+
+def _text(text: str) -> str:
+    return text.replace("\0", "\ufffd")
 
 
 def append_rows(db: Connection, rows: Sequence[Row]) -> list[int]:
     """Insert the rows whose keys are new, and return the numbers of all rows."""
-    names = [(_text(row[0]), _text(row[4])) for row in rows]
+    names = [(row[0], row[4]) for row in rows]
     spaces, keys = [name[0] for name in names], [name[1] for name in names]
     db.execute(_LOCK, (spaces,))
     stored = db.execute(_STORED, (spaces, keys)).fetchall()
@@ -104,7 +119,7 @@ def append_rows(db: Connection, rows: Sequence[Row]) -> list[int]:
             places[name] = place
             fresh.append(place)
     if fresh:
-        columns = [[_text(rows[place][i]) for place in fresh] for i in range(7)]
+        columns = [[rows[place][i] for place in fresh] for i in range(7)]
         inserted = sorted(key for (key,) in db.execute(_INSERT, columns).fetchall())
         numbers = dict(zip(fresh, inserted, strict=True))
     return [

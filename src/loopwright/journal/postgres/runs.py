@@ -127,10 +127,10 @@ class PostgresRuns:
         if owner is not None and owner.alive and not takeover:
             raise locked(info.run_id, owner)
         before = present(row, owner)
-        taken = replace(before, epoch=before.epoch + 1, status="running", owner="")
+        opened_info = replace(before, epoch=before.epoch + 1, status="running", owner="")
         epoch = row.info.epoch
         database = self._database
-        row = replace(row, info=taken, opened=database.seconds, owner=database.owner)
+        row = replace(row, info=opened_info, opened=database.seconds, owner=database.owner)
         _write_row(db, row, epoch)
         database.taken.add(row.key)
         return OpenedRun(row, "interrupted" if before.status == "running" else before.status)

@@ -12,7 +12,7 @@ Rules of the format:
    value that contains `"$` is stored that way too, so that no output of a step is read as a reference.
 3. An iteration has a `rank`: its number among the current iterations of the run and of its loop. A
    reader of one page of iterations checks it for gaps.
-4. References stand in place of the value, of the fields of an iteration and of a "started", and of
+4. References can replace the value, the fields of an iteration and of a "started", and
    the `output` and each of the `steps` of an "ended". The evaluation of an iteration may be
    `{"$here": i}`: the value of element i of the same row.
 5. A row has the checksum of the row before it, its first entry number and its body. The row of a run
@@ -35,6 +35,7 @@ from ..protocol import Posted, RunInfo
 
 Value = str | bytes | int | float | None  # what a column holds
 _SUM = 8  # bytes of a checksum: it detects accidental damage, not forgery
+# The encoder of the standard library: `codec.encode` may change, the seals of old journals may not.
 _seal_text = json.JSONEncoder(separators=(",", ":"), default=bytes.hex).encode
 INLINE = 256  # characters of JSON; a longer value becomes a content
 Content = tuple[int, bytes, int, str | None]  # id, digest, size in bytes, body unless it is a file
@@ -59,6 +60,8 @@ def utf8(text: str) -> tuple[str, bytes]:
     try:
         return text, text.encode()
     except UnicodeEncodeError:
+        # SQLite refuses half of a pair. Recorded values are clean already; names and texts of
+        # errors may not be.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return text, text.encode()
 
@@ -100,11 +103,12 @@ class Contents:
 
     def take(self) -> list[Content]:
         """Return the waiting contents and clear the list."""
-        taken, self.waiting = self.waiting, []
-        return taken
+        contents, self.waiting = self.waiting, []
+        return contents
 
     def fold(self, value: Json) -> str:
         """Return the JSON text of a value, or of a reference to a long value."""
+        # A long text is stored without quotes, so that its digest is that of the text.
         if type(value) is str:
             return self._refer(value, value) if len(value) > INLINE else encode(value)
         text = encode(value)
@@ -124,6 +128,7 @@ class Contents:
 
     def fold_evaluation(self, value: Evaluation) -> str:
         """Return the JSON text of an evaluation, or the place in this row of the value it was read from."""
+        # An evaluation is usually the output of `evaluate`, which is in the same row.
         text = self.fold(value.to_json())
         forms = [text]
         if value.passed is None:
@@ -140,6 +145,7 @@ class Contents:
         if "\0" in body:  # SQLite's tools end a text at NUL
             kind, body = "$json", encode(value)
         body, data = utf8(body)
+        # The same text is stored once: the output of one iteration is often the input of the next.
         digest = content_digest(data)
         content_id = self._ids.get(digest)
         if content_id is None:
@@ -175,6 +181,7 @@ def entry_text(entry: Entry, contents: Contents) -> str:
         _usage_text(reserved) if reserved is not NOTHING and reserved else "0",
         encode(entry.error.to_json()) if entry.error is not None else "null",
     ]
+    # Most entries lack the last fields.
     while fields[-1] == _BLANK[len(fields) - 1]:
         fields.pop()
     return f"[{','.join(fields)}]"
@@ -185,6 +192,7 @@ def _fingerprint_text(entry: Entry, contents: Contents) -> str:
         return "0"
     if entry.kind == "started":
         contents.intents[entry.path] = entry.fingerprint
+    # Forgotten once it is used, so that the table has effects in flight only.
     elif contents.intents.pop(entry.path, "") == entry.fingerprint:
         return "1"
     return encode(entry.fingerprint)
@@ -214,6 +222,7 @@ def _iteration_text(item: Iteration, loop: str, contents: Contents) -> str:
     if steps := item.steps:
         parts.append(f'"steps":{contents.fold(dict(steps))}')
     in_run, in_loop = contents.rank(loop)  # last: a rank is used only if nothing above fails
+    # A reader of one page compares it with the expected rank and so detects a missing row.
     parts.append(f'"rank":[{in_run},{in_loop}]')
     return ",".join(parts) + "}"
 
@@ -352,6 +361,7 @@ def sealed_row(entries: Sequence[str], before: bytes, first: int) -> tuple[str, 
 
 def chained(before: bytes, first: int, body: bytes) -> bytes:
     """Return the checksum of a row from the one before it, its first entry number and its body."""
+    # The entry number too: a row that was moved would not match.
     data = before + first.to_bytes(8, "big") + body
     return hashlib.blake2b(data, digest_size=_SUM).digest()
 

@@ -121,6 +121,7 @@ class RecordedJournal(ABC, Generic[Connection]):
         loop = asyncio.get_running_loop()
         queue = self._queues.get(loop)
         if queue is None:
+            # Each `run_sync` has another event loop; those that ended are dropped here.
             self._queues = {k: queue for k, queue in self._queues.items() if not k.is_closed()}
             queue = self._queues[loop] = CommitQueue(loop, self._writer.put)
         return queue
@@ -148,6 +149,7 @@ class RecordedJournal(ABC, Generic[Connection]):
             Transaction(work, lambda done: database.hold(done[1])),
             unwanted=lambda done: writer.put(leave(*done)),
         )
+        # A run whose entries cannot be read is released, or it would stay locked by a live process.
         try:
             await self._restore(log, opened)
         except BaseException:
@@ -164,6 +166,7 @@ class RecordedJournal(ABC, Generic[Connection]):
         info, recorded = await self._read(lambda r: (r.complete(row, row.info), r.recorded(row)))
         entries = recorded.entries
         if entries:
+            # A process that was killed did not write its row, but its entries have the time.
             info = replace(info, active=max(info.active, entries[-1].at))
         log.restore(info, recorded.head, recorded.last, surviving(entries), recorded.contents)
 
@@ -228,11 +231,13 @@ class RecordedJournal(ABC, Generic[Connection]):
             if reader.shown(run_id)[1].status == "running":
                 raise running(row.info.run_id)
             recorded = reader.recorded(row, values=False)
-            kept = surviving(recorded.entries)
-            count = set_aside(kept, path)
-            first = next(entry.seq for entry in kept if is_at(entry, path))
+            remaining = surviving(recorded.entries)
+            count = set_aside(remaining, path)
+            first = next(entry.seq for entry in remaining if is_at(entry, path))
             return RewindPlan(row, path, recorded.last, recorded.head, first), count
 
+        # Read outside the transaction, which is short; `RunTable.rewind` refuses a run that changed
+        # meanwhile.
         plan, count = await self._read(read)
         await self._perform(Transaction(lambda db: table.rewind(db, plan)))
         return Rewind(path, count)

@@ -30,6 +30,7 @@ def memory_row(item: MemoryEntry) -> Row:
 
 
 def _sum(row: Row) -> bytes:
+    # NUL cannot be in a text, so no two rows have the same data.
     data = "\0".join(map(str, row)).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=_SUM).digest()
 
@@ -51,9 +52,10 @@ class AppendQueue(Generic[Connection]):
         waiter: asyncio.Future[list[int]] = loop.create_future()
         if loop not in self._waiting:
             self._waiting = {
-                known: waiting for known, waiting in self._waiting.items() if not known.is_closed()
+                other: waiting for other, waiting in self._waiting.items() if not other.is_closed()
             }
             self._waiting[loop] = []
+            # At the end of the pass, so that the appends of all runs share one transaction.
             loop.call_soon(self._flush, loop, perform)
         self._waiting[loop].append((rows, waiter))
         return waiter
@@ -61,6 +63,7 @@ class AppendQueue(Generic[Connection]):
     def _flush(self, loop: asyncio.AbstractEventLoop, perform: Perform[Connection]) -> None:
         waiting = self._waiting.pop(loop)
         task = loop.create_task(self._commit(waiting, perform))
+        # The event loop holds tasks by weak references only.
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -91,6 +94,7 @@ class AppendQueue(Generic[Connection]):
 def memory_entry(row: tuple[Json, ...]) -> MemoryEntry:
     """Return a row as an entry; a row that does not match its checksum is unreadable."""
     seq, *stored, checksum = row
+    # A damaged entry does not prevent the others from being read.
     try:
         values: list[Json] = [item.decode() if isinstance(item, bytes) else item for item in stored]
         if _sum(tuple(values)) == checksum:

@@ -55,14 +55,15 @@ from .reader import NullContents, RowReader, damaged
 
 WINDOW = 10_000  # runs that one search for text reads
 FIRST = 1 << 62  # a key above all keys
-KNOWN = 20_000  # iterations cached for the next request
-ROWS_KNOWN = 300  # rows of runs cached for the next request
+MAX_ITERATIONS = 20_000  # iterations cached for the next request
+MAX_ROWS = 300  # rows of runs cached for the next request
 
 T = TypeVar("T")
 
 
 def _cache(cached: dict[int, T], key: int, value: T) -> None:
-    if len(cached) >= ROWS_KNOWN:
+    # Emptied at once: simpler than an order of use, and rows are cheap to read again.
+    if len(cached) >= MAX_ROWS:
         cached.clear()
     cached[key] = value
 
@@ -70,12 +71,12 @@ def _cache(cached: dict[int, T], key: int, value: T) -> None:
 class PageReader(RowReader):
     """A reader that also answers the queries of pages.
 
-    `known` caches iterations without their values by the keys of their run and entry, which never
+    `light_iterations` caches iterations without their values by the keys of their run and entry, which never
     change. Rows and completed runs are cached as they were read.
     """
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, int], Iteration] = {}
+        self.light_iterations: dict[tuple[int, int], Iteration] = {}
         self._rows_read: dict[int, tuple[tuple[Json, ...], RunRow]] = {}
         self._completed: dict[int, tuple[tuple[str, str], RunInfo]] = {}
 
@@ -226,17 +227,17 @@ class RecordedView:
         return self._outline(loop, offset, limit)
 
     def _outline(self, loop: str, offset: int, limit: int) -> list[Mark]:
-        key, known = self._row.key, self._pages.known
+        key, light_iterations = self._row.key, self._pages.light_iterations
         marks = [mark for (mark,) in self._pages.select("marks", key, loop, limit, offset)]
-        missing = [place for place, mark in enumerate(marks) if (key, mark) not in known]
+        missing = [place for place, mark in enumerate(marks) if (key, mark) not in light_iterations]
         if missing:
-            if len(known) > KNOWN:
-                known.clear()
+            if len(light_iterations) > MAX_ITERATIONS:
+                light_iterations.clear()
                 missing = [0]
             raws = self._outlined(loop, marks[missing[0]], len(marks) - missing[0])
             bodies = NullContents(self._pages.evaluations(self._row, raws))
-            known.update(((key, mark), _light(raw, bodies)) for mark, raw in raws)
-        return [(mark, known[key, mark]) for mark in marks]
+            light_iterations.update(((key, mark), _light(raw, bodies)) for mark, raw in raws)
+        return [(mark, light_iterations[key, mark]) for mark in marks]
 
     def _outlined(self, loop: str, start: int, limit: int) -> list[tuple[int, Json]]:
         run_id, raws = self._row.info.run_id, []
@@ -273,12 +274,14 @@ class RecordedView:
         return int(rows[0][0]) if rows else 0
 
     def retries(self, loop: str, after: int = 0) -> dict[int, int]:
+        # The pattern preselects rows in the database, so that a long run is not decoded for a few
+        # retries.
         rows = self._pages.select("tried again", self._row.key, after + 1)
         raws = [raw for _, body in rows for raw in decode_row(body)]
         if not any(raw[0] == "r" for raw in raws):
             return retried((raw[1] for raw in raws if raw[0] == "s"), loop)
-        kept = surviving(self.since(0))  # only all entries together show what a rewind discarded
-        return retried((e.path for e in kept if e.kind == "started" and e.seq > after), loop)
+        entries = surviving(self.since(0))  # only all entries together show what a rewind discarded
+        return retried((e.path for e in entries if e.kind == "started" and e.seq > after), loop)
 
     def since(self, seq: int, limit: int = -1) -> list[Entry]:
         return self._pages.light_entries(self._row, seq, limit)

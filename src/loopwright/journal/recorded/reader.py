@@ -92,6 +92,7 @@ class RowReader(ABC):
         """Return all entries of a run; without `values`, long values are None."""
         rows = self._rows(row, 1, -1)
         ends = {first + len(raws) - 1: head for first, raws, head in rows}
+        # The chain cannot show that its last rows are missing; the sealed row of the run can.
         if row.last and ends.get(row.last) != row.head:
             raise damaged(row.info.run_id, row.last, "is missing")
         if not rows:
@@ -122,6 +123,7 @@ class RowReader(ABC):
         return [decode_entry(raw, seq, nothing, intents) for seq, raw in numbered]
 
     def _numbered_after(self, row: RunRow, after: int, until: int) -> list[Numbered]:
+        # From the start of the row that contains the entry: a row is checked as a unit.
         [(first,)] = self.select("row of", row.key, after + 1)
         limit = -1 if until == sys.maxsize else until - after + 1
         rows = self._rows(row, first or 1, limit, until)
@@ -160,6 +162,7 @@ class RowReader(ABC):
                 missing.add(raw[1])
         intents: dict[str, str] = {}
         first = numbered[-1][0] if numbered else 1
+        # Backwards row by row: the "started" of an effect is usually in the row before.
         while missing - set(intents) and first > 1:
             [(first,)] = self.select("row of", row.key, first - 1)
             [(_, raws, _)] = self._rows(row, first, 1)
@@ -175,6 +178,8 @@ class RowReader(ABC):
         run_id, rows = row.info.run_id, []
         with as_damage(f"{run_id}: entry {first}"):
             before = self.select("row before", row.key, first)
+            # The page is checked against the row before it, so its own first row cannot be
+            # exchanged.
             head = before[0][0] if before else chain_start(run_id)
             for start, body, total in self.select("timeline", row.key, first, limit):
                 if first > until:
@@ -203,6 +208,8 @@ class RowReader(ABC):
             for key, digest, size, kept in self.select("contents", row.key, part):
                 with as_damage(_place(run_id, ids[key])):
                     body = self.body_elsewhere(digest) if kept is None else kept
+                    # Checked at each read, because a file or a page of the database can be damaged
+                    # at any time.
                     if body is None or len(body) != size or content_digest(body) != digest:
                         raise damaged(run_id, ids[key], "has a value that is damaged or gone")
                     bodies[key] = body.decode()

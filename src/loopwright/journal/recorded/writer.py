@@ -33,10 +33,9 @@ Connection_contra = TypeVar("Connection_contra", contravariant=True)
 Outcome = TypeVar("Outcome")
 GiveBack = Callable[["DurableLog", RunInfo], Awaitable[None]]
 WIDTH = 6  # values of a row: run, first, loop, mark, body, sum
-BATCH_RUNS = (
-    512  # a batch with this many runs is handed over early, so that the writer need not wait
-)
-_ROW_ENTRIES = 64
+# A batch with this many runs is passed on early, so that the writer need not wait.
+BATCH_RUNS = 512
+_ROW_ENTRIES = 64  # a bound on the size of a row, which a reader decodes as a unit
 BEAT = 0.5  # seconds between renewals of the leases
 TRANSACTION_ROWS = 4096  # a slow disk makes for large transactions, a fast one for small ones
 
@@ -91,6 +90,7 @@ class CommitQueue:
             self.flush()
         if not self.scheduled:
             self.scheduled = True
+            # At the end of the pass, so that all runs that resume in it share one transaction.
             self.loop.call_soon(self._end_pass)
         self.batch.logs.append(log)
         return self.batch
@@ -188,7 +188,7 @@ class DurableLog:
 
     @property
     def position(self) -> tuple[int, bytes]:
-        """The number of the last entry handed over and the checksum of its row."""
+        """The number of the last entry in a batch and the checksum of its row."""
         return self._seq, self._sum
 
     @property
@@ -280,6 +280,7 @@ class DurableLog:
 
     def fail(self, error: JournalError) -> None:
         """Refuse all further writes; the entries appended last may be lost."""
+        # A new error for each caller: one that is raised twice would collect tracebacks.
         kind, message = type(error), str(error)
         self.failure = lambda: kind(message)
 
@@ -294,11 +295,13 @@ class DurableLog:
         Raises:
             JournalUnavailable: if the store failed to write; the run is left as interrupted.
         """
+        # The new owner writes the row; this one may not change it.
         if isinstance(self._error(), OwnershipLost):
             return
         self._queue.flush()
         await self._give_back(self, info)
         error = self._error()
+        # A later append is an error of the engine, which must not pass silently.
         self.lose("this log is closed")
         if error is not None and not isinstance(error, OwnershipLost):
             raise error
@@ -345,7 +348,7 @@ class Store(Protocol[Connection_co]):
         """Return the error of the journal for an error of the database."""
 
     def beat(self) -> None:
-        """Renew the leases and look for requests to cancel."""
+        """Renew the leases and find requests to cancel."""
 
     def finish(self) -> None:
         """Give back the leases and close the database."""
@@ -429,8 +432,10 @@ class Writer(Generic[Connection]):
         if not self._started:
             self._started = True
             name = f"journal {Path(self._store.name).name}"
+            # A daemon: a program that never closes its journal must still end.
             threading.Thread(target=self._work, name=name, daemon=True).start()
         self._jobs.put(job)
+        # Checked after the job is put: a writer that ends meanwhile may have seen its queue empty.
         if self._ended:
             self._refuse_late()
 
@@ -448,6 +453,7 @@ class Writer(Generic[Connection]):
         self.put(transaction)
         if unwanted is None:
             return await waiter
+        # Shielded: the transaction cannot be taken back, so its result must reach `unwanted`.
         try:
             return await asyncio.shield(waiter)
         except asyncio.CancelledError:
@@ -456,7 +462,7 @@ class Writer(Generic[Connection]):
             raise
 
     async def stop(self) -> None:
-        """Finish the jobs handed over, give back the leases and close the database."""
+        """Finish the accepted jobs, release the leases and close the database."""
         if self._started:
             stop: _Stop[Connection] = _Stop()
             waiter = stop.wait()
@@ -482,6 +488,7 @@ class Writer(Generic[Connection]):
             self._transact(jobs)
         if stop is not None:
             self._store.finish()
+            # Set before the queue is emptied; see `put`.
             self._ended = True
             self._refuse_late()
             _notify([stop])
@@ -495,12 +502,14 @@ class Writer(Generic[Connection]):
         """Wait for a job or the next beat; return the waiting jobs of one transaction."""
         jobs: list[Job[Connection]] = []
         rows = 0
+        # Without open runs there is no lease to renew, so an idle journal does not wake up.
         wait = max(0.0, self._next_beat - time.monotonic()) if self._store.logs else None
         with suppress(Empty):
             job = self._jobs.get(timeout=wait)
             while True:
                 jobs.append(job)
                 rows += len(job.owners) if isinstance(job, Batch) else 1
+                # Nothing follows a stop: its callers have been refused.
                 if rows >= TRANSACTION_ROWS or isinstance(job, _Stop):
                     break
                 job = self._jobs.get_nowait()
@@ -510,6 +519,7 @@ class Writer(Generic[Connection]):
         batches = [job for job in jobs if isinstance(job, Batch)]
         operations = [job for job in jobs if not isinstance(job, Batch)]
         try:
+            # Batches first: a run that closes must have its last entries in the same transaction.
             self._store.commit(batches, operations)
         except Exception as error:  # of any kind: the callers must receive it
             failure = self._store.journal_error(error)
@@ -534,6 +544,7 @@ class Writer(Generic[Connection]):
 
 
 def _notify(jobs: Sequence[Job[Connection]]) -> None:
+    # One call for each event loop: waking one up costs a system call.
     loops: dict[asyncio.AbstractEventLoop, list[Job[Connection]]] = {}
     for job in jobs:
         if job.loop is not None:

@@ -7,6 +7,10 @@ Rules:
 2. A run that lost its lease, or whose rows could not be stored, writes nothing more. Others continue.
 3. Rows are inserted by few, long statements: each step of a statement releases the interpreter's
    lock, and a busy event loop can keep it for milliseconds.
+4. A process holds the lock on `<db>-lock` while it writes, checkpoints or closes the database. The
+   lock has a separate file because closing any descriptor of a database drops SQLite's locks on
+   it. It also keeps two connections from resetting the WAL at once, which SQLite before 3.51.3 can
+   get wrong.
 """
 
 from __future__ import annotations
@@ -14,24 +18,60 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ..._platform import locks
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
 from ..recorded.encoding import Content, Value
 from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
-from .files import FILE, SideLock, create_private, file_number, write_content
+from .files import FILE, create_private, write_content
 from .leases import LEASE, Clocks, Owner, register, renew
 from .schema import connect_writer, journal_error
 
 OnPoint = Callable[[str, int], None]
+PATIENCE = 30.0  # seconds to wait until another process releases the side lock
 _CHUNKS = (1024, 128, 16, 1)
 _ENTRY = "INSERT INTO entries(run,first,loop,mark,body,sum) VALUES "
 _CONTENT = "INSERT INTO contents(id,digest,size,body) VALUES "
 _EPOCHS = "SELECT id, epoch FROM runs WHERE id IN (SELECT value FROM json_each(?))"
 _CANCELLED = "SELECT id, epoch FROM runs WHERE status='running' AND owner=? AND cancel=1"
+
+
+class SideLock:
+    """The lock that a process holds while it writes to the database.
+
+    Raises:
+        JournalUnavailable: on entering, if another process holds it for `patience` seconds.
+    """
+
+    def __init__(self, path: Path, patience: float = PATIENCE) -> None:
+        self._path = path
+        self._patience = patience
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def __enter__(self) -> None:
+        # Polled, because a process that was stopped while it holds the lock must not block us forever.
+        until, pause = time.monotonic() + self._patience, 0.0005
+        while not locks.take(self._file):
+            if time.monotonic() >= until:
+                raise JournalUnavailable(
+                    f"{self._path}: another process has held this lock for {self._patience:g} "
+                    "seconds; end that process or let it continue"
+                )
+            time.sleep(pause)
+            pause = min(pause * 2, 0.01)
+
+    def __exit__(self, *_: object) -> None:
+        locks.release(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
 
 
 class Database:
@@ -96,7 +136,8 @@ class Database:
         self.logs[log.key] = log
 
     def release(self, log: DurableLog) -> None:
-        """Remove a run that was given back."""
+        """Remove a run that was released."""
+        # A newer log of the same run stays.
         if self.logs.get(log.key) is log:
             del self.logs[log.key]
 
@@ -114,8 +155,9 @@ class Database:
         with self._lock:
             if self._db is None:
                 self._db = connect_writer(self.path, self._synchronous)
-                self._file = file_number(self.path)
+                self._file = _file_number(self.path)
             db = self._db
+            # The write lock at once: a later upgrade could fail after half of the work.
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -134,6 +176,7 @@ class Database:
         Raises:
             sqlite3.Error, OSError, JournalError: if nothing was committed.
         """
+        # Files first: a committed row must never refer to a file that does not exist.
         for batch in batches:
             self._write_files(batch)
         owner = self._owner
@@ -147,12 +190,14 @@ class Database:
                     operation.run(db)
                 self._point("in_txn")
         except BaseException:
+            # The row of a new owner was rolled back, so the next transaction registers again.
             self._owner = owner
             raise
-        if file_number(self.path) != self._file:
+        # SQLite writes to a deleted file without an error, and the entries would be lost.
+        if _file_number(self.path) != self._file:
             raise JournalDamaged(
                 f"{self.path}: the database was deleted or replaced while runs were writing to it; "
-                "what they recorded is lost, run them again"
+                "their entries are lost, run them again"
             )
         self._point("after")
 
@@ -219,7 +264,7 @@ class Database:
         insert_many(db, _ENTRY, WIDTH, values)
 
     def beat(self) -> None:
-        """Renew the lease of this store's runs and look for requests to cancel them.
+        """Renew the lease of this store's runs and find requests to cancel them.
 
         A failure waits for the next beat: a lease decides only how soon another process may take
         a run.
@@ -230,6 +275,8 @@ class Database:
             self._owner = renew(db, self.owner, self.clocks.wall() + self.lease, self.seconds)
 
     def _find_cancelled(self, db: sqlite3.Connection) -> None:
+        # A request to cancel is a commit of another connection, so without one there is nothing to
+        # read.
         if self._cancel_state == self._state:
             return
         self._cancel_state = self._state
@@ -239,7 +286,7 @@ class Database:
                 log.request_cancel()
 
     def finish(self) -> None:
-        """Give back the leases, move the WAL into the database and close it."""
+        """Release the leases, move the WAL into the database and close it."""
         error = JournalUnavailable(f"{self.path}: the journal was closed while this run was open")
         for log in self.logs.values():
             if log.failure is None:
@@ -261,10 +308,20 @@ class Database:
         db.close()
 
 
+def _file_number(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file, which identify it; None if it does not exist."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def _sound_values(batch: Batch) -> list[Value]:
     """Return the values of the rows whose runs may still write."""
     if all(log.failure is None for log in batch.logs):
         return batch.values
+    # Runs fail one by one: a refused run must not take the others of its batch with it.
     starts = [i * WIDTH for i, log in enumerate(batch.owners) if log.failure is None]
     return [value for i in starts for value in batch.values[i : i + WIDTH]]
 

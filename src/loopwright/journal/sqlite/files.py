@@ -1,29 +1,22 @@
-"""The files beside the database: the side lock, contents above 1 MiB, and their permissions.
+"""The files beside the database: contents above 1 MiB, and their permissions.
 
 Rules:
 
 1. New files have mode 0600, new folders 0700. The modes of existing ones are not changed.
-2. A process holds the lock on `<db>-lock` while it writes, checkpoints or closes the database. The
-   lock has a file of its own because closing any descriptor of a database drops SQLite's locks on
-   it. It also keeps two connections from resetting the WAL at once, which SQLite before 3.51.3 can
-   get wrong.
-3. A content file or database is complete before its name exists: write, sync, rename, sync the
+2. A content file or database is complete before its name exists: write, sync, rename, sync the
    folder. So a crash never leaves a file that looks like a lost one.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..._platform import locks
 from ...errors import JournalDamaged, JournalUnavailable
 from ..recorded.encoding import content_digest
 
 FILE = 1 << 20  # bytes; a larger content becomes a file
-PATIENCE = 30.0  # seconds to wait until another process releases the side lock
 _PRIVATE = 0o600
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -41,6 +34,7 @@ def create_private(path: Path) -> None:
 
 def publish(draft: Path, path: Path) -> None:
     """Rename a complete file durably, with the side lock held. An existing file stays as it is."""
+    # A link fails if the name exists, a rename would replace the journal of another process.
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -63,20 +57,12 @@ def refuse_lost(path: Path) -> None:
         size = wal.stat().st_size
     except OSError:
         return
+    # A new database would overwrite this log, which may hold the only copy of recent runs.
     if size:
         raise JournalDamaged(
             f"{path}: the database was deleted or moved, but its log {wal.name} still exists; put the "
             f"database back, or delete {wal.name} and {path.name}-shm to start a new journal"
         )
-
-
-def file_number(path: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a file, which identify it; None if it does not exist."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _private_folder(folder: Path) -> None:
@@ -100,6 +86,7 @@ def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None
     for fields in (line.split(" ") for line in lines):
         mounted = fields[1].replace("\\040", " ").rstrip("/")
         if folder.startswith(f"{mounted}/") and len(mounted) >= len(point):
+            # The deepest mount that contains the folder is its file system.
             point, kind = mounted, fields[2]
     if kind in _NETWORK:
         raise JournalUnavailable(
@@ -108,44 +95,13 @@ def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None
         )
 
 
-class SideLock:
-    """The lock that a process holds while it writes to the database.
-
-    Raises:
-        JournalUnavailable: on entering, if another process holds it for `patience` seconds.
-    """
-
-    def __init__(self, path: Path, patience: float = PATIENCE) -> None:
-        self._path = path
-        self._patience = patience
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE)
-
-    def __enter__(self) -> None:
-        # Polled, because a process that was stopped while it holds the lock must not block us forever.
-        until, pause = time.monotonic() + self._patience, 0.0005
-        while not locks.take(self._file):
-            if time.monotonic() >= until:
-                raise JournalUnavailable(
-                    f"{self._path}: another process has held this lock for {self._patience:g} "
-                    "seconds; end that process or let it continue"
-                )
-            time.sleep(pause)
-            pause = min(pause * 2, 0.01)
-
-    def __exit__(self, *_: object) -> None:
-        locks.release(self._file)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
-
 def _content_path(folder: Path, digest: bytes) -> Path:
     return folder / digest.hex()[:2] / digest.hex()
 
 
 def write_content(folder: Path, digest: bytes, body: bytes) -> None:
     """Write a content as a durable file, unless the same one exists."""
+    # Read and compared: a damaged file of that name is written again.
     if read_content(folder, digest) is not None:
         return
     path = _content_path(folder, digest)
@@ -161,6 +117,7 @@ def write_content(folder: Path, digest: bytes, body: bytes) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
+    # All levels: a name is durable only after its folder is synced, and each of them may be new.
     for changed in (path.parent, folder, folder.parent):
         _sync_folder(changed)
 

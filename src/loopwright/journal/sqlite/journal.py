@@ -74,6 +74,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
         self._on_point = on_point
         super().__init__()
         self._readers: list[Pages] = []  # one, after the first read
+        # One connection for all readers: SQLite's is for one thread at a time.
         self._reading = threading.Lock()
         self._renew_writer()
 
@@ -85,6 +86,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
         self._files = database.files
         self._runs = SqliteRuns(database)
         self._writer = Writer(database, self._beat)
+        # A journal that is dropped without `close` still releases its leases.
         self._finalizer = weakref.finalize(self, _release, self._writer, self._readers)
 
     @property
@@ -134,6 +136,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
 
     async def listing(self, wanted: Wanted, work: Callable[[RunPage], T]) -> T:
         """Return the result of `work` on a page of the run list; see Journal.listing."""
+        # The page may be open before the first run creates the database.
         if not self.path.exists():
             return work(RunPage([], [], 0))
         return await super().listing(wanted, work)
@@ -143,7 +146,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
         return SqliteWatch(self.path)
 
     async def close(self) -> None:
-        """Write all waiting entries, give back all runs and close the file.
+        """Write all waiting entries, release all runs and close the file.
 
         An open run is left as interrupted. The next use of the journal opens it again.
         """
@@ -152,6 +155,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
             queue.flush()
         await asyncio.to_thread(self._close_reader)
         self._finalizer.detach()
+        # Renewed before the old one ends, so that a use meanwhile opens the journal again.
         writer, self._queues = self._writer, {}
         self._renew_writer()
         await writer.stop()
@@ -167,6 +171,7 @@ class SqliteJournal(RecordedJournal[sqlite3.Connection]):
 
     async def _read(self, work: Callable[[PageReader], T]) -> T:
         """Call `work` with the reader, in a thread, once all entries appended here are written."""
+        # A caller reads what it has appended.
         await self._queue().settled()
         try:
             return await asyncio.to_thread(self._with_reader, work)
@@ -199,4 +204,4 @@ def _release(writer: Writer[sqlite3.Connection], readers: list[Pages]) -> None:
 
 
 class _Outdated(Exception):
-    pass
+    """The tables are of an older version."""

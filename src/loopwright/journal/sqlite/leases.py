@@ -61,6 +61,7 @@ class Owner:
         """
         if self.until == CLOSED:
             return False
+        # On this machine the process table is certain, and a clock that was set is not.
         if self.place == place():
             same = started(self.pid) == self.started
             return same and (self.started != UNSEEN or self.until > now)
@@ -86,6 +87,7 @@ def started(pid: int, proc: Path = _PROC) -> str:
         stat = (proc / str(pid) / "stat").read_text()
     except OSError:
         return "" if (proc / "self/stat").exists() else _started_by_ps(pid)
+    # After the last parenthesis: the name of a process may contain spaces and parentheses.
     state, *fields = stat.rpartition(")")[2].split()
     return "" if state in "ZX" else fields[18]  # ended, or waiting to be reaped
 
@@ -97,6 +99,7 @@ def _started_by_ps(pid: int) -> str:
     if (ps := shutil.which("ps")) is None:
         return UNSEEN
     command = [ps, "-o", "stat=,lstart=", "-p", str(pid)]
+    # The time must be the same text in every process that compares it.
     env = {"LC_ALL": "C", "TZ": "UTC"}
     output = subprocess.run(command, capture_output=True, text=True, check=False, env=env).stdout
     state, _, start = output.strip().partition(" ")
@@ -112,6 +115,8 @@ def _sealed(owner: Owner) -> list[Value]:
 
 def register(db: sqlite3.Connection, now: float, lease: float = LEASE) -> Owner:
     """Insert a row for this store in a transaction, and delete dead owners without runs."""
+    # At this moment, because a program that opens many journals would otherwise leave a row for
+    # each.
     _delete_dead(db, now)
     pid, host = os.getpid(), socket.gethostname()
     owner = Owner(
@@ -170,6 +175,8 @@ def read_owners(db: sqlite3.Connection) -> dict[int, Owner]:
     for key, *values, checksum in db.execute("SELECT * FROM owners").fetchall():
         for i in _TEXTS:
             with as_damage(f"owner {key}"):
+                # A seal that does not match is reported, a decoding error would hide which row is
+                # damaged.
                 values[i] = values[i].decode("utf-8", "replace")
         owner = Owner(key, *values)
         if seal(_sealed(owner)) != checksum:

@@ -1,4 +1,4 @@
-"""Memory in the file of an SqliteJournal: tables of its own, written by the journal's writer.
+"""Memory in the file of an SqliteJournal: separate tables, written by the journal's writer.
 
 ::
 
@@ -132,6 +132,7 @@ def append_rows(path: Path, db: sqlite3.Connection, rows: Sequence[Row]) -> list
     No other process commits meanwhile, so the numbers are assigned here: few, long statements,
     because each releases the interpreter's lock, which a busy event loop can keep for milliseconds.
     """
+    # Created at the first append: most journals have no memory.
     if not _has_tables(db, path):
         for statement in _TABLES:
             db.execute(statement)
@@ -149,6 +150,7 @@ def append_rows(path: Path, db: sqlite3.Connection, rows: Sequence[Row]) -> list
             number = last = last + 1
             fresh += (number, *row)
             if name[1]:
+                # The key may occur twice among these rows.
                 by_key[name] = number
         numbers.append(number)
     insert_many(db, _INSERT, _WIDTH, fresh)

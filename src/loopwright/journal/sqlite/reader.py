@@ -106,6 +106,7 @@ class Reader(RowReader):
         """Return a page of runs, newest first."""
         owners, now = read_owners(self._db), self._now()
         live = json.dumps([key for key, owner in owners.items() if owner.alive(now)])
+        # Several ends are merged below, so each needs the rows up to the end of the page.
         page = [-1, 0] if text else [limit + offset, 0] if status else [limit, offset]
         rows: list[RunRow] = []
         for end, live_only in self.ends(status):
@@ -117,6 +118,7 @@ class Reader(RowReader):
         infos = (self.complete(row, present(row, owners, now)) for row in rows)
         if not text:
             return list(infos)
+        # Here and not in SQL: the input may be a content, and the text must match the printed row.
         text = text.lower()
         matching = (info for info in infos if text in codec.text_of(info.to_json()).lower())
         return list(islice(matching, offset, offset + limit))
@@ -131,6 +133,7 @@ class Reader(RowReader):
             return [(None, True)]
         pairs: list[tuple[End | None, bool]] = [(end, True) for end in self._ends(status, reason)]
         if status == "interrupted":
+            # The row of a killed process still says running.
             pairs += [(end, False) for end in self._ends("running", reason)]
         return pairs
 
@@ -139,6 +142,7 @@ class Reader(RowReader):
             return [(status, reason)]
         ends: list[End] = []
         [(raw,)] = self.select("first reason", status)
+        # One step per reason over the index, which takes as long for a million runs as for ten.
         while raw is not None:
             ends.append((status, raw.decode("utf-8", "replace")))
             [(raw,)] = self.select("next reason", *ends[-1])

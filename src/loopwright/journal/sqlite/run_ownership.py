@@ -55,6 +55,7 @@ def find_row(db: sqlite3.Connection, run_id: str) -> RunRow:
     """Return the row of a run by its id or a unique prefix of it. Raises RunNotFound."""
     rows = db.execute(_BY_ID, (run_id,)).fetchall()
     if not rows and run_id:
+        # A range instead of LIKE: it uses the index, and % and _ are ordinary characters.
         rows = db.execute(_BY_BEGINNING, (run_id, f"{run_id}\U0010ffff")).fetchall()
     if len(rows) != 1:
         raise missing_run(run_id, len(rows))
@@ -69,6 +70,8 @@ def present(row: RunRow, owners: dict[int, Owner], now: float) -> RunInfo:
     owner = owners.get(row.owner or 0)
     if owner is not None:
         active = info.active + max(0.0, owner.seconds - row.opened)
+        # The row is written at the opening and closing only; the owner's beat shows that the run
+        # was alive since.
         info = replace(info, active=active, updated=max(info.updated, owner.until - LEASE))
     if owner is None or not owner.alive(now):
         return replace(info, status="interrupted")
@@ -98,10 +101,10 @@ class SqliteRuns:
         if owner is not None and owner.alive(now) and not takeover:
             raise locked(info.run_id, owner)
         before = present(row, owners, now)
-        taken = replace(before, epoch=before.epoch + 1, status="running", owner="")
+        opened_info = replace(before, epoch=before.epoch + 1, status="running", owner="")
         epoch = row.info.epoch
         row = replace(
-            row, info=taken, opened=self._database.seconds, owner=self._database.owner.key
+            row, info=opened_info, opened=self._database.seconds, owner=self._database.owner.key
         )
         _write_row(db, row, epoch)
         return OpenedRun(row, "interrupted" if before.status == "running" else before.status)
@@ -185,6 +188,7 @@ class SqliteRuns:
         head = chained(plan.head, last, body.encode())
         values = (row.key, last, body, head)
         db.execute("INSERT INTO entries(run,first,body,sum) VALUES(?,?,?,?)", values)
+        # Only the marks of the index are removed, the entries stay.
         db.execute(_ASIDE, (row.key, plan.first))
         info = replace(info, status="interrupted", reason="", detail="", epoch=info.epoch + 1)
         _write_row(db, replace(row, info=info, last=last, head=head, owner=None), row.info.epoch)
@@ -201,6 +205,7 @@ def _folded(value: Json, contents: Contents) -> str:
 def _write_row(db: sqlite3.Connection, row: RunRow, epoch: int) -> bool:
     """Write the variable columns of a row if its epoch is still this one; return whether it was."""
     values = sealed_values(row)
+    # The epoch is the fence: after a takeover the old owner changes nothing.
     return db.execute(_WRITE, (*values[2:], row.key, epoch)).rowcount == 1
 
 

@@ -5,7 +5,7 @@
     runs       a row per run: its name, state and owner; sealed by a checksum
     owners     a row per opened store: its process and the end of its lease
     entries    a row per run and commit with its entries, chained by checksums; small rows only
-    inbox      answers of people, a row per question, whoever owns the run; the first one stays
+    inbox      answers of people, a row per question; the first answer stays
     contents   long values, each once per run; above 1 MiB the body is a file named by the digest
 
 The run list uses `runs` and its indexes by name and by status and reason, a timeline uses
@@ -157,6 +157,7 @@ def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
     try:
         db.execute(f"PRAGMA page_size={PAGE_SIZE}")
         version = _version(db, path)
+        # Readers of the page and of other processes do not wait for the writer.
         db.execute("PRAGMA journal_mode=WAL")
         db.execute(f"PRAGMA synchronous={'NORMAL' if synchronous == 'normal' else 'FULL'}")
         size = db.execute("PRAGMA page_size").fetchone()[0]
@@ -173,9 +174,8 @@ def connect_writer(path: Path, synchronous: str) -> sqlite3.Connection:
 
 def _create(path: Path) -> None:
     """Create a complete new journal, or no file at this path."""
-    draft = path.with_name(
-        f"{path.name}-new"
-    )  # the side lock is held: no other process creates one
+    # The side lock is held, so that no other process creates a file of this name.
+    draft = path.with_name(f"{path.name}-new")
     for left in (draft, draft.with_name(f"{draft.name}-journal")):
         left.unlink(missing_ok=True)  # of a process that was killed here
     try:
@@ -223,6 +223,8 @@ def _connect(uri: str) -> sqlite3.Connection:
         uri=True,
         timeout=5,
         isolation_level=None,
+        # The writer opens the connection in its thread, and a finalizer may close a reader in
+        # another.
         check_same_thread=False,
         cached_statements=64,
     )
@@ -249,6 +251,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     application = db.execute("PRAGMA application_id").fetchone()[0]
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    # An empty file has no identity yet, and becomes a journal.
     if application != APPLICATION_ID and (application or version or tables):
         raise JournalUnavailable(f"{path}: it belongs to another program; use another file")
     if version > VERSION:
@@ -267,6 +270,7 @@ def migrate(db: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]]
     try:
         for statement in (statement for step in steps[version:] for statement in step):
             db.execute(statement)
+        # In the same transaction: a crash leaves either the old tables or the new ones.
         db.execute(f"PRAGMA application_id={APPLICATION_ID}")
         db.execute(f"PRAGMA user_version={len(steps)}")
         db.execute("COMMIT")

@@ -67,11 +67,13 @@ def page_query(
     newer = bool(wanted.after)
     low, high = wanted.after, wanted.before or FIRST
     if wanted.text:
+        # A text has no index: the window bounds the time of one request.
         low, high = (low, min(high, low + WINDOW)) if newer else (max(low, high - WINDOW), high)
     terms, values = run_terms(wanted.name, end, live, live_only=live_only)
     terms += ["id<?", "id>?"]
     values += [high, low]
     if wanted.text:
+        # Characters with a meaning in patterns are escaped.
         like = "%" + wanted.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
         terms.append(f"({' OR '.join(f'{column} LIKE ? ESCAPE ?' for column in _TEXTS)})")
         values += [like, "\\"] * len(_TEXTS)

@@ -378,9 +378,9 @@ def _part(
 
 
 def _response(message: Message) -> list[ModelMessage]:
-    kept = _load_parts(message.parts)
-    if kept:
-        return kept
+    recorded_messages = _load_parts(message.parts)
+    if recorded_messages:
+        return recorded_messages
     parts: list[TextPart | ToolCallPart] = (
         [TextPart(content=message.content)] if message.content else []
     )

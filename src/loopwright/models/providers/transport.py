@@ -143,7 +143,7 @@ class Transport(httpx2.AsyncBaseTransport):
 
     def _bounded(self, response: httpx2.Response, exchange: ResponseTrace) -> httpx2.Response:
         stream = _Body(response, exchange, self.endpoint, self.max_bytes)
-        kept = [
+        wait_headers = [
             (k, v)
             for k, v in response.headers.items()
             if k.lower() in ("retry-after", "retry-after-ms")
@@ -151,7 +151,7 @@ class Transport(httpx2.AsyncBaseTransport):
         plain = "text/event-stream" if response.status_code < 300 else "application/json"
         return httpx2.Response(
             response.status_code,
-            headers=[("content-type", plain), *kept],
+            headers=[("content-type", plain), *wait_headers],
             stream=stream,
             extensions=response.extensions,
         )

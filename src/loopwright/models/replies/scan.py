@@ -259,7 +259,7 @@ class _Reader:
         text, close = self.text, _QUOTES[self.text[at]]
         start, at = at, at + 1
         parts: list[str] = []
-        known = unknown = False
+        has_escape = has_invalid_escape = False
         while True:
             plain = _PLAIN[close].match(text, at)
             at = plain.end() if plain else at
@@ -275,9 +275,9 @@ class _Reader:
                 break
             part, at, sort = _escape(text, at)
             parts.append(part)
-            known, unknown = known or sort > 0, unknown or sort < 0
+            has_escape, has_invalid_escape = has_escape or sort > 0, has_invalid_escape or sort < 0
         # With valid and invalid escapes in one string, it is unclear which backslashes are text (a path?).
-        if known and unknown:
+        if has_escape and has_invalid_escape:
             self.began = True
             raise _Bad(at)
         if at + 1 < len(text) and text[at + 1] in _QUOTES and at == start + 1:

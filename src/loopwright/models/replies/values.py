@@ -6,7 +6,7 @@ Rules:
 2. The objects and arrays in the reply's own words are candidates, in fences or in prose. A single
    distinct value that fits is read; of two different values neither is. A truncated reply has no value.
 3. Any text gives a result. The time is linear except for the checks of the schema.
-4. Thinking is kept apart: it is not part of the text, the data or a later message.
+4. Thinking is separate: it is not part of the text, the data or a later message.
 5. A blank or truncated reply is an error, unless the request accepts truncated text.
 6. Reading a reply twice changes nothing.
 """

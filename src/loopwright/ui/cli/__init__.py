@@ -65,13 +65,16 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `arguments` default to the process's own."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    # SQLite and the file system would fail later, in the middle of a run.
     if wrong := _unwritable(words):
         return report_error(ConfigurationError(wrong), _command(words))
+    # The parser knows no option with an optional value.
     if "--otel" in words:
         words = with_collector(words)
     try:
         code = _app(words)(words, prog_name="loopwright", standalone_mode=False)
     except KeyboardInterrupt:
+        # 128 + 2, as shells report the end by SIGINT.
         return 130
     except SystemExit as leaving:  # shell completion leaves like this
         return leaving.code if isinstance(leaving.code, int) else 1
@@ -105,6 +108,7 @@ def _app(words: Sequence[str]) -> typer.Typer:
         help="Run loops until they are satisfied: execute, evaluate, adapt, repeat.",
         epilog=f"LOOPWRIGHT_JOURNAL sets the journal URL. {DEBUG}=1 prints tracebacks.",
         rich_markup_mode=None,
+        # Its tracebacks show the values of variables, and with them keys and inputs.
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -119,6 +123,7 @@ def _app(words: Sequence[str]) -> typer.Typer:
         pass
 
     wanted = next((word for word in words if not word.startswith("-")), "")
+    # Shell completion needs the options of every command, and sets a variable of this form.
     completing = any(name.startswith("_LOOPWRIGHT") for name in os.environ)
     for command in COMMANDS:
         needed = completing or command.name == wanted

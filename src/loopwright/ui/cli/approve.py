@@ -17,12 +17,13 @@ from ...journal.questions import Question, answer, open_questions, pending
 from ...records.codec import Json, text_of
 from ...records.redaction import of_environment
 from .. import formatting as texts
-from ..journals import DEFAULT, again, find_run, reading
+from ..journals import DEFAULT, command_line, find_run, reading
 from .options import AsJson, JournalUrl, RunCommandOptions, RunName
 from .output import Output
 from .run import resume_run
 
-SHOWN = 20  # lines of a value; `show` prints all
+SHOWN = 20  # lines of a value, so that the question stays on the screen; `show` prints all
+# These are in the detail of the question, which is printed above its values.
 _SHOWN_APART = ("kind", "loop", "iteration", "question", "step", "more")
 _YES_NO = ("y", "yes", "n", "no")
 
@@ -123,6 +124,7 @@ async def _answer(
     info = await find_run(store, name)
     if not path:
         path = _only(info, await pending(store, info.run_id)).path
+    # Without such a question `answer` reports the error, with the nearest path.
     named = [q for q in await pending(store, info.run_id) if q.path == path]
     value = answer_to(named[0]) if named else None
     of_environment(os.environ).refuse("answer", value)
@@ -197,17 +199,18 @@ def _list(name: str, path: str, journal: str, *, as_json: bool) -> RunInfo | Non
     with Output(as_json=as_json) as output:
         if as_json:
             rows = [question.to_json() for question in questions]
-            output.give({"run_id": info.run_id, "status": info.status, "questions": rows})
+            output.write_json({"run_id": info.run_id, "status": info.status, "questions": rows})
             return None
         if not questions:
-            output.say(f"{info.run_id} has no open question; it is {info.status}")
+            output.write(f"{info.run_id} has no open question; it is {info.status}")
             if info.status in ("suspended", "interrupted"):
-                output.say(("resume: ", "dim"), again("resume", info.run_id, journal))
+                output.write(("resume: ", "dim"), command_line("resume", info.run_id, journal))
         for question in questions:
             paths = [question.path] if len(questions) > 1 else []
-            _show(question, again("approve", info.run_id, journal, *paths), output)
+            _show(question, command_line("approve", info.run_id, journal, *paths), output)
         if not (questions and output.terminal and sys.stdin is not None and sys.stdin.isatty()):
             return None
+        # All questions in one pass, because the run continues only after the last answer.
         answered = [_ask(info.run_id, question, journal, output) for question in questions]
         return info if any(answered) else None
 
@@ -217,14 +220,15 @@ def _ask(run_id: str, question: Question, journal: str, output: Output) -> bool:
     kind = _KINDS[question.kind]
     while True:
         prompt = f"{kind.prompt}. Enter leaves it open."
-        output.say((f"{texts.one_line(question.path)}: ", "bold"), prompt, wrap=True)
+        output.write((f"{texts.one_line(question.path)}: ", "bold"), prompt, wrap=True)
         line = _line(output)
         if not line:
-            output.say("the question stays open")
+            output.write("the question stays open")
             return False
         try:
             value = _typed(question, line)
             of_environment(os.environ).refuse("answer", value)
+            # A typing error such as "yse" would otherwise be recorded as feedback.
             if line.lower() not in kind.words and not _confirmed(line, kind, output):
                 continue
             reading(journal, partial(answer, run_id=run_id, path=question.path, value=value))
@@ -237,7 +241,7 @@ def _ask(run_id: str, question: Question, journal: str, output: Output) -> bool:
 def _confirmed(line: str, kind: _Kind, output: Output) -> bool:
     """Ask whether a typed text is meant as the answer, before it is recorded."""
     shown = texts.fit(texts.one_line(line), 60, output.signs)
-    output.say(f"Record {shown!r} as {kind.text_is}? [y/N]", wrap=True)
+    output.write(f"Record {shown!r} as {kind.text_is}? [y/N]", wrap=True)
     return _line(output).lower() in ("y", "yes")
 
 
@@ -259,33 +263,33 @@ def _typed(question: Question, line: str) -> Json:
 
 def _offer_resume(info: RunInfo, journal: str) -> int:
     with Output() as output:
-        output.say("Resume the run now? [Y/n]")
+        output.write("Resume the run now? [Y/n]")
         if _line(output).lower() not in ("", "y", "yes"):
-            output.say(("resume: ", "dim"), again("resume", info.run_id, journal))
+            output.write(("resume: ", "dim"), command_line("resume", info.run_id, journal))
             return 0
     return resume_run(info.run_id, RunCommandOptions(journal=journal))
 
 
 def _show(question: Question, command: str, output: Output) -> None:
-    output.say((texts.one_line(question.path), "bold"), f"  since {texts.when(question.since)}")
-    output.say("  " + texts.one_line(question.detail), wrap=True)
+    output.write((texts.one_line(question.path), "bold"), f"  since {texts.when(question.since)}")
+    output.write("  " + texts.one_line(question.detail), wrap=True)
     for key, value in question.request.items():
         if key in _SHOWN_APART or value in (None, ""):
             continue
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
         lines = [texts.clean(line) for line in text.expandtabs(4).split("\n")]
         if len(lines) == 1:
-            output.say((f"  {key}: ", "dim"), texts.fit(lines[0], output.width - len(key) - 4))
+            output.write((f"  {key}: ", "dim"), texts.fit(lines[0], output.width - len(key) - 4))
             continue
-        output.say((f"  {key}:", "dim"))
+        output.write((f"  {key}:", "dim"))
         for line in lines[:SHOWN]:
-            output.say("    " + texts.fit(line, output.width - 4, output.signs))
+            output.write("    " + texts.fit(line, output.width - 4, output.signs))
         if len(lines) > SHOWN:
             left = texts.plural(len(lines) - SHOWN, "more line")
-            output.say((f"    {output.signs.more} {left}", "dim"))
-    output.say(("  answer: ", "dim"), command, (" with one of", "dim"))
+            output.write((f"    {output.signs.more} {left}", "dim"))
+    output.write(("  answer: ", "dim"), command, (" with one of", "dim"))
     for option in _KINDS[question.kind].options:
-        output.say(f"    {option}")
+        output.write(f"    {option}")
 
 
 def _report(
@@ -294,11 +298,11 @@ def _report(
     with Output(as_json=as_json) as output:
         if as_json:
             rows = [one.to_json() for one in left]
-            output.give(
+            output.write_json(
                 {"run_id": info.run_id, "path": question.path, "answered": True, "questions": rows}
             )
             return
-        output.say(f"{info.run_id}: {texts.one_line(text_of(question.path))} is answered")
+        output.write(f"{info.run_id}: {texts.one_line(text_of(question.path))} is answered")
         for other in left:
-            output.say((f"still waiting at {texts.one_line(other.path)}: ", "bold"), other.detail)
-        output.say(("resume: ", "dim"), again("resume", info.run_id, url))
+            output.write((f"still waiting at {texts.one_line(other.path)}: ", "bold"), other.detail)
+        output.write(("resume: ", "dim"), command_line("resume", info.run_id, url))

@@ -14,12 +14,12 @@ from ...journal import Journal, Rewind, RunInfo, surviving
 from ...records.redaction import of_environment
 from .. import formatting as texts
 from ..inputs import read_input
-from ..journals import DEFAULT, again, find_run, reading
+from ..journals import DEFAULT, command_line, find_run, reading
 from .options import AsJson, InputFile, InputText, JournalUrl, RunName
 from .output import Output
 
-PATIENCE = 10.0  # seconds to wait for the end of the run
-BEAT = 0.1  # seconds between two reads of its status
+PATIENCE = 10.0  # seconds to wait for the end of the run, which ends its processes first
+POLL_SECONDS = 0.1  # seconds between two reads of its status
 
 
 def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
@@ -27,23 +27,24 @@ def cancel(name: RunName, journal: JournalUrl = DEFAULT, as_json: AsJson = False
     with Output(as_json=as_json) as output:
         info, was = reading(journal, lambda store: _cancel(store, name))
         if as_json:
-            output.give({"run_id": info.run_id, "status": info.status, "detail": info.detail})
+            output.write_json({"run_id": info.run_id, "status": info.status, "detail": info.detail})
         elif info.status == "running":
-            output.say(f"{info.run_id} has been asked to end; it is still running")
+            output.write(f"{info.run_id} has been asked to end; it is still running")
         else:
-            output.say(f"{info.run_id} was {was} and is now {info.status}")
+            output.write(f"{info.run_id} was {was} and is now {info.status}")
     return 0
 
 
 async def _cancel(store: Journal, name: str) -> tuple[RunInfo, str]:
     before = info = await find_run(store, name)
+    # A run that has ended or lost its process has nothing that could be cancelled.
     if not await store.cancel(info.run_id):
         raise RunLocked(f"{info.run_id} is {info.status}; no process is running it")
     info = await store.find(info.run_id)
     clock = asyncio.get_running_loop().time
     until = clock() + PATIENCE
     while info.status == "running" and clock() < until:
-        await asyncio.sleep(BEAT)
+        await asyncio.sleep(POLL_SECONDS)
         info = await store.find(info.run_id)
     return info, before.status
 
@@ -79,14 +80,14 @@ def rewind(
 
         info, done = reading(journal, work)
         if as_json:
-            output.give({"run_id": info.run_id, "path": done.path, "entries": done.entries})
+            output.write_json({"run_id": info.run_id, "path": done.path, "entries": done.entries})
         else:
-            output.say(
+            output.write(
                 f"discarded {texts.plural(done.entries, 'result')} of {info.run_id} from {done.path} onward"
             )
             if edited:
-                output.say(f"{done.path} will run with the new input")
-            output.say(("resume: ", "dim"), again("resume", info.run_id, journal))
+                output.write(f"{done.path} will run with the new input")
+            output.write(("resume: ", "dim"), command_line("resume", info.run_id, journal))
     return 0
 
 
@@ -101,9 +102,11 @@ async def _full_path(store: Journal, run_id: str, path: str) -> str:
     points = set()
     for entry in surviving(await store.entries(run_id)):
         words = entry.path.split("/")
+        # Composite steps have no entries of their own, but a rewind may begin at one.
         points |= {"/".join(words[: i + 1]) for i in range(len(words))}
         if entry.kind == "ended":
             points.add(f"{entry.path}/ended")
+    # A guess between several paths could discard the wrong results.
     ends = sorted(point for point in points if point.endswith(f"/{path}"))
     if path in points or not ends:
         return path

@@ -14,7 +14,7 @@ from ...documents import Settings, export_schema, load
 from ...documents.check.convert import to_native_yaml
 from ...errors import ConfigurationError, DocumentError, Problem
 from ...records.codec import Json
-from ..sources import Given, load_source
+from ..sources import SourceSettings, load_source
 from .options import AsJson, DocumentOptions, Lenient, ModelOptions, expanded
 from .output import Output
 
@@ -51,23 +51,25 @@ def check(
     something is missing here.
     """
     with Output(as_json=as_json) as output:
-        given = replace(Given.of(options), lenient=lenient)
-        reports = [_report(file, given, offline=offline) for file in files]
+        settings = replace(SourceSettings.of(options), lenient=lenient)
+        reports = [_report(file, settings, offline=offline) for file in files]
         if as_json:
-            output.give({"ok": all(report["ok"] for report in reports), "documents": reports})
+            output.write_json({"ok": all(report["ok"] for report in reports), "documents": reports})
         else:
             for report in reports:
                 _write(report, output)
     if any(report["problems"] for report in reports):
+        # A wrong document counts more than a missing key: the first cannot run anywhere.
         return 2
     return 0 if all(report["ok"] for report in reports) else 1
 
 
-def _report(file: str, given: Given, *, offline: bool) -> CheckReport:
+def _report(file: str, settings: SourceSettings, *, offline: bool) -> CheckReport:
     """Return the report on one document."""
     problems: Sequence[Problem]
     try:
-        source = load_source(file, given, execute=False)
+        # A check must not run the code that it is asked about.
+        source = load_source(file, settings, execute=False)
         plan = source.plan()
     except DocumentError as error:
         problems = error.problems
@@ -98,18 +100,18 @@ def _write(report: CheckReport, output: Output) -> None:
     if report["plan"] is None:
         return
     verdict = ("can run", "green") if report["ok"] else ("is valid, but cannot run here", "yellow")
-    output.say((f"{report['file']}: ", "bold"), verdict)
+    output.write((f"{report['file']}: ", "bold"), verdict)
     for key, value in report["plan"].items():
         if key == "notes" or value in (None, "", [], {}):
             continue
         lines = _lines(value)
         title = key.replace("_", " ")
         if len(lines) == 1 and not isinstance(value, list):
-            output.say((f"  {title}: ", "dim"), lines[0])
+            output.write((f"  {title}: ", "dim"), lines[0])
             continue
-        output.say((f"  {title}:", "dim"))
+        output.write((f"  {title}:", "dim"))
         for line in lines:
-            output.say(f"    {line}")
+            output.write(f"    {line}")
 
 
 def _lines(value: Json) -> list[str]:
@@ -153,30 +155,30 @@ def convert(
     With --output, the documents that it calls are converted too.
     """
     with Output() as output:
-        given = Given.of(options)
-        settings = Settings(
-            sets=given.sets,
-            agents=given.agents,
-            model=given.model,
+        settings = SourceSettings.of(options)
+        document_settings = Settings(
+            sets=settings.sets,
+            agents=settings.agents,
+            model=settings.model,
             lenient=lenient,
             execute=False,
         )
-        loaded = load(file, settings)
+        loaded = load(file, document_settings)
         for note in loaded.notes:
             output.note(f"note: {note}")
         if folder is None:
-            output.say(to_native_yaml(next(iter(loaded.documents.values()))).rstrip("\n"))
+            output.write(to_native_yaml(next(iter(loaded.documents.values()))).rstrip("\n"))
             return 0
         Path(folder).mkdir(parents=True, exist_ok=True)
         for name, document in loaded.documents.items():
             target = Path(folder) / f"{Path(name).stem}.yaml"
             target.write_text(to_native_yaml(document), encoding="utf-8")
-            output.say(str(target))
+            output.write(str(target))
     return 0
 
 
 def schema() -> int:
     """Print the JSON Schema of documents, for completion and checks in editors."""
     with Output() as output:
-        output.put(json.dumps(export_schema(), indent=2))
+        output.write_result(json.dumps(export_schema(), indent=2))
     return 0

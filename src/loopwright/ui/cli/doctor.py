@@ -54,6 +54,7 @@ def doctor(
     with needs("doctor", "models"):
         from ...models.providers.doctor import try_providers
     named = bool(names)
+    # This provider has no address of its own to try.
     wanted = names or [name for name in PROVIDERS if name != "openai_compatible"]
     with Output(as_json=as_json) as output:
         reports = asyncio.run(
@@ -66,16 +67,16 @@ def doctor(
             )
         )
         if as_json:
-            told = {"providers": [{**asdict(report), "ok": report.ok} for report in reports]}
-            output.put(json.dumps(told, ensure_ascii=False) + "\n")
+            data = {"providers": [{**asdict(report), "ok": report.ok} for report in reports]}
+            output.write_result(json.dumps(data, ensure_ascii=False) + "\n")
         without = [report.provider for report in reports if report.state == "no key" and not named]
         for report in reports:
             if report.provider not in without:
                 colour = _COLOURS.get(report.state, "yellow")
                 state = (report.state, colour)
-                output.say((report.provider, "bold"), ": ", state, f": {report.detail}")
+                output.write((report.provider, "bold"), ": ", state, f": {report.detail}")
         if without:
-            output.say(("no key", "dim"), f": {', '.join(without)}", wrap=True)
+            output.write(("no key", "dim"), f": {', '.join(without)}", wrap=True)
     return 1 if any(_is_failure(report, named=named) for report in reports) else 0
 
 
@@ -92,4 +93,5 @@ def _is_failure(report: ProviderReport, *, named: bool) -> bool:
     """Whether a report is a failure: a provider without a key, or a server that is off, only if named."""
     if named:
         return not report.ok
+    # A server of this machine that does not run is no failure, unless the user named it.
     return report.state in ("refused", "error") and bool(report.account)

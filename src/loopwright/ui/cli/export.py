@@ -47,7 +47,7 @@ def export(
     text = FORMS[form](info, entries)
     with Output() as output:
         if out is None or out == "-":
-            output.put(text)
+            output.write_result(text)
         else:
             _write(Path(out), text)
             output.note(f"wrote {info.run_id} to {out}")
@@ -56,6 +56,7 @@ def export(
 
 def _write(path: Path, text: str) -> None:
     """Write a complete file, or none."""
+    # Beside the target, because `replace` is atomic only within one file system.
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         partial.write_text(text, "utf-8", newline="")

@@ -102,9 +102,9 @@ async def _init(url: str, output: Output) -> int:
     async with opened(url, create=True) as store:
         version = await _stored(store, url).prepare()
         if output.as_json:
-            output.give({"journal": shown_url(url), "format": version})
+            output.write_json({"journal": shown_url(url), "format": version})
         else:
-            output.say(f"{shown_url(url)} is ready (format {version})")
+            output.write(f"{shown_url(url)} is ready (format {version})")
     return 0
 
 
@@ -122,13 +122,15 @@ async def _check(url: str, output: Output) -> int:
                 problems.append(str(error))
     if output.as_json:
         given: dict[str, Json] = {"journal": shown_url(url), "runs": runs}
-        output.give({**given, "problems": problems, "notes": notes})
+        output.write_json({**given, "problems": problems, "notes": notes})
     else:
         for problem in problems:
-            output.say((problem, "red"))
+            output.write((problem, "red"))
         for note in notes:
             output.note(note)
-        output.say(f"{texts.plural(runs, 'run')} checked, {texts.plural(len(problems), 'problem')}")
+        output.write(
+            f"{texts.plural(runs, 'run')} checked, {texts.plural(len(problems), 'problem')}"
+        )
     return 1 if problems else 0
 
 
@@ -147,9 +149,9 @@ async def _move(source_url: str, target_url: str, output: Output) -> int:
     copied = sum(not outcome.problem for outcome in outcomes)
     if output.as_json:
         left = {outcome.run_id: outcome.problem for outcome in outcomes if outcome.problem}
-        output.give({"copied": copied, "left": left, "spaces": spaces})
+        output.write_json({"copied": copied, "left": left, "spaces": spaces})
     else:
-        output.say(
+        output.write(
             f"copied {texts.plural(copied, 'run')} and {texts.plural(spaces, 'space')} of memory from "
             f"{shown_url(source_url)} to {shown_url(target_url)}; nothing was deleted"
         )
@@ -174,9 +176,9 @@ async def _prune(url: str, before: float, output: Output) -> int:
             )
         count = await store.prune(before)
     if output.as_json:
-        output.give({"journal": shown_url(url), "deleted": count})
+        output.write_json({"journal": shown_url(url), "deleted": count})
     else:
-        output.say(f"deleted {texts.plural(count, 'run')} from {shown_url(url)}")
+        output.write(f"deleted {texts.plural(count, 'run')} from {shown_url(url)}")
     return 0
 
 

@@ -25,10 +25,12 @@ from .output import Output, Part
 if TYPE_CHECKING:
     from rich.live import Live
 
-LINE_INPUT = 2000  # characters of a long text that are prepared for one line
+LINE_INPUT = (
+    2000  # characters of a long text that are prepared for one line; cleaning megabytes is slow
+)
 SHOWN = 200  # characters of feedback on a plain line
 ITEM = 60  # characters of the item of a list on a plain line
-NARROW = 76  # columns; below, verdicts are signs without words
+NARROW = 76  # columns; below, verdicts are signs without words (a common width of split terminals)
 WIDE = 96  # columns; below, labels are shorter, to leave room for the feedback
 
 
@@ -146,7 +148,7 @@ def steps_text(outcomes: Collection[StepOutcome]) -> str:
 def step_line(one: StepOutcome, columns: ColumnWidths, signs: Signs) -> list[Part]:
     """Return a step of a workflow in columns: name, status, duration, output."""
     word = texts.status_of_step(one)
-    style = _OF_STATUS[one.status] if one.status is not None else "dim"
+    style = _STATUS_STYLES[one.status] if one.status is not None else "dim"
     failed = one.status is not None and one.status is not Status.SATISFIED
     result = one.detail if failed else text_of("" if one.output is None else one.output)
     room = columns.feedback + columns.bar
@@ -158,7 +160,7 @@ def step_line(one: StepOutcome, columns: ColumnWidths, signs: Signs) -> list[Par
     ]
 
 
-_OF_STATUS = {
+_STATUS_STYLES = {
     Status.SATISFIED: "green",
     Status.EXHAUSTED: "yellow",
     Status.FAILED: "red",
@@ -196,7 +198,7 @@ def ending_text(result: Result, status: str = "") -> str:
     return f"{parts[0]} ({', '.join(facts)})"
 
 
-BEAT = 0.1  # seconds between two updates of a live view
+REFRESH_SECONDS = 0.1  # seconds between two updates of a live view
 
 
 class LinesView:
@@ -223,6 +225,7 @@ class LinesView:
 
     def recall(self, title: str, entries: Sequence[Entry]) -> None:
         """Prepare the recorded part of the run; it is shown, below the title, with the next entry."""
+        # Shown with the next entry, so that a refused resume prints no rows.
         self.has_entries = bool(entries)
         self._waiting = [(title, "bold"), *self.progress.recall(entries)]
 
@@ -245,24 +248,24 @@ class LinesView:
 
     def _show(self, item: Part | Shown) -> None:
         if isinstance(item, str | tuple):
-            self.output.say(item, wrap=True)
+            self.output.write(item, wrap=True)
             return
         if isinstance(item, Ending):
-            self.output.say((ending_line(item), "dim"))
+            self.output.write((ending_line(item), "dim"))
             return
         if isinstance(item, Notice):
-            self.output.say((note_line(item, self.output.signs), "yellow"), wrap=True)
+            self.output.write((note_line(item, self.output.signs), "yellow"), wrap=True)
             return
         self.row(item)
 
     def _conditions(self, row: IterationRow) -> None:
         for condition, answer in answers_of(row.iteration.evaluation):
             shown = texts.one_line(condition)
-            self.output.say((f"[INFO] Condition evaluation: '{shown}' -> {answer}", "dim"))
+            self.output.write((f"[INFO] Condition evaluation: '{shown}' -> {answer}", "dim"))
 
     def row(self, row: IterationRow) -> None:
         """Show a finished iteration."""
-        self.output.say(row_text(row, self.output.signs))
+        self.output.write(row_text(row, self.output.signs))
 
 
 class LiveView(LinesView):
@@ -285,30 +288,32 @@ class LiveView(LinesView):
         self.cap = cap
         self.seconds = seconds
         self._live: Live | None = None
-        self._beat: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
         self._shift = 0.0  # active seconds of the run, less this process's clock
 
     async def __aenter__(self) -> Self:
         from rich.live import Live
 
         self._shift = self.progress.active - time.monotonic()
+        # No refresh by a thread of the library: it would write into the rows that this task prints.
         self._live = Live(console=self.output.console, auto_refresh=False, transient=True)
         self._live.start()
-        self._beat = asyncio.ensure_future(self._beating())
+        self._refreshing = asyncio.ensure_future(self._refresh_repeatedly())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if self._beat is not None:
-            self._beat.cancel()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._beat
+                await self._refreshing
         if self._live is not None:
             self._live.stop()
 
     def show_entry(self, entry: Entry) -> None:
         """Show an entry that has just become durable."""
+        # Entries of another process, as `watch` reads them, may be ahead of this clock.
         self._shift = max(self._shift, entry.at - time.monotonic())
         super().show_entry(entry)
 
@@ -316,10 +321,10 @@ class LiveView(LinesView):
         """Show a piece of the reply of the model that is called at a path."""
         self.progress.add_text(path, piece)
 
-    async def _beating(self) -> None:
+    async def _refresh_repeatedly(self) -> None:
         while True:
             self._refresh()
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(REFRESH_SECONDS)
 
     def _refresh(self) -> None:
         from rich.text import Text
@@ -333,10 +338,10 @@ class LiveView(LinesView):
 
     def lines(self, now: float, room: int) -> list[str]:
         """Return the effects in progress and the usage, on one line of `room` cells or on two."""
-        flight = self.flight(now)
-        if texts.width(flight) <= room:
-            return [flight]
-        head, _, used = flight.partition(" | ")
+        effects_line = self.effects_line(now)
+        if texts.width(effects_line) <= room:
+            return [effects_line]
+        head, _, used = effects_line.partition(" | ")
         return [texts.fit(line, room, self.output.signs) for line in (head, f"  {used}")]
 
     def reply(self, room: int) -> str:
@@ -346,7 +351,7 @@ class LiveView(LinesView):
         text = texts.one_line(replies[-1]) if replies else ""
         return f"  {texts.fit_end(text, room - 2, self.output.signs)}" if text else ""
 
-    def flight(self, now: float) -> str:
+    def effects_line(self, now: float) -> str:
         """Return the line on the effects in progress at the run's active second `now`."""
         spin = self.output.signs.spin
         parts = [spin[int(now * 10) % len(spin)]]
@@ -381,7 +386,7 @@ class LiveView(LinesView):
 
     def row(self, row: IterationRow) -> None:
         columns = ColumnWidths.within(self.output.width - 1)
-        self.output.say(*row_line(row, columns, self.output.signs))
+        self.output.write(*row_line(row, columns, self.output.signs))
 
 
 def effect_line(entry: Entry, output: Output) -> str:

@@ -14,7 +14,7 @@ from ...memory import Episode, Fact, View, ranked, view_of
 from ...memory.entries import Memory
 from ...records.codec import text_of
 from .. import formatting as texts
-from ..journals import DEFAULT, MOST_ROWS, again, reading
+from ..journals import DEFAULT, MAX_ROWS, command_line, reading
 from .options import AsJson, JournalUrl
 from .output import Output, Part
 
@@ -43,7 +43,7 @@ def memory(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", "-n", min=1, max=MOST_ROWS, help="Maximum number of entries of each kind."
+            "--limit", "-n", min=1, max=MAX_ROWS, help="Maximum number of entries of each kind."
         ),
     ] = 10,
     everything: Annotated[
@@ -65,8 +65,10 @@ def memory(
         elif number:
             _one(views, space, number, output)
         else:
-            kept = _kept(views[space] if space in views else View(), find, limit, everything)
-            shown = {kind: kept[kind] for kind in ([only] if only else _KINDS)}
+            entries = _entries_to_show(
+                views[space] if space in views else View(), find, limit, everything
+            )
+            shown = {kind: entries[kind] for kind in ([only] if only else _KINDS)}
             _space(space, journal, views, shown, output)
     return 0
 
@@ -76,6 +78,7 @@ _KINDS = ("episodes", "facts", "notes", "working")
 
 async def _views(store: Journal, space: str) -> dict[str, View]:
     """Return the view of one space, or of all spaces, by name."""
+    # Memory is optional for a journal, and not part of its protocol.
     log: Memory | None = getattr(store, "memory", None)
     if log is None:
         raise ConfigurationError(
@@ -89,10 +92,11 @@ async def _views(store: Journal, space: str) -> dict[str, View]:
     return {name: view_of(await log.entries(name)) for name in wanted}
 
 
-def _kept(view: View, find: str, limit: int, everything: bool) -> dict[str, list[Any]]:
+def _entries_to_show(view: View, find: str, limit: int, everything: bool) -> dict[str, list[Any]]:
     """Return the entries of a space to show, by kind."""
     episodes = list(view.episodes.values()) if everything else view.live_episodes
     facts = list(view.facts.values()) if everything else view.live_facts
+    # Without words to find, `ranked` returns the last ones, so the best facts stand at the end.
     facts.sort(key=lambda fact: fact.confidence * fact.relevance)
     working = [{"run": run, "values": values} for run, values in view.working.items() if values]
     return {
@@ -108,14 +112,14 @@ def _kept(view: View, find: str, limit: int, everything: bool) -> dict[str, list
 def _spaces(views: Mapping[str, View], url: str, output: Output) -> None:
     rows = [{"space": name, **_counts(view)} for name, view in views.items()]
     if output.as_json:
-        output.give({"spaces": rows})
+        output.write_json({"spaces": rows})
         return
     if not rows:
         output.note(f"no memory in {shown_url(url)}")
     for row in rows:
         kinds = (("episodes", "episode"), ("facts", "fact"), ("notes", "note"))
         counts = [texts.plural(row[key], word) for key, word in kinds if row[key]]
-        output.say((texts.one_line(row["space"]), "bold"), f"  {', '.join(counts) or 'empty'}")
+        output.write((texts.one_line(row["space"]), "bold"), f"  {', '.join(counts) or 'empty'}")
 
 
 def _counts(view: View) -> dict[str, Any]:
@@ -135,14 +139,16 @@ def _space(
     if output.as_json:
         rows = {kind: [_json(item) for item in items] for kind, items in shown.items()}
         success = view.success_rate().to_json()
-        output.give({"space": name, "success": success, "unreadable": view.unreadable, **rows})
+        output.write_json(
+            {"space": name, "success": success, "unreadable": view.unreadable, **rows}
+        )
         return
     rate = view.success_rate()
     if rate.total and "episodes" in shown:
-        output.say(f"{rate.successes} of {texts.plural(rate.total, 'episode')} successful")
+        output.write(f"{rate.successes} of {texts.plural(rate.total, 'episode')} successful")
     for kind, items in shown.items():
         for item in items:
-            output.say(*_line(kind, item, output))
+            output.write(*_line(kind, item, output))
     if not any(shown.values()):
         output.note(f"no entries to show in {name!r}")
     if view.unreadable:
@@ -151,8 +157,8 @@ def _space(
         )
     episode = next(iter(shown.get("episodes", ())), None)
     if episode is not None:
-        command = again("memory", name, url, "--id", str(episode.id))
-        output.say(("details: ", "dim"), command)
+        command = command_line("memory", name, url, "--id", str(episode.id))
+        output.write(("details: ", "dim"), command)
 
 
 def _json(item: Any) -> Any:
@@ -203,16 +209,16 @@ def _one(views: Mapping[str, View], space: str, number: str, output: Output) -> 
         )
     data = by_id[number].to_json()
     if output.as_json:
-        output.give({"space": space, **data})
+        output.write_json({"space": space, **data})
         return
     for name, value in data.items():
         if value in (None, "", [], False):
             continue
         if name == "tried":
-            output.say(("tried:", "bold"))
+            output.write(("tried:", "bold"))
             for item in value:
-                output.say(f"  {texts.one_line(text_of(item))}")
+                output.write(f"  {texts.one_line(text_of(item))}")
             continue
         when = name in ("at", "touched")
         text = texts.when(value) if when else texts.one_line(text_of(value))
-        output.say((f"{name}: ", "bold"), text)
+        output.write((f"{name}: ", "bold"), text)

@@ -19,7 +19,7 @@ import typer
 from ..journals import DEFAULT
 
 DEFAULT_COLLECTOR = "http://localhost:4318"
-VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"  # of the OpenTelemetry specification, read by all its SDKs
 _URLS = ("http://", "https://")
 
 
@@ -192,6 +192,7 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
     hints = get_type_hints(command, include_extras=True)
     of_fields = get_type_hints(hints["options"], include_extras=True)
     parameters = [
+        # Keywords, so that options with and without defaults can be in any order.
         parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(command).parameters.items()
         if name != "options"
@@ -211,6 +212,7 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
         options = {name: values.pop(name) for name in of_fields}
         return command(options=hints["options"](**options), **values)
 
+    # The parser reads the signature and the annotations.
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {one.name: one.annotation for one in parameters}
     return call
@@ -223,6 +225,7 @@ def with_collector(arguments: Sequence[str]) -> list[str]:
     ['run', '--otel=http://localhost:4318', 'polish.yaml']
     """
     words = list(arguments)
+    # Words after "--" are arguments, even if they look like options.
     end = words.index("--") if "--" in words else len(words)
     for place in [n for n, word in enumerate(words[:end]) if word == "--otel"]:
         if not words[place + 1 : place + 2] or not words[place + 1].startswith(_URLS):

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Part = str | tuple[str, str]
+# The reader is gone: a closed pipe, a closed terminal, a closed file descriptor.
 _CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
-PIPE_WIDTH = 120  # columns of tables without a terminal
+PIPE_WIDTH = 120  # columns of tables without a terminal, for logs of CI
 DEBUG = "LOOPWRIGHT_DEBUG"
 _MAX_LINE = 2000  # characters of a line about an error
 
@@ -55,7 +56,7 @@ class _Stream:
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self.fault: OSError | None = None
+        self.write_error: OSError | None = None
         self.encoding = getattr(stream, "encoding", None) or "utf-8"
         if stream is not None:
             # A character outside the terminal's encoding must not lose the line.
@@ -70,12 +71,12 @@ class _Stream:
         self._try(lambda stream: stream.flush())
 
     def _try(self, act: Callable[[TextIO], object]) -> None:
-        if self._stream is None or self.fault is not None:
+        if self._stream is None or self.write_error is not None:
             return
         try:
             act(self._stream)
         except OSError as error:
-            self.fault = error
+            self.write_error = error
             with contextlib.suppress(OSError, ValueError):
                 # The rest of the buffer is written when the process ends, and must not fail then.
                 nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -103,6 +104,7 @@ class Output:
         self._stack = contextlib.ExitStack()
         self._out = _Stream(sys.stdout)
         self._err = _Stream(sys.stderr)
+        # Under `--json` stdout belongs to the program that reads it.
         self._people = self._err if as_json else self._out
         self.terminal = self._people.isatty() and os.environ.get("TERM", "") not in (
             "dumb", "unknown",
@@ -120,8 +122,8 @@ class Output:
     ) -> None:
         self.flush()
         self._stack.close()
-        if error is None and self.fault is not None:
-            raise self.fault
+        if error is None and self.write_error is not None:
+            raise self.write_error
 
     @contextlib.contextmanager
     def _json_only(self) -> Iterator[None]:
@@ -134,16 +136,17 @@ class Output:
             return
         self._out.flush()
         with os.fdopen(os.dup(number), "w", encoding=self._out.encoding) as reserved:
-            mixed, self._out = self._out, _Stream(reserved)
+            outer, self._out = self._out, _Stream(reserved)
+            # The file descriptor, not only `sys.stdout`: child processes inherit the descriptor.
             os.dup2(stderr, number)
             try:
                 yield
             finally:
-                mixed.flush()
+                outer.flush()
                 self._out.flush()
                 os.dup2(reserved.fileno(), number)
-                mixed.fault = self._out.fault
-                self._out = mixed
+                outer.write_error = self._out.write_error
+                self._out = outer
 
     @property
     def console(self) -> Console:
@@ -167,11 +170,12 @@ class Output:
             return max(20, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
         return max(20, self.console.width)
 
-    def say(self, *parts: Part, wrap: bool = False) -> None:
+    def write(self, *parts: Part, wrap: bool = False) -> None:
         """Write a line for people: to stdout, under `--json` to stderr.
 
         `wrap` breaks it between words on a narrow terminal; do not wrap commands, which are copied.
         """
+        # An output of a model must not move the cursor or change the title of the terminal.
         if self._people.isatty():
             parts = tuple(
                 clean(part) if isinstance(part, str) else (clean(part[0]), part[1])
@@ -196,23 +200,24 @@ class Output:
     def note(self, text: str) -> None:
         """Write a line to stderr: a note, a warning, an error."""
         if self.terminal and self._err.isatty():
-            self.say(text)  # through rich, because a live view may be on the terminal
+            self.write(text)  # through rich, because a live view may be on the terminal
             return
         self._err.write((texts.clean(text) if self._err.isatty() else text) + "\n")
         self._err.flush()
 
-    def put(self, text: str) -> None:
+    def write_result(self, text: str) -> None:
         """Write a result to stdout, with a line end. A pipe and a file get the text unchanged."""
         if self._out.isatty():
             text = texts.clean(text)
         self._out.write(text if text.endswith("\n") else text + "\n")
         self._out.flush()
 
-    def give(self, value: Json) -> None:
+    def write_json(self, value: Json) -> None:
         """Write the one JSON object to stdout: on one line, or indented on a terminal."""
+        # Escapes are valid JSON in every encoding.
         plain = not _shows(UNICODE, self._out.encoding)
         text = json.dumps(value, ensure_ascii=plain, indent=2 if self._out.isatty() else None)
-        self.put(text if plain else texts.clean_json(text))
+        self.write_result(text if plain else texts.clean_json(text))
 
     def flush(self) -> None:
         """Write the buffers."""
@@ -220,10 +225,10 @@ class Output:
         self._err.flush()
 
     @property
-    def fault(self) -> OSError | None:
+    def write_error(self) -> OSError | None:
         """The error of a failed write to stdout; None for a closed pipe."""
-        fault = self._out.fault
-        return None if fault is None or fault.errno in _CLOSED else fault
+        write_error = self._out.write_error
+        return None if write_error is None or write_error.errno in _CLOSED else write_error
 
     def abandon(self) -> None:
         """Restore the cursor and write the buffers, before the process ends at once."""
@@ -246,6 +251,7 @@ def _shows(signs: Signs, encoding: str) -> bool:
 
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code for an error."""
+    # Exit code 2 means that the command line or the document has to change; here it is correct.
     if isinstance(error, JournalDamaged | JournalUnavailable | RunLocked | OwnershipLost):
         return 1
     if isinstance(error, LoopwrightError):
@@ -284,6 +290,7 @@ def _usage(error: _UsageError, command: str) -> str:
         hint = nearest(error.option_name, error.possibilities or ())
         return f"there is no option {error.option_name!r}{hint or f'; see: {path} --help'}"
     message = " ".join(str(error.format_message()).split())
+    # Replaced by our own hint, so that all hints read alike.
     message, _, _ = message.partition(" Did you mean")
     named = re.fullmatch(r"No such command '(.*)'\.", message)
     if named:
@@ -296,6 +303,7 @@ def _usage(error: _UsageError, command: str) -> str:
 
 def _bounded(text: str) -> str:
     """Return lines, without the middle of very long ones, which quote something."""
+    # Both ends: the beginning says what is wrong, the end what to do.
     half = _MAX_LINE // 2
     return "".join(
         f"{line[:half]}… ({len(line) - _MAX_LINE} characters omitted) …{line[-half:]}\n"

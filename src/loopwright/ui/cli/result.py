@@ -14,7 +14,7 @@ from ...records import Failure, Reason, Result, Status
 from ...records.codec import Json, text_of
 from ...records.tracebacks import last_frame
 from .. import formatting as texts
-from ..journals import again
+from ..journals import command_line
 from ..run_summary import result_json
 from .live import ending_text
 from .output import DEBUG, Output
@@ -23,7 +23,7 @@ _RAISED_BY = {
     Reason.MAX_ITERATIONS: "--max-iterations",
     Reason.PHASE_LIMIT: "--max-iterations",
 }
-SHOWN_LINES = 60  # of an output on a terminal; a pipe gets all of it
+SHOWN_LINES = 60  # of an output on a terminal, so that the reason stays visible; a pipe gets all
 _STYLES = {
     Status.SATISFIED: "bold green",
     Status.EXHAUSTED: "bold yellow",
@@ -35,29 +35,31 @@ def report_result(
     result: Result, output: Output, url: str, questions: Sequence[Question] = ()
 ) -> None:
     """Write why a run ended, its output, its journal, and the commands to continue with."""
-    output.say((ending_text(result), _STYLES.get(result.status, "bold red")), wrap=True)
+    output.write((ending_text(result), _STYLES.get(result.status, "bold red")), wrap=True)
+    # No other command can open this journal, so none is suggested.
     in_memory = url.startswith("memory:")
-    traceback_command = "" if in_memory else again("show", result.run_id, url, "--traceback")
+    traceback_command = "" if in_memory else command_line("show", result.run_id, url, "--traceback")
     report_failure(result, output, traceback_command)
     for warning in result.warnings:
         output.note(f"warning: {texts.one_line(warning)}")
+    # A suspension without a question waits for a pause or for quota.
     if result.request and not questions:
         request = {key: value for key, value in result.request.items() if key != "path"}
         detail = texts.one_line(text_of(request or ""))
-        output.say(f"waiting at {result.request.get('path', '')}: {detail}")
+        output.write(f"waiting at {result.request.get('path', '')}: {detail}")
     report_output(result.output, output, questions)
     if in_memory:
-        output.say(("not saved: a memory: journal ends with its process", "dim"))
+        output.write(("not saved: a memory: journal ends with its process", "dim"))
         return
-    output.say((f"journal: {shown_url(url)}", "dim"))
-    output.say(("details: ", "dim"), again("show", result.run_id, url))
+    output.write((f"journal: {shown_url(url)}", "dim"))
+    output.write(("details: ", "dim"), command_line("show", result.run_id, url))
     if questions:
         report_questions(questions, output, result.detail)
-        output.say(("answer: ", "dim"), again("approve", result.run_id, url))
+        output.write(("answer: ", "dim"), command_line("approve", result.run_id, url))
     elif option := _raised_by(result):
-        output.say(("continue: ", "dim"), again("resume", result.run_id, url, option, "N"))
+        output.write(("continue: ", "dim"), command_line("resume", result.run_id, url, option, "N"))
     elif result.status is Status.SUSPENDED:
-        output.say(("resume: ", "dim"), again("resume", result.run_id, url))
+        output.write(("resume: ", "dim"), command_line("resume", result.run_id, url))
 
 
 def _raised_by(result: Result) -> str:
@@ -73,22 +75,24 @@ def report_questions(questions: Sequence[Question], output: Output, shown: str =
     """Write a line per open question, with its path; `shown` is a detail that stands above."""
     for question in questions:
         detail = "" if question.detail == shown else f": {texts.one_line(question.detail)}"
-        output.say((f"waiting at {texts.one_line(question.path)}", "bold"), detail, wrap=True)
+        output.write((f"waiting at {texts.one_line(question.path)}", "bold"), detail, wrap=True)
 
 
 def report_interruption(
-    result: Result | None, output: Output, url: str, *, cause: str, had_begun: bool = True
+    result: Result | None, output: Output, url: str, *, cause: str, had_entries: bool = True
 ) -> None:
     """Write the recorded part of a run that `cause` ended, and how to resume it."""
-    if result is None and had_begun:
+    if result is None and had_entries:
         output.note(f"stopped by {cause}; {shown_url(url)} no longer holds the run")
     elif result is None:
         output.note(f"stopped by {cause} before anything was recorded")
     else:
         if output.as_json:
-            output.give(result_json(result))
-        output.say((ending_text(result, "interrupted"), "bold yellow"), wrap=True)
-        output.note(f"recorded results are kept; resume: {again('resume', result.run_id, url)}")
+            output.write_json(result_json(result))
+        output.write((ending_text(result, "interrupted"), "bold yellow"), wrap=True)
+        output.note(
+            f"recorded results are kept; resume: {command_line('resume', result.run_id, url)}"
+        )
 
 
 def report_output(value: Json, output: Output, questions: Sequence[Question] = ()) -> None:
@@ -101,20 +105,21 @@ def report_output(value: Json, output: Output, questions: Sequence[Question] = (
     if waiting:
         value, title = waiting[0], "output to review:"
     if value is None:
-        output.say(("output: none", "dim"))
+        output.write(("output: none", "dim"))
         return
     text = text_of(value)
     if not output.terminal:
-        output.say(title)
-        output.say(text)
+        output.write(title)
+        output.write(text)
         return
+    # Tabs have no fixed width, so they cannot be wrapped.
     lines = output.wrapped(texts.clean(text).expandtabs(4), output.width - 2)
-    output.say((title, "dim"))
+    output.write((title, "dim"))
     for line in lines[:SHOWN_LINES]:
-        output.say("  " + line)
+        output.write("  " + line)
     if len(lines) > SHOWN_LINES:
         left = texts.plural(len(lines) - SHOWN_LINES, "more line")
-        output.say((f"  {output.signs.more} {left}; show --output prints all", "dim"))
+        output.write((f"  {output.signs.more} {left}; show --output prints all", "dim"))
 
 
 def place_of(failure: Failure) -> str:
@@ -123,6 +128,7 @@ def place_of(failure: Failure) -> str:
     if frame is None:
         return ""
     file, here = Path(frame.file), Path.cwd()
+    # Editors and terminals open a relative path by a click.
     shown = file.relative_to(here) if file.is_relative_to(here) else file
     return f"{shown}, line {frame.line}, in {frame.function}"
 
@@ -136,13 +142,13 @@ def report_failure(result: Result, output: Output, command: str) -> None:
     if failure is None or not failure.traceback:
         return
     if not command or os.environ.get(DEBUG):
-        output.say(texts.clean(failure.traceback.rstrip()))
+        output.write(texts.clean(failure.traceback.rstrip()))
         return
     error = texts.one_line(failure.traceback.rstrip().rpartition("\n")[2])
     if place := place_of(failure):
         error = f"{texts.one_line(place)}: {error}"
-    output.say(("failed at: ", "dim"), error, wrap=True)
-    output.say(("traceback: ", "dim"), command)
+    output.write(("failed at: ", "dim"), error, wrap=True)
+    output.write(("traceback: ", "dim"), command)
 
 
 def show_tracebacks(
@@ -158,14 +164,14 @@ def show_tracebacks(
                 paths.append(failure.path)
     if output.as_json:
         rows = [{**failure.to_json(), "paths": paths} for failure, paths in by_traceback.values()]
-        output.give({"run_id": info.run_id, "failures": rows})
+        output.write_json({"run_id": info.run_id, "failures": rows})
         return
     if not by_traceback:
-        output.say(f"{info.run_id}: no function of yours failed in this run")
+        output.write(f"{info.run_id}: no function of yours failed in this run")
     for failure, paths in by_traceback.values():
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        output.say((f"{texts.one_line(paths[0])}{more}:", "bold"))
-        output.say(texts.clean(failure.traceback.rstrip()))
+        output.write((f"{texts.one_line(paths[0])}{more}:", "bold"))
+        output.write(texts.clean(failure.traceback.rstrip()))
 
 
 def _failures_of(entry: Entry) -> list[Failure]:

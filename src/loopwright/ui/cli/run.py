@@ -29,8 +29,8 @@ from ..inputs import read_input
 from ..journals import opened, reading
 from ..opening import opening_report
 from ..run_summary import ended, on_record, recorded, result_json
-from ..sources import Given, RunSource, documents_module, load_again, load_source
-from ..trust import agreed
+from ..sources import RunSource, SourceSettings, documents_module, load_again, load_source
+from ..trust import approved
 from .live import LinesView, reports_conditions, view_of
 from .options import (
     DryRun,
@@ -46,8 +46,8 @@ from .options import (
 )
 from .output import Output
 from .result import report_interruption, report_result
-from .signals import Signals, leave
-from .telemetry import Observing
+from .signals import Signals, exit_at_once
+from .telemetry import TelemetryOptions
 
 MEMORY = "memory:"  # the journal of a dry run
 
@@ -60,7 +60,7 @@ class Job:
     value: Json
     run_id: str
     options: RunCommandOptions
-    observing: Observing
+    telemetry_options: TelemetryOptions
     listeners: tuple[Listener, ...] = ()
 
 
@@ -69,7 +69,7 @@ class _Interrupted:
     """The recorded part of a run that a signal ended; None if the journal holds none of it."""
 
     result: Result | None
-    had_begun: bool = True
+    had_entries: bool = True
 
 
 def drive(job: Job, output: Output) -> int:
@@ -82,31 +82,31 @@ def drive(job: Job, output: Output) -> int:
         output.note(f"note: {note}")
     questions: list[Question] = []
     with contextlib.ExitStack() as stack, asyncio.Runner() as runner:
-        listeners = stack.enter_context(job.observing.listeners(output))
+        listeners = stack.enter_context(job.telemetry_options.listeners(output))
         if (report := opening_report()) is not None:
             listeners.append(report)
         job = replace(job, listeners=tuple(listeners))
         with Signals(output) as signals:
-            outcome = runner.run(_driven(job, output, signals, questions))
+            outcome = runner.run(_run_job(job, output, signals, questions))
             if isinstance(outcome, _Interrupted):
                 report_interruption(
                     outcome.result,
                     output,
                     job.options.journal,
                     cause=signals.received,
-                    had_begun=outcome.had_begun,
+                    had_entries=outcome.had_entries,
                 )
                 stack.close()
                 # Threads of steps may still run and would hold the process; the run is written.
-                leave(output)
+                exit_at_once(output)
         if output.as_json:
-            output.give(result_json(outcome, questions))
+            output.write_json(result_json(outcome, questions))
         else:
             report_result(outcome, output, job.options.journal, questions)
     return outcome.status.exit_code
 
 
-async def _driven(
+async def _run_job(
     job: Job, output: Output, signals: Signals, questions: list[Question]
 ) -> Result | _Interrupted:
     async with opened(job.options.journal, create=True) as store:
@@ -116,22 +116,23 @@ async def _driven(
             conditions=reports_conditions(job.source.source),
             cap=_cap(job.source),
             seconds=getattr(job.source.step, "seconds", math.inf),
-            shared=job.observing.on_terminal,
+            shared=job.telemetry_options.on_terminal,
         )
-        before = await _recorded(store, job.run_id)
-        verb = "resuming run" if before else "run"
+        before = await _entries_of(store, job.run_id)
+        state = "resuming run" if before else "run"
         name = texts.one_line(job.source.name)
-        view.recall(f"{name}: {verb} {job.run_id} in {shown_url(job.options.journal)}", before)
+        view.recall(f"{name}: {state} {job.run_id} in {shown_url(job.options.journal)}", before)
         try:
             value = job.source.default_input if job.value is None and not before else job.value
-            result = await _watched(replace(job, value=value), store, view, signals)
+            result = await _execute(replace(job, value=value), store, view, signals)
             if result.status is Status.SUSPENDED:
                 questions += await pending(store, job.run_id)
             return result
         except asyncio.CancelledError:
+            # Without a signal, a person cancelled the run through the journal.
             if not signals.received:
                 raise
-            entries = await _recorded(store, job.run_id)
+            entries = await _entries_of(store, job.run_id)
             if not entries:
                 # The database may have been deleted under the run: then there were entries.
                 return _Interrupted(None, view.has_entries)
@@ -147,7 +148,7 @@ def _cap(source: RunSource) -> Budget | None:
     return own if isinstance(own, Budget) else None
 
 
-async def _watched(job: Job, store: Journal, view: LinesView, signals: Signals) -> Result:
+async def _execute(job: Job, store: Journal, view: LinesView, signals: Signals) -> Result:
     text_to_view: dict[str, Any] = {"on_text": view.show_text}
     # A chain, because copying the resources of a Python step would load its models.
     resources = ChainMap(text_to_view, cast("MutableMapping[str, Any]", job.source.resources))
@@ -170,7 +171,7 @@ async def _watched(job: Job, store: Journal, view: LinesView, signals: Signals) 
         return await task
 
 
-async def _recorded(store: Journal, run_id: str) -> list[Entry]:
+async def _entries_of(store: Journal, run_id: str) -> list[Entry]:
     """Return the entries of a run by its full ID; none if the journal does not hold it."""
     try:
         info = await store.find(run_id)
@@ -202,8 +203,9 @@ def run(
     interrupted, 2 wrong command line or document.
     """
     with Output(as_json=options.as_json) as output:
-        given = replace(Given.of(options), lenient=lenient)
-        load = functools.partial(load_source, file, given)
+        settings = replace(SourceSettings.of(options), lenient=lenient)
+        load = functools.partial(load_source, file, settings)
+        # Without rules every effect would fail, one after another.
         if dry_run and not options.replies:
             raise ConfigurationError(
                 "--dry-run needs --replies FILE with rules for models, commands, functions and tools"
@@ -212,10 +214,11 @@ def run(
             source = documents_module().without_effects(load(execute=False))
             options = replace(options, journal=MEMORY)
         else:
-            source = agreed(load, output, yes=options.yes)
+            source = approved(load, output, yes=options.yes)
+        # After the approval: the answer and the input may both come from stdin.
         value = read_input(text, input_file, output.note)
-        observing = Observing(options.otel, options.log, options.capture_content)
-        return drive(Job(source, value, run_id or new_run_id(), options, observing), output)
+        telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
+        return drive(Job(source, value, run_id or new_run_id(), options, telemetry_options), output)
 
 
 @expanded
@@ -239,21 +242,22 @@ def resume_run(
 ) -> int:
     """Resume a run by its name on the command line, and return the exit code."""
     with Output(as_json=options.as_json) as output:
-        given = Given.of(options)
-        raised = {name: value for name, value in given.limits().items() if value is not None}
+        settings = SourceSettings.of(options)
+        raised = {name: value for name, value in settings.limits().items() if value is not None}
         if max_iterations is not None:
             raised["max_iterations"] = max_iterations
         info, entries = reading(
-            options.journal, lambda store: _reopened(store, name, raised, loop=loop)
+            options.journal, lambda store: _with_raised_limits(store, name, raised, loop=loop)
         )
+        # A finished run needs neither its document nor an approval.
         if ended(entries):
             return _report(recorded(info, entries), options.journal, output)
-        source = agreed(functools.partial(load_again, info, given), output, yes=options.yes)
-        observing = Observing(options.otel, options.log, options.capture_content)
-        return drive(Job(source, None, info.run_id, options, observing), output)
+        source = approved(functools.partial(load_again, info, settings), output, yes=options.yes)
+        telemetry_options = TelemetryOptions(options.otel, options.log, options.capture_content)
+        return drive(Job(source, None, info.run_id, options, telemetry_options), output)
 
 
-async def _reopened(
+async def _with_raised_limits(
     store: Journal, name: str, raised: Mapping[str, Any], *, loop: str
 ) -> tuple[RunInfo, list[Entry]]:
     """Return a recorded run; if the limit that ended it is raised, rewound to before its end."""
@@ -269,7 +273,7 @@ async def _reopened(
 def _report(result: Result, url: str, output: Output) -> int:
     """Report how a finished run ended; it is not run again, and its document is not needed."""
     if output.as_json:
-        output.give(result_json(result))
+        output.write_json(result_json(result))
     else:
         report_result(result, output, url)
     return result.status.exit_code

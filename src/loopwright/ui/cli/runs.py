@@ -18,7 +18,8 @@ from ...journal.views import step_outcomes
 from ...records import Status, StepOutcome
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..journals import DEFAULT, MOST_ROWS, again, reading
+from ..journals import DEFAULT, MAX_ROWS, command_line, reading
+from ..run_summary import executions_module
 from .live import steps_text
 from .options import AsJson, JournalUrl
 from .output import Output, Part
@@ -36,7 +37,7 @@ STYLES = {
 def runs(
     journal: JournalUrl = DEFAULT,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=MOST_ROWS, help="Maximum number of runs.")
+        int, typer.Option("--limit", "-n", min=1, max=MAX_ROWS, help="Maximum number of runs.")
     ] = 20,
     status: Annotated[
         str,
@@ -64,14 +65,14 @@ def runs(
         except RunNotFound:  # the journal does not exist yet
             rows, questions, steps = [], {}, {}
         if as_json:
-            output.give({"runs": [_json(row, questions, steps) for row in rows]})
+            output.write_json({"runs": [_json(row, questions, steps) for row in rows]})
         elif not rows:
             output.note(f"no runs in {shown_url(journal)}")
         else:
             _write(rows, questions, steps, output)
             if any(questions.values()):
                 waiting = next(row.run_id for row in rows if questions.get(row.run_id))
-                output.say(("answer: ", "dim"), again("approve", waiting, journal))
+                output.write(("answer: ", "dim"), command_line("approve", waiting, journal))
     return 0
 
 
@@ -94,6 +95,7 @@ async def _rows(
             if not row.iterations:
                 steps[row.run_id] = step_outcomes(row, entries)
         rows.append(row)
+    # Only suspended runs have open questions, and each list of questions reads a journal.
     waiting = [row.run_id for row in rows if row.status == Status.SUSPENDED]
     return rows, {run_id: len(await pending(store, run_id)) for run_id in waiting}, steps
 
@@ -116,6 +118,7 @@ def _write(
     """Write a line per run. A terminal gets the columns that fit, a pipe gets all of them."""
     ids = max(len(row.run_id) for row in rows)
     longest = max(texts.width(row.name) for row in rows)
+    # 15 cells for the status and the gaps: on a narrow terminal the name gives way, never the ID.
     narrow = min(24, longest, max(8, output.width - ids - 15))
     names = narrow if output.terminal else longest
     for row in rows:
@@ -130,7 +133,7 @@ def _write(
             (f"{texts.cost(row.usage):>8}", "dim"),
             (_detail(row, questions.get(row.run_id)), "dim"),
         ]
-        output.say(*_columns(line, output))
+        output.write(*_columns(line, output))
 
 
 def _extent(row: RunInfo, steps: Sequence[StepOutcome]) -> str:
@@ -163,13 +166,12 @@ def _columns(line: Sequence[tuple[str, str]], output: Output) -> list[Part]:
 
 def _executions(url: str, limit: int, name: str, status: str, *, as_json: bool) -> int:
     """Write the executions of reasoning agents in the latest runs, newest run first."""
-    from ...agents.reasoning.executions import STATUSES, execution_of  # half a second to load
-
-    _check_status(status, STATUSES)
+    agents = executions_module()
+    _check_status(status, agents.STATUSES)
 
     async def read(store: Journal) -> list[Execution]:
         rows = await store.runs(limit=limit, name=name)
-        every = [one for r in rows for one in execution_of(r, await store.entries(r.run_id))]
+        every = [one for r in rows for one in agents.execution_of(r, await store.entries(r.run_id))]
         return [one for one in every if not status or one.status == status]
 
     with Output(as_json=as_json) as output:
@@ -178,7 +180,7 @@ def _executions(url: str, limit: int, name: str, status: str, *, as_json: bool) 
         except RunNotFound:  # the journal does not exist yet
             executions = []
         if as_json:
-            output.give({"executions": [one.to_json() for one in executions]})
+            output.write_json({"executions": [one.to_json() for one in executions]})
             return 0
         if not executions:
             output.note(f"no executions of agents in {shown_url(url)}")
@@ -189,5 +191,5 @@ def _executions(url: str, limit: int, name: str, status: str, *, as_json: bool) 
             head = f"  {one.status:9}  {one.agent}  {count}  {started}  "
             room = max(10, output.width - len(one.run_id) - len(head))
             text = texts.fit(f"{texts.one_line(one.prompt)} -> {result}", room, output.signs)
-            output.say((one.run_id, "bold"), head, (text, "dim"))
+            output.write((one.run_id, "bold"), head, (text, "dim"))
     return 0

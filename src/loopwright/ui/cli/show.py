@@ -15,11 +15,12 @@ from ...journal.questions import open_questions
 from ...journal.replay import RecordedRun
 from ...journal.urls import shown_url
 from ...journal.views import step_outcomes
+from ...progress import depth_of
 from ...records import Iteration, Reason
 from ...records.codec import Json, text_of
 from .. import formatting as texts
-from ..journals import DEFAULT, again, reading
-from ..progress import Ending, IterationRow, Notice, Progress, depth_of, item_at
+from ..journals import DEFAULT, command_line, reading
+from ..progress import Ending, IterationRow, Notice, Progress, item_at
 from ..run_summary import (
     ended,
     executions_in,
@@ -35,10 +36,10 @@ from .output import Output, Part
 from .result import report_failure, report_output, report_questions, show_tracebacks
 from .runs import STYLES
 
-Loops = Mapping[str, Sequence[Iteration]]
+IterationsByLoop = Mapping[str, Sequence[Iteration]]
 
 
-def loop_of(info: RunInfo, rounds: Loops, wanted: str) -> str:
+def loop_of(info: RunInfo, loops: IterationsByLoop, wanted: str) -> str:
     """Return the path of a loop by its path or name; by default, the outermost loop.
 
     Of several loops with the same name, the latest is returned.
@@ -46,21 +47,22 @@ def loop_of(info: RunInfo, rounds: Loops, wanted: str) -> str:
     Raises:
         ConfigurationError: naming the nearest loop.
     """
-    if not rounds:
+    if not loops:
         raise ConfigurationError(f"{info.run_id} has no recorded iteration")
     if not wanted:
-        return min(rounds, key=depth_of)
-    paths = [path for path in rounds if wanted in (path, path.rsplit("/", 1)[-1])]
+        # The first of several outermost loops, in the order of their first iterations.
+        return min(loops, key=depth_of)
+    paths = [path for path in loops if wanted in (path, path.rsplit("/", 1)[-1])]
     if not paths:
-        names = {path.rsplit("/", 1)[-1] for path in rounds}
-        hint = nearest(wanted, {*names, *rounds}) or listed(wanted, sorted(names), lead="there are")
+        names = {path.rsplit("/", 1)[-1] for path in loops}
+        hint = nearest(wanted, {*names, *loops}) or listed(wanted, sorted(names), lead="there are")
         raise ConfigurationError(f"--loop: there is no loop {wanted!r} in {info.run_id}{hint}")
     return paths[-1]
 
 
-def other_loops(rounds: Loops, path: str, wanted: str) -> str:
+def other_loops(loops: IterationsByLoop, path: str, wanted: str) -> str:
     """Return the options for other loops than the default one at `path`, or ""."""
-    names = sorted({one.rsplit("/", 1)[-1] for one in rounds if one != path})
+    names = sorted({one.rsplit("/", 1)[-1] for one in loops if one != path})
     return f"--loop {' or '.join(names[:5])}" if names and not wanted else ""
 
 
@@ -120,94 +122,96 @@ def show(
         elif traceback:
             show_tracebacks(info, recorded(info, entries), entries, output)
         elif as_json:
-            output.give(recorded_json(info, entries))
+            output.write_json(recorded_json(info, entries))
         elif only_output:
-            output.put(text_of(recorded(info, entries).output))
+            output.write_result(text_of(recorded(info, entries).output))
         else:
             _overview(info, entries, loop, journal, output)
     return 0
 
 
 def _overview(info: RunInfo, entries: list[Entry], loop: str, url: str, output: Output) -> None:
-    rounds = iterations_of(entries)
-    path = loop_of(info, rounds, loop) if rounds or loop else ""
+    loops = iterations_of(entries)
+    path = loop_of(info, loops, loop) if loops or loop else ""
     result = recorded(info, entries)
     status = "" if ended(entries) or info.status == result.status.value else info.status
-    output.say(
+    output.write(
         (texts.one_line(info.name), "bold"),
         f"  run {info.run_id}, started {texts.when(info.created)}",
     )
     origin = info.source.get("file") or info.source.get("python")
     if origin:
-        output.say((f"from {origin}", "dim"))
-    output.say((ending_text(result, status), STYLES.get(info.status, "")), wrap=True)
-    report_failure(result, output, again("show", info.run_id, url, "--traceback"))
+        output.write((f"from {origin}", "dim"))
+    output.write((ending_text(result, status), STYLES.get(info.status, "")), wrap=True)
+    report_failure(result, output, command_line("show", info.run_id, url, "--traceback"))
     if text := texts.one_line(text_of(info.input)):
-        output.say(("input: ", "dim"), texts.fit(text, output.width - 7, output.signs))
+        output.write(("input: ", "dim"), texts.fit(text, output.width - 7, output.signs))
     if not loop:
         _steps(info, entries, output)
     if path:
-        _scores(path, rounds[path], output)
+        _scores(path, loops[path], output)
         _rows(entries, path if loop else "", output)
     _agents(info, entries, output)
     questions = open_questions(surviving(entries))
     report_output(result.output, output, questions)
-    output.say((f"journal: {shown_url(url)}", "dim"))
+    output.write((f"journal: {shown_url(url)}", "dim"))
     if path:
-        last = str(len(rounds[path]))
+        last = str(len(loops[path]))
         options = ["--loop", loop] if loop else []
-        command = again("show", info.run_id, url, *options, "--iteration", last)
-        output.say(("details: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
+        command = command_line("show", info.run_id, url, *options, "--iteration", last)
+        output.write(("details: ", "dim"), command, ("; or --diff I J, --timeline", "dim"))
     if questions:
         report_questions(questions, output, result.detail)
-        output.say(("answer: ", "dim"), again("approve", info.run_id, url))
+        output.write(("answer: ", "dim"), command_line("approve", info.run_id, url))
     elif info.status in ("interrupted", "suspended"):
         answered = info.status == "suspended" and result.reason is Reason.APPROVAL
         how = "answered; resume: " if answered else "resume: "
-        output.say((how, "dim"), again("resume", info.run_id, url))
+        output.write((how, "dim"), command_line("resume", info.run_id, url))
 
 
 def _steps(info: RunInfo, entries: list[Entry], output: Output) -> None:
     """Write a line per step of the workflow, unless its only step is a loop with rows."""
     outcomes = step_outcomes(info, entries)
+    # The step would repeat the last row of its loop.
     if len(outcomes) == 1 and iterations_of(entries):
         return
     columns = ColumnWidths.within(output.width - 1)
     for one in outcomes:
-        output.say(*step_line(one, columns, output.signs))
+        output.write(*step_line(one, columns, output.signs))
 
 
 def _scores(path: str, items: list[Iteration], output: Output) -> None:
     scores = [item.score for item in items if item.eligible and item.score is not None]
+    # A curve of one point says no more than its row.
     if len(scores) > 1:
         name = path.rsplit("/", 1)[-1]
         line = texts.sparkline(scores, output.width - texts.width(name) - 24, output.signs)
         ends = f"{texts.score(scores[0])} {output.signs.to} {texts.score(scores[-1])}"
-        output.say((f"{name} scores ", "dim"), (line, "cyan"), f" {ends}")
+        output.write((f"{name} scores ", "dim"), (line, "cyan"), f" {ends}")
 
 
-def _rows(entries: list[Entry], only: str, output: Output) -> None:
+def _rows(entries: list[Entry], only_loop: str, output: Output) -> None:
     columns = ColumnWidths.within(output.width - 1)
     for item in Progress().recall(entries):
-        if only and item.path != only:
+        if only_loop and item.path != only_loop:
             continue
         if isinstance(item, IterationRow):
-            output.say(*row_line(item, columns, output.signs))
-        elif isinstance(item, Ending) and not only:
-            output.say((ending_line(item), "dim"))
-        elif isinstance(item, Notice) and not only:
-            output.say((note_line(item, output.signs), "yellow"), wrap=True)
+            output.write(*row_line(item, columns, output.signs))
+        elif isinstance(item, Ending) and not only_loop:
+            output.write((ending_line(item), "dim"))
+        elif isinstance(item, Notice) and not only_loop:
+            output.write((note_line(item, output.signs), "yellow"), wrap=True)
 
 
 def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, output: Output) -> None:
-    rounds = iterations_of(entries)
-    path = loop_of(info, rounds, loop)
-    item = iteration_of(path, rounds[path], number, other_loops(rounds, path, loop))
+    loops = iterations_of(entries)
+    path = loop_of(info, loops, loop)
+    item = iteration_of(path, loops[path], number, other_loops(loops, path, loop))
     if output.as_json:
-        output.give({"run_id": info.run_id, "loop": path, **item.to_json()})
+        output.write_json({"run_id": info.run_id, "loop": path, **item.to_json()})
         return
     row = IterationRow(path, item, item_at(f"{path}/{number}", items_of_lists(entries)))
-    output.say(*row_line(row, ColumnWidths.within(output.width - 1), output.signs))
+    output.write(*row_line(row, ColumnWidths.within(output.width - 1), output.signs))
     _part("input", text_of(item.input), output)
     _part("output", text_of(item.output), output)
     _part("error" if item.error else "feedback", item.feedback, output)
@@ -215,44 +219,49 @@ def _iteration(info: RunInfo, entries: list[Entry], loop: str, number: int, outp
         _part("traceback", item.error.traceback.rstrip(), output)
     for criterion in item.evaluation.criteria if item.evaluation else ():
         sign = output.signs.passed if criterion.passed else output.signs.not_yet
-        output.say(f"  {sign} {texts.one_line(f'{criterion.name}: {criterion.gap}').rstrip(': ')}")
+        output.write(
+            f"  {sign} {texts.one_line(f'{criterion.name}: {criterion.gap}').rstrip(': ')}"
+        )
     for improvement in item.evaluation.improvements if item.evaluation else ():
-        output.say(f"  to do: {texts.one_line(improvement)}")
+        output.write(f"  to do: {texts.one_line(improvement)}")
     _effects([e for e in surviving(entries) if e.path.startswith(f"{path}/{number}/")], output)
 
 
 def _part(title: str, text: str, output: Output) -> None:
     if text:
-        output.say((f"{title}:", "bold"))
-        output.say(text)
+        output.write((f"{title}:", "bold"))
+        output.write(text)
 
 
 def _diff(
     info: RunInfo, entries: list[Entry], loop: str, numbers: tuple[int, int], output: Output
 ) -> None:
-    rounds = iterations_of(entries)
-    path = loop_of(info, rounds, loop)
-    others = other_loops(rounds, path, loop)
-    one, two = (iteration_of(path, rounds[path], number, others) for number in numbers)
+    loops = iterations_of(entries)
+    path = loop_of(info, loops, loop)
+    others = other_loops(loops, path, loop)
+    one, two = (iteration_of(path, loops[path], number, others) for number in numbers)
     names = [f"iteration {i.number} ({texts.score(i.score) or 'no score'})" for i in (one, two)]
     before, after = (_lines(item.output) for item in (one, two))
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
     if output.as_json:
         text = "\n".join(lines)
-        output.give({"run_id": info.run_id, "loop": path, "iterations": [*numbers], "diff": text})
+        output.write_json(
+            {"run_id": info.run_id, "loop": path, "iterations": [*numbers], "diff": text}
+        )
         return
     if not lines:
-        output.say(f"the outputs of iterations {numbers[0]} and {numbers[1]} are the same")
+        output.write(f"the outputs of iterations {numbers[0]} and {numbers[1]} are the same")
     styles = {"+": "green", "-": "red", "@": "cyan"}
     for line in lines:
-        output.say((line, styles.get(line[:1], "")))
+        output.write((line, styles.get(line[:1], "")))
     if others:
-        output.say((f"loop: {path}; for another loop, use {others}", "dim"))
+        output.write((f"loop: {path}; for another loop, use {others}", "dim"))
 
 
 def _lines(output: Json) -> list[str]:
     """Return an output as lines to compare; an object or a list has one line for each part."""
     if isinstance(output, dict | list):
+        # Sorted, because a model that writes the same members in another order has changed nothing.
         return json.dumps(output, indent=2, ensure_ascii=False, sort_keys=True).splitlines()
     return text_of(output).splitlines()
 
@@ -260,7 +269,7 @@ def _lines(output: Json) -> list[str]:
 def _timeline(info: RunInfo, entries: list[Entry], output: Output) -> None:
     if output.as_json:
         rows = [entry.to_json() for entry in surviving(entries)]
-        output.give({"run_id": info.run_id, "timeline": rows})
+        output.write_json({"run_id": info.run_id, "timeline": rows})
         return
     _effects(surviving(entries), output)
 
@@ -271,10 +280,12 @@ def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
     lifecycle = lifecycle_of(entries)
     if output.as_json:
         moments = [moment.to_json() for moment in lifecycle.moments]
-        output.give({"run_id": info.run_id, "state": lifecycle.state.value, "moments": moments})
+        output.write_json(
+            {"run_id": info.run_id, "state": lifecycle.state.value, "moments": moments}
+        )
         return
     for moment in lifecycle.moments:
-        output.say(
+        output.write(
             (f"{moment.at:9.2f} s  ", "dim"), f"{moment.move.event:19} ",
             (f"{moment.move.after:13} ", "bold"),
             texts.one_line(moment.path), ("  " + texts.one_line(moment.detail), "dim"),
@@ -283,22 +294,22 @@ def _lifecycle(info: RunInfo, entries: list[Entry], output: Output) -> None:
 
 def _effects(entries: list[Entry], output: Output) -> None:
     """Write a line per effect: start, duration, cost, path, result."""
-    doubts = RecordedRun(entries).unsettled
+    unsettled = RecordedRun(entries).unsettled
     for entry in entries:
-        doubt = entry.kind == "started" and doubts.get(entry.path) is entry
-        if entry.kind not in ("finished", "cut") and not doubt:
+        is_open = entry.kind == "started" and unsettled.get(entry.path) is entry
+        if entry.kind not in ("finished", "cut") and not is_open:
             continue
         outcome, style = _outcome(entry)
         line: list[Part] = [
             (f"{entry.at:9.2f} s ", "dim"),
-            f"{texts.duration(entry.seconds) if not doubt else 'open':>9} ",
+            f"{texts.duration(entry.seconds) if not is_open else 'open':>9} ",
             (f"{texts.cost(entry.usage or entry.reserved):>9}  ", "dim"),
             (path := texts.one_line(entry.path)),
         ]
         room = output.width - 35 - texts.width(path)
         if outcome and room > 10:
             line += ["  ", (texts.fit(texts.one_line(outcome), room, output.signs), style)]
-        output.say(*line)
+        output.write(*line)
 
 
 def _outcome(entry: Entry) -> tuple[str, str]:
@@ -324,7 +335,7 @@ def _agents(info: RunInfo, entries: Sequence[Entry], output: Output) -> None:
     lines += [(str(one["path"]), _reasoning(one)) for one in executions_in(info, entries)]
     for path, text in lines:
         name = path.rpartition("/")[2]
-        output.say(("agent ", "dim"), name, f": {texts.one_line(text)}", wrap=True)
+        output.write(("agent ", "dim"), name, f": {texts.one_line(text)}", wrap=True)
 
 
 def _phased(report: Json) -> str:

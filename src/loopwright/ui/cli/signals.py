@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Self
 from ...records import Result
 from .output import Output
 
-INTERRUPTED = 130  # the exit code of a run that a signal ended
+INTERRUPTED = 130  # the exit code of a run that a signal ended: 128 + SIGINT, as shells use it
 
 
 class Signals:
@@ -42,7 +42,7 @@ class Signals:
                     name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN
                 ):
                     continue
-                self._previous[number] = signal.signal(number, self._on)
+                self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -62,13 +62,14 @@ class Signals:
                 )
                 task.cancel()
 
+        # Only this method of a loop may be called from a signal handler, and it wakes the loop.
         self._cancel = lambda: loop.call_soon_threadsafe(cancel)
         if self.received:
             self._cancel()
 
-    def _on(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         if self.received:
-            leave(self._output)
+            exit_at_once(self._output)
         self.received = signal.Signals(number).name
         if self._cancel is not None:
             self._cancel()
@@ -76,7 +77,8 @@ class Signals:
             raise KeyboardInterrupt  # nothing runs yet, so there is nothing to record
 
 
-def leave(output: Output) -> NoReturn:
+def exit_at_once(output: Output) -> NoReturn:
     """End the process at once, whatever threads of steps still run."""
     output.abandon()
+    # `sys.exit` would wait for threads of steps, which cannot be interrupted.
     os._exit(INTERRUPTED)

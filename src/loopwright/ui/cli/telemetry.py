@@ -20,7 +20,7 @@ from .output import Output
 
 
 @dataclass
-class Observing:
+class TelemetryOptions:
     """The options for telemetry: a collector, a log file, and whether to include content."""
 
     otel: str | None = None
@@ -60,6 +60,7 @@ class Observing:
 
         def write(line: str) -> None:
             file.write(clean_json(line) if file.isatty() else line)
+            # A log is followed while the run continues, and must be complete after a kill.
             file.flush()
 
         return LogLines(write, capture=self.capture, redactor=of_environment(os.environ))
@@ -73,6 +74,7 @@ class Observing:
         except ConfigurationError as error:
             if self.otel:
                 raise
+            # The variable is for all programs of the machine; only the option demands telemetry.
             output.note(f"note: {VARIABLE} is set, but {error}")
             return None
 

@@ -9,6 +9,7 @@ import sys
 import webbrowser
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ from ..journals import DEFAULT, opened
 from .options import JournalUrl
 from .output import Output
 
-HOST = "127.0.0.1"
+HOST = "127.0.0.1"  # never another interface: the page can start programs
 
 
 def ui(
@@ -37,22 +38,25 @@ def ui(
     token each time.
     """
     with needs("the page", "ui"):
-        import_module("loopwright.ui.web.server")
+        # By name, because this module is also loaded for the help, without the extra.
+        web = import_module("loopwright.ui.web.app")
     listener = _listen(port)
     bound = listener.getsockname()[1]
     token = secrets.token_urlsafe(32)
     with Output() as output:
-        output.say(f"http://{HOST}:{bound}/?token={token}")
+        output.write(f"http://{HOST}:{bound}/?token={token}")
         output.note("Ctrl-C stops the page; runs continue")
         output.flush()
+    # A script that reads the address opens no browser.
     if not no_open and sys.stdout.isatty():
         webbrowser.open(f"http://{HOST}:{bound}/?token={token}")
-    asyncio.run(_serve(journal, listener, bound, token))
+    asyncio.run(_serve(web, journal, listener, port=bound, token=token))
     return 0
 
 
 def _listen(port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # A port stays reserved for a minute after its server ended.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
@@ -66,8 +70,8 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-async def _serve(url: str, listener: socket.socket, port: int, token: str) -> None:
-    from ..web.server import serve
-
+async def _serve(
+    web: ModuleType, url: str, listener: socket.socket, *, port: int, token: str
+) -> None:
     async with opened(url, create=True) as store:
-        await serve(store, listener, url=url, folder=Path.cwd(), port=port, token=token)
+        await web.serve(store, listener, url=url, folder=Path.cwd(), port=port, token=token)

@@ -20,8 +20,8 @@ from .output import Output
 from .result import report_interruption, report_result
 from .signals import INTERRUPTED
 
-BEAT = 0.2  # seconds between two reads of the journal
-PATIENCE = 50  # failed reads in a row before the error is reported
+POLL_SECONDS = 0.2  # seconds between two reads of the journal
+PATIENCE = 50  # failed reads in a row, 10 s, before the error is reported: a database may be locked or moved
 
 
 def watch(
@@ -78,27 +78,29 @@ async def _follow(store: Journal, run_id: str, view: LinesView) -> tuple[RunInfo
             # The row is read first, so that no entry before the end is missed.
             info = await store.find(run_id)
             fresh = await store.entries(run_id, after=entries[-1].seq if entries else 0)
+        # A database on a network drive or under a backup may be unavailable for a moment.
         except JournalUnavailable:
             misses += 1
             if misses > PATIENCE:
                 raise
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(POLL_SECONDS)
             continue
         misses = 0
+        # Only the recorded part can be reduced; a rewind while watching is shown as it happens.
         shown = fresh if entries else surviving(fresh)
         entries += fresh
         for entry in shown:
             view.show_entry(entry)
         if info.status != "running":
             return info, entries
-        await asyncio.sleep(BEAT)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def _report(info: RunInfo, entries: list[Entry], url: str, output: Output) -> int:
     result = recorded(info, entries)
     interrupted = info.status == "interrupted"
     if output.as_json:
-        output.give(recorded_json(info, entries))
+        output.write_json(recorded_json(info, entries))
     elif interrupted:
         report_interruption(result, output, url, cause="the end of its process")
     else:

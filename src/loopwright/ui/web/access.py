@@ -23,7 +23,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CHANGE_HEADER = "x-loopwright"
-MAX_BODY = 4 << 20  # bytes of a POST
+MAX_BODY = 4 << 20  # bytes of a POST: an edited output may be long
+# Outputs of models are shown on the page, so the browser must run nothing that is in them (rule 5).
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -35,9 +36,10 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+# The ID becomes a part of paths and file names.
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LONGEST_PATH = 2000
-_KEPT = b"private, max-age=31536000, immutable"
+_MAX_PATH = 2000
+_CACHEABLE = b"private, max-age=31536000, immutable"
 
 
 def is_run_id(text: str) -> bool:
@@ -47,7 +49,7 @@ def is_run_id(text: str) -> bool:
 
 def is_loop(text: str) -> bool:
     """Return whether a text can be the path of a loop."""
-    return 0 < len(text) <= _LONGEST_PATH and text.isprintable()
+    return 0 < len(text) <= _MAX_PATH and text.isprintable()
 
 
 class AccessGuard:
@@ -56,7 +58,9 @@ class AccessGuard:
     def __init__(self, app: ASGIApp, *, port: int, token: str) -> None:
         self._app = app
         self._token = token
+        # Cookies do not depend on the port, and several pages may be open.
         self.cookie = f"loopwright_{port}"
+        # Derived, so that the cookie does not disclose the token of the address.
         self.session = hmac.new(token.encode(), b"session", hashlib.sha256).hexdigest()
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
 
@@ -70,7 +74,7 @@ class AccessGuard:
         answer = self._answered(scope)
         # Static files may be cached, because their address contains a digest; runs may not.
         own = answer is None and scope["path"].startswith("/static/")
-        secured = _secured(send, _KEPT if own else b"no-store")
+        secured = _secured(send, _CACHEABLE if own else b"no-store")
         if answer is not None:
             await answer(scope, receive, secured)
         else:
@@ -79,12 +83,14 @@ class AccessGuard:
     def _answered(self, scope: Scope) -> Response | None:
         """Return the response to a refused request, or None to accept it."""
         headers = _headers(scope)
+        # Another site may let its own name resolve to this machine (DNS rebinding).
         if headers.get("host", "") not in self._hosts:
             return _refused(421, "use the loopback address that loopwright ui printed")
         origin = headers.get("origin")
         if origin is not None and origin.removeprefix("http://") not in self._hosts:
             return _refused(403, "this request came from another site")
         site = headers.get("sec-fetch-site", "none")
+        # A link in a terminal or a chat is a cross-site navigation; with the token it is allowed.
         entering = scope["method"] == "GET" and self._has_token(scope)
         if site not in ("none", "same-origin") and not (
             entering and headers.get("sec-fetch-mode") == "navigate"
@@ -92,7 +98,7 @@ class AccessGuard:
             return _refused(403, "this request came from another site")
         if entering:
             return self._enter(scope)
-        if not self._known(headers):
+        if not self._has_session(headers):
             return _refused(
                 401, "open the address that loopwright ui printed; it contains the token"
             )
@@ -100,9 +106,10 @@ class AccessGuard:
 
     def _has_token(self, scope: Scope) -> bool:
         token = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token", "")
+        # In constant time, so that the time of an answer does not reveal the beginning of the token.
         return hmac.compare_digest(token.encode(), self._token.encode())
 
-    def _known(self, headers: dict[str, str]) -> bool:
+    def _has_session(self, headers: dict[str, str]) -> bool:
         token = headers.get("authorization", "").removeprefix("Bearer ")
         if hmac.compare_digest(token.encode(), self._token.encode()):
             return True
@@ -125,14 +132,14 @@ class AccessGuard:
 
 def _headers(scope: Scope) -> dict[str, str]:
     """Return headers by name; repeated headers are joined, so that they match no check."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")
         text = value.decode("latin-1")
-        if name in found:
-            text = f"{found[name]}; {text}" if name == "cookie" else f"{found[name]}, {text}"
-        found[name] = text
-    return found
+        if name in headers:
+            text = f"{headers[name]}; {text}" if name == "cookie" else f"{headers[name]}, {text}"
+        headers[name] = text
+    return headers
 
 
 def _method(method: str, headers: dict[str, str]) -> Response | None:
@@ -140,10 +147,12 @@ def _method(method: str, headers: dict[str, str]) -> Response | None:
         return None
     if method != "POST":
         return _refused(405, "use GET to read and POST to change")
+    # Browsers let no form set a header, and ask before a script of another site may.
     if CHANGE_HEADER not in headers:
         return _refused(403, f"a change needs the header {CHANGE_HEADER}")
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return _refused(415, "a change must be sent as application/json")
+    # Without a length, a body could be sent that never ends.
     length = headers.get("content-length", "")
     if not length.isdigit() or int(length) > MAX_BODY:
         return _refused(413, f"a change needs a content-length of at most {MAX_BODY} bytes")
@@ -161,12 +170,13 @@ def _secured(send: Send, caching: bytes) -> Send:
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            theirs: Iterable[tuple[bytes, bytes]] = message["headers"]
-            kept = [(name, value) for name, value in theirs if name not in names]
-            if not any(name == b"cache-control" for name, _ in kept):
-                found = message["status"] < 400
-                kept.append((b"cache-control", caching if found else b"no-store"))
-            message = {**message, "headers": [*kept, *ours]}
+            original: Iterable[tuple[bytes, bytes]] = message["headers"]
+            # Headers of the framework must not weaken ours.
+            others = [(name, value) for name, value in original if name not in names]
+            if not any(name == b"cache-control" for name, _ in others):
+                headers = message["status"] < 400
+                others.append((b"cache-control", caching if headers else b"no-store"))
+            message = {**message, "headers": [*others, *ours]}
         await send(message)
 
     return sending

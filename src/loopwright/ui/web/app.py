@@ -1,11 +1,14 @@
-"""The page as an ASGI application."""
+"""The page as an ASGI application, and its server."""
 
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from types import FrameType
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -33,7 +36,7 @@ def create_app(journal: Journal, *, url: str, folder: Path, port: int, token: st
     The page starts processes in `folder` with the journal's `url`; it listens on `port`, and every
     request needs `token`.
     """
-    page = Page(journal, url, folder, live.make_news)
+    page = Page(journal, url, folder, live.send_changes)
 
     @contextlib.asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
@@ -102,3 +105,24 @@ def _unknown(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     sentence = "This page does not exist." if status == 404 else "This request is not supported."
     return HTMLResponse(render("problem.html", title="Not found", sentence=sentence), status)
+
+
+async def serve(
+    journal: Journal, listener: socket.socket, *, url: str, folder: Path, port: int, token: str
+) -> None:
+    """Serve the page at a listening socket until Ctrl-C; see `create_app` for the arguments."""
+    app = create_app(journal, url=url, folder=folder, port=port, token=token)
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            app.state.page.close()  # the server would wait for open streams
+            super().handle_exit(sig, frame)
+
+    server = Server(
+        uvicorn.Config(
+            # No access log: its lines would contain the token of the first request.
+            app, access_log=False, log_level="warning", lifespan="on", server_header=False,
+            date_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=30,
+        )
+    )  # fmt: skip
+    await server.serve(sockets=[listener])

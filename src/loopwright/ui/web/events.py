@@ -22,7 +22,9 @@ from ...journal.views import RunView, Wanted, Watch
 from ...records.codec import Json
 from ..progress import Progress
 
-BEAT = 0.09  # seconds between reads of the commit counter
+POLL_SECONDS = (
+    0.09  # seconds between reads of the commit counter: below 0.1 s a change seems immediate
+)
 
 Topic = str | Wanted  # a run by its ID, or a page of the list
 
@@ -33,7 +35,7 @@ class _Waiter:
     def __init__(self, topic: Topic, state: object) -> None:
         self.topic = topic
         self.state = state
-        self.fresh = True  # the state may have changed before the wait
+        self.unchecked = True  # the state may have changed before the wait
         self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
@@ -67,8 +69,9 @@ class ChangeFeed:
         """Wait until a topic has another state; return False after `seconds`."""
         waiter = _Waiter(topic, state)
         self._waiting.add(waiter)
+        # The task ends with the last waiting page, so that an unused server reads nothing.
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._look())
+            self._task = asyncio.create_task(self._poll())
         try:
             async with asyncio.timeout(seconds):
                 await waiter.woken
@@ -78,25 +81,26 @@ class ChangeFeed:
             self._waiting.discard(waiter)
         return True
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while self._waiting:
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(POLL_SECONDS)
             try:
-                await self._beat()
+                await self._compare_states()
             except JournalError:
+                # The pages read the journal themselves, and report its error.
                 for waiter in self._waiting:
                     waiter.wake()
 
-    async def _beat(self) -> None:
+    async def _compare_states(self) -> None:
         version = self._watch.version()
         committed = version != self._version
         self._version = version
         self.turn += committed
         states: dict[Topic, object] = {}
         for waiter in list(self._waiting):
-            if not (committed or waiter.fresh):
+            if not (committed or waiter.unchecked):
                 continue
-            waiter.fresh = False
+            waiter.unchecked = False
             if waiter.topic not in states:
                 states[waiter.topic] = await self.state(waiter.topic)
             if states[waiter.topic] != waiter.state:
@@ -109,7 +113,7 @@ class ChangeFeed:
         self._watch.close()
 
 
-_KEPT = 64  # events that wait for a slow page; older ones become a gap
+_QUEUE_SIZE = 64  # events that wait for a slow page; older ones become a gap
 
 
 class ServerEvent(NamedTuple):
@@ -124,7 +128,7 @@ class Listener:
     """The event queue of an open page; `over` is set when no more events follow."""
 
     def __init__(self) -> None:
-        self._events: deque[ServerEvent] = deque(maxlen=_KEPT)
+        self._events: deque[ServerEvent] = deque(maxlen=_QUEUE_SIZE)
         self._ready = asyncio.Event()
         self.over = False
 
@@ -163,14 +167,14 @@ class EventChannel:
             listener.put(event)
 
 
-Making = Callable[[Topic, EventChannel], Awaitable[None]]
+SendChanges = Callable[[Topic, EventChannel], Awaitable[None]]
 
 
 class Channels:
     """The topics with open pages; `make` sends changes to a channel until it is cancelled."""
 
-    def __init__(self, make: Making) -> None:
-        self._make = make
+    def __init__(self, make: SendChanges) -> None:
+        self._send_changes = make
         self._open: dict[Topic, tuple[EventChannel, asyncio.Task[None]]] = {}
 
     @contextmanager
@@ -192,13 +196,14 @@ class Channels:
 
     async def _run(self, topic: Topic, channel: EventChannel) -> None:
         try:
-            await self._make(topic, channel)
+            await self._send_changes(topic, channel)
         finally:
             self._close(topic, channel)
             for listener in channel.listeners:
                 listener.end()
 
     def _close(self, topic: Topic, channel: EventChannel) -> None:
+        # A new page may have opened the topic again while the old task was ending.
         if topic in self._open and self._open[topic][0] is channel:
             del self._open[topic]
 
@@ -209,7 +214,7 @@ class Channels:
 
 
 MAX_RUNS = 64  # runs whose progress is cached
-_STILL = ("interrupted", "suspended")
+_STOPPED = ("interrupted", "suspended")
 
 
 class RunProgress:
@@ -239,13 +244,13 @@ class RunProgress:
         entries = view.since(self.last)
         if not entries:
             return
-        fresh = self.last == 0
+        unchecked = self.last == 0
         self.last = entries[-1].seq
         self._latest = entries
         if any(entry.kind == "rewound" for entry in entries):
-            self.rewinds += not fresh
+            self.rewinds += not unchecked
             self.progress = Progress()
-            self.apply(surviving(entries if fresh else view.since(0)))
+            self.apply(surviving(entries if unchecked else view.since(0)))
         else:
             self.apply(entries)
 
@@ -253,7 +258,8 @@ class RunProgress:
         """Apply entries that no rewind discarded."""
         for entry in entries:
             self.progress.apply(entry)
-            if entry.kind in _STILL or (entry.kind == "ended" and not entry.path):
+            # Effects that were in flight ended with their process.
+            if entry.kind in _STOPPED or (entry.kind == "ended" and not entry.path):
                 self.progress.in_flight.clear()
             elif entry.kind == "started" and isinstance(entry.value, dict):
                 model = entry.value.get("model")
@@ -267,29 +273,31 @@ _OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 _FIRST = 40  # entries, among which is the first model call of a run
 
 
-def _brief(view: RunView) -> RunProgress:
+def _progress_of_ended(view: RunView) -> RunProgress:
     """Return the progress of a run that ended in its first process: only the models are read."""
-    fold = RunProgress()
-    fold.apply(view.since(0, _FIRST))
-    fold.last = view.last
-    return fold
+    run_progress = RunProgress()
+    run_progress.apply(view.since(0, _FIRST))
+    run_progress.last = view.last
+    return run_progress
 
 
-class Folds:
+class RunProgressCache:
     """The progress of the runs that were opened last."""
 
     def __init__(self) -> None:
-        self._folds: dict[str, RunProgress] = {}
+        self._cached: dict[str, RunProgress] = {}
 
     def of(self, view: RunView) -> RunProgress:
         """Return the current progress of a run."""
         info = view.info
         run_id = info.run_id
-        if info.epoch == 1 and info.status in _OVER and run_id not in self._folds:
-            return _brief(view)
-        fold = self._folds.pop(run_id, None) or RunProgress()
-        self._folds[run_id] = fold
-        while len(self._folds) > MAX_RUNS:
-            del self._folds[next(iter(self._folds))]
-        fold.update(view)
-        return fold
+        # The row of such a run is complete, and its entries may be many.
+        if info.epoch == 1 and info.status in _OVER and run_id not in self._cached:
+            return _progress_of_ended(view)
+        # Removed and added at the end, so that the first of the dict is the one used longest ago.
+        run_progress = self._cached.pop(run_id, None) or RunProgress()
+        self._cached[run_id] = run_progress
+        while len(self._cached) > MAX_RUNS:
+            del self._cached[next(iter(self._cached))]
+        run_progress.update(view)
+        return run_progress

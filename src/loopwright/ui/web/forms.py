@@ -23,6 +23,7 @@ _BUTTONS = {
     "doubt": [("rerun", "Run it again"), ("fail", "Count it as failed")],
     "free": [("value", "Answer")],
 }
+# These are in the heading or in a field of the form.
 _HIDDEN = ("kind", "loop", "iteration", "more")
 
 
@@ -39,7 +40,7 @@ class QuestionForm:
     output: str
     arguments: str
     more: str
-    most: int = CEILING
+    maximum: int = CEILING
 
     @property
     def of_output(self) -> bool:
@@ -67,11 +68,11 @@ def form_of(question: Question) -> QuestionForm:
         output=text_of(request.get("output")),
         arguments="" if arguments is None else json.dumps(arguments, indent=2, ensure_ascii=False),
         more=text_of(request.get("more")),
-        most=_most(request),
+        maximum=_maximum(request),
     )
 
 
-def _most(request: Mapping[str, Json]) -> int:
+def _maximum(request: Mapping[str, Json]) -> int:
     """Return the maximum number of further iterations."""
     done = request.get("iteration")
     return CEILING - done if isinstance(done, int) else CEILING
@@ -107,6 +108,7 @@ def _edits(question: Question, fields: Mapping[str, Json]) -> dict[str, Json]:
             if _lines(text) != _lines(text_of(question.request.get(name))):
                 edits[name] = input_value(text) if name == "output" else text
     if question.kind == "limit" and (more := text_of(fields.get("more"))):
+        # `isdigit` alone accepts digits of other scripts.
         if not (more.isascii() and more.isdigit() and len(more) < 6):
             raise ConfigurationError(f"{question.path}: more: {more!r} is not an integer")
         edits["more"] = int(more)

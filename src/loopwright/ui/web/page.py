@@ -7,26 +7,26 @@ from functools import partial
 from pathlib import Path
 
 from ...journal import Journal
-from .events import ChangeFeed, Channels, EventChannel, Folds, Topic
+from .events import ChangeFeed, Channels, EventChannel, RunProgressCache, Topic
 from .project import ProjectFolder
 from .queries import Records
 from .run_processes import RunProcesses
 
 # Sends the changes of a topic to its open pages.
-News = Callable[["Page", Topic, EventChannel], Awaitable[None]]
+SendChanges = Callable[["Page", Topic, EventChannel], Awaitable[None]]
 
 
 class Page:
     """The state that the routes of one server share; `closing` is set at shutdown."""
 
-    def __init__(self, journal: Journal, url: str, folder: Path, news: News) -> None:
+    def __init__(self, journal: Journal, url: str, folder: Path, send_changes: SendChanges) -> None:
         self.records = Records(journal)
         self.feed = ChangeFeed(journal)
-        self.folds = Folds()
+        self.run_progress = RunProgressCache()
         self.project = ProjectFolder(folder)
-        self.children = RunProcesses(url, folder)
+        self.processes = RunProcesses(url, folder)
         self.closing = False
-        self.channels = Channels(partial(news, self))
+        self.channels = Channels(partial(send_changes, self))
 
     def close(self) -> None:
         """End all streams, and stop watching the journal."""

@@ -94,6 +94,7 @@ def _recorded_limits(loop: str, info: RunInfo) -> Mapping[str, Any] | None:
     named = [one for one in loops if one["name"] == last]
     if named:
         return named[0]
+    # A loop that is called from several places has its limits recorded once, under the loop around it.
     around = enclosing(loop)
     within = name_of(around[0], info) if around else ""
     inside = [one for one in loops if one.get("within", "") == within]
@@ -125,21 +126,24 @@ def _tighten(bounds: Bounds, conditions: Iterable[Mapping[str, Any]]) -> None:
             for key in _LIMITS_OF.get(tag, ()):
                 value = fields.get(key)
                 if isinstance(value, int | float):
+                    # The strictest of several limits ends the loop first.
                     bounds[key] = min(value, bounds.get(key, value))
 
 
-def run_of(view: RunView, loop: str, fold: RunProgress) -> RunHeader:
+def run_of(view: RunView, loop: str, run_progress: RunProgress) -> RunHeader:
     """Return the header of a run's page; `loop` is its main loop."""
     info = view.info
-    progress = fold.progress
+    progress = run_progress.progress
+    # The row has the final figures; until then they are computed from the entries.
     used = progress.spent if info.status in _OPEN else info.usage
     active = max(info.active, progress.active)
-    bounds = _bounds_of_run(loop, view, fold)
+    bounds = _bounds_of_run(loop, view, run_progress)
     budget = (info.source.get("bounds") or {}).get("budget") or {}
     bounds |= {key: value for key, value in budget.items() if value is not None}
-    raised = fold.raised.get("", {})
+    raised = run_progress.raised.get("", {})
     bounds |= {unit: raised[name] for name, unit in UNITS.items() if name in raised}
     marks = [item for _, item in view.outline(loop)] if loop else []
+    # A large `parallel` has hundreds of effects in flight, which would move the page at each update.
     in_flight = list(progress.in_flight.items())[-4:] if info.status == "running" else []
     return RunHeader(
         info=info,
@@ -147,25 +151,27 @@ def run_of(view: RunView, loop: str, fold: RunProgress) -> RunHeader:
         facts=_facts(marks, view.total(), used, active, bounds),
         in_flight=in_flight,
         active=active,
-        model=", ".join(list(fold.models)[:3]) or text_of(info.source.get("model")),
+        model=", ".join(list(run_progress.models)[:3]) or text_of(info.source.get("model")),
         document=_document(info),
-        last=fold.last,
-        rewinds=fold.rewinds,
+        last=run_progress.last,
+        rewinds=run_progress.rewinds,
         open=info.status in _OPEN,
     )
 
 
-def _bounds_of_run(loop: str, view: RunView, fold: RunProgress) -> Bounds:
+def _bounds_of_run(loop: str, view: RunView, run_progress: RunProgress) -> Bounds:
     """Return the limits of the main loop that are limits of the run.
 
     If the loop is the run, these are all; else the threshold, and the iteration limit of a single loop.
     """
     if not loop:
         return {}
-    bounds = bounds_of_loop(loop, view.info, fold.raised)
+    bounds = bounds_of_loop(loop, view.info, run_progress.raised)
+    # A path of one part: the loop is the root step, and its limits are those of the run.
     if "/" not in loop:
         return bounds if view.total() == view.count(loop) else _without(bounds, "limit")
     loops = (view.info.source.get("bounds") or {}).get("loops") or ()
+    # The limit of one loop says nothing about a run that has several.
     alone = len(loops) == 1 and view.total() == view.count(loop)
     return {
         key: bounds[key] for key in ("threshold", *(["limit"] if alone else [])) if key in bounds
@@ -259,6 +265,7 @@ def best_of(marks: Iterable[Mark]) -> int:
 
 def is_list(loop: str, info: RunInfo) -> bool:
     """Return whether the loop at a path iterates over a list."""
+    # The entries of a list and of a loop are alike; only the recorded bounds tell them apart.
     lists = (info.source.get("bounds") or {}).get("lists") or ()
     return loop.rsplit("/", 1)[-1] in lists
 
@@ -316,8 +323,8 @@ def _row(loop: str, item: Iteration) -> Row:
     )
 
 
-CHUNK = 40  # rows of one request
-MAX_ROWS = 100  # rows that a page contains from the start
+CHUNK = 40  # rows of one request: more than a screen, and rendered in milliseconds
+MAX_ROWS = 100  # rows that a page contains from the start; a loop may have a million
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,22 +370,24 @@ class Section:
         return "item" if self.over_list else "iteration"
 
 
-def section_of(view: RunView, loop: str, fold: RunProgress, *, whole: bool = False) -> Section:
+def section_of(
+    view: RunView, loop: str, run_progress: RunProgress, *, all_rows: bool = False
+) -> Section:
     """Return a loop with all its points, and with all rows (`whole`) or those of a new page."""
     marks = view.outline(loop)
     best = best_of(marks)
-    bounds = bounds_of_loop(loop, view.info, fold.raised)
+    bounds = bounds_of_loop(loop, view.info, run_progress.raised)
     live = view.info.status == "running"
     inside = inner_of(view, f"{loop}/{len(marks) + 1}", opened=True) if live else []
     points = points_of(marks)
     return Section(
         path=loop,
         name=name_of(loop, view.info),
-        item=_short(texts.one_line(item_at(loop, fold.progress.lists)), ITEM),
+        item=_short(texts.one_line(item_at(loop, run_progress.progress.lists)), ITEM),
         count=len(marks),
         best=_score(marks, best),
         bounds=bounds,
-        chunks=_chunks(view, loop, marks, best, whole=whole),
+        chunks=_chunks(view, loop, marks, best, all_rows=all_rows),
         points=points,
         charts=_charts(points, bounds.get("threshold")),
         inside=inside,
@@ -393,7 +402,7 @@ def inner_of(view: RunView, under: str, *, opened: bool = False) -> list[Section
     for loop in in_order(view, view.loops(under)):
         marks = view.outline(loop)
         best = best_of(marks)
-        chunks = _chunks(view, loop, marks, best, whole=len(marks) < MAX_ROWS) if opened else []
+        chunks = _chunks(view, loop, marks, best, all_rows=len(marks) < MAX_ROWS) if opened else []
         sections.append(
             Section(
                 path=loop,
@@ -421,10 +430,10 @@ def chunks_of(view: RunView, loop: str, offset: int, limit: int) -> list[Row]:
 
 
 def _chunks(
-    view: RunView, loop: str, marks: list[Mark], best: int, *, whole: bool = False
+    view: RunView, loop: str, marks: list[Mark], best: int, *, all_rows: bool = False
 ) -> list[Chunk]:
     retries = view.retries(loop)
-    if whole or len(marks) <= MAX_ROWS:
+    if all_rows or len(marks) <= MAX_ROWS:
         items = items_of(view, loop, marks)
         return [Chunk(0, len(marks), rows_of(loop, marks, best, retries, items))]
     starts = range(0, len(marks), CHUNK)
@@ -432,6 +441,7 @@ def _chunks(
     for start in starts:
         part = marks[start : start + CHUNK]
         rows = None
+        # The first rows are visible at once, and new rows are appended to the last ones.
         if start in (0, starts[-1]):
             rows = rows_of(loop, part, best, retries, items_of(view, loop, part, start))
         chunks.append(Chunk(start, len(part), rows))
@@ -444,9 +454,10 @@ def _charts(points: list[list[Json]], threshold: float | None) -> list[Chart]:
         ("cost", "Cost, US dollars", 2, texts.money, 0.0),
         ("time", "Time", 3, texts.duration, 0.0),
     )
-    found = []
+    drawn = []
     for kind, title, place, shown, top in kinds:
         values = [(point[0], point[place]) for point in points if point[place] is not None]
+        # One point is no curve, and a loop without model calls has no cost.
         if len(values) < 2 or not any(value for _, value in values):
             continue
         highest = max(values, key=lambda pair: float(pair[1]))
@@ -458,5 +469,6 @@ def _charts(points: list[list[Json]], threshold: float | None) -> list[Chart]:
         if line is not None:
             label += f"; {texts.score(line)} is required"
         drawing = charts.curve(values, label, top=top, line_at=line, shown=shown)
-        found.append(Chart(kind, title, label, Markup(drawing)))  # noqa: S704
-    return found
+        # Safe markup: `charts.curve` escapes the label and writes only numbers besides.
+        drawn.append(Chart(kind, title, label, Markup(drawing)))  # noqa: S704
+    return drawn

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from ...errors import DocumentError, LoopwrightError
 from ...records.codec import text_of
-from ..sources import Given, load_source
-from ..trust import actions_text, is_agreed
+from ..sources import SourceSettings, load_source
+from ..trust import actions_text, is_approved
 
-MAX_DOCUMENTS = 60
+MAX_DOCUMENTS = 60  # each is loaded for the list, which takes milliseconds
 MAX_DEPTH = 3  # folders below the project folder
 _MAX_SIZE = 1 << 20  # bytes
 _KINDS = (".yaml", ".yml")
+# A project has other YAML files too, such as those of CI, which must not be listed as broken workflows.
 _BEGINS = re.compile(rb"^(schema|\$schema|orchestrator)\s*:", re.MULTILINE)
 _SKIPPED = ("node_modules", "__pycache__", "venv", "build", "dist")
 
@@ -42,11 +43,12 @@ class ProjectFolder:
 
     def documents(self) -> list[KnownDocument]:
         """Return the documents in the folder, by name."""
-        return [self._known(file) for file in self._files()]
+        return [self._document(file) for file in self._files()]
 
     def find(self, file: str) -> KnownDocument | None:
         """Return a document by its file in `documents`, or None."""
-        return self._known(file) if file in self._files() else None
+        # Only listed files: a request must not name another file of the machine.
+        return self._document(file) if file in self._files() else None
 
     def _files(self) -> list[str]:
         return sorted(name for name, _ in zip(self._walk(), range(MAX_DOCUMENTS), strict=False))
@@ -62,9 +64,10 @@ class ProjectFolder:
                 if name.endswith(_KINDS) and _is_document(Path(root) / name):
                     yield str(here / name)
 
-    def _known(self, file: str) -> KnownDocument:
+    def _document(self, file: str) -> KnownDocument:
         try:
-            source = load_source(str(self.folder / file), Given(), execute=False)
+            # Listing a folder must not run the code in it.
+            source = load_source(str(self.folder / file), SourceSettings(), execute=False)
             actions = source.local_actions()
         except DocumentError as error:
             return KnownDocument(file, file, problem=str(error.problems[0]))
@@ -73,7 +76,7 @@ class ProjectFolder:
         return KnownDocument(
             file,
             source.name,
-            trusted=is_agreed(actions),
+            trusted=is_approved(actions),
             runs=actions_text(actions) if actions else "",
             input=text_of(source.default_input),
         )

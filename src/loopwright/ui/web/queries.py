@@ -11,7 +11,7 @@ from ...journal.views import RunPage, RunView, Wanted
 from ...records import NOTHING, Iteration
 
 T = TypeVar("T")
-SPARK = 24  # iterations in the sparkline of a run
+SPARK = 24  # iterations in the sparkline of a run, as many as its width shows
 _OVER = ("satisfied", "exhausted", "failed", "impossible", "cancelled")
 
 
@@ -45,7 +45,7 @@ class Records:
         self.journal = journal
         self._sparks: dict[tuple[str, float], tuple[float, ...]] = {}
 
-    async def look(self, run_id: str, work: Callable[[RunView], T]) -> T:
+    async def with_view(self, run_id: str, work: Callable[[RunView], T]) -> T:
         """Return the result of `work` on the view of a run. Raises RunNotFound."""
         return await self.journal.view(run_id, work)
 
@@ -59,15 +59,17 @@ class Records:
 
     def _row(self, key: int, view: RunView) -> Listed:
         info = view.info
-        known = self._sparks.get((info.run_id, info.updated))
-        if known is not None and info.status in _OVER:
-            return Listed(key, info, known)
+        # The scores of an ended run change only by a rewind, which changes `updated`.
+        cached = self._sparks.get((info.run_id, info.updated))
+        if cached is not None and info.status in _OVER:
+            return Listed(key, info, cached)
         loop = main_loop(view)
         over = info.status in _OVER
         marks = view.outline(loop, offset=-SPARK if over else 0) if loop else []
         scores = tuple(item.score for _, item in marks[-SPARK:] if item.score is not None)
         if over:
             self._sparks[info.run_id, info.updated] = scores
+            # Simply emptied: the scores of one page of the list are read in a millisecond.
             if len(self._sparks) > 2000:
                 self._sparks.clear()
         elif marks:
@@ -105,4 +107,5 @@ def main_loop(view: RunView) -> str:
         marks = view.outline(loop, offset=-1)
         return marks[0][0] if marks else 0
 
+    # Each loop costs a query, and a workflow rarely has more outermost loops.
     return max(loops[:8], key=latest)

@@ -44,15 +44,18 @@ def cut(text: str, maximum: int) -> str:
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
+        # For all templates: an output of a model is never markup.
         autoescape=True,
+        # A misspelt name is an error in a test and not an empty cell.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        # The files of an installed package do not change while it runs.
         auto_reload=False,
     )
-    made.filters |= {
+    environment.filters |= {
         "line": lambda value: texts.one_line(str(value)),
         "score": texts.score,
         "cost": texts.cost,
@@ -63,7 +66,7 @@ def _environment() -> Environment:
         # Safe markup, because it contains only numbers.
         "sparkline": lambda scores: Markup(charts.sparkline(scores)),  # noqa: S704
     }
-    return made
+    return environment
 
 
 def render(template: str, **values: object) -> str:
@@ -75,5 +78,5 @@ def render(template: str, **values: object) -> str:
 
 def macro(name: str, *values: object) -> str:
     """Return the result of a macro of `parts.html`, escaped."""
-    made = getattr(_environment().get_template("parts.html").module, name)
-    return str(made(*values))
+    environment = getattr(_environment().get_template("parts.html").module, name)
+    return str(environment(*values))

@@ -18,19 +18,22 @@ from .queries import in_order, main_loop
 from .render import STATIC, cut, readable, render
 from .steps import steps_of
 
-_MAX_VALUE = 100_000  # characters of a value
+_MAX_VALUE = 100_000  # characters of a value: a report is sent by mail
 
 
 def report(info: RunInfo, entries: Sequence[Entry]) -> str:
     """Return a run as an HTML document: header, input, output, curves, iterations."""
-    view, fold = EntriesView(info, entries), RunProgress()
-    fold.update(view)
+    view, run_progress = EntriesView(info, entries), RunProgress()
+    run_progress.update(view)
     style = (STATIC / "page.css").read_text("utf-8")
+    # The policy of the file allows this style sheet and nothing else.
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    sections = [section_of(view, loop, fold, whole=True) for loop in in_order(view, view.loops())]
+    sections = [
+        section_of(view, loop, run_progress, all_rows=True) for loop in in_order(view, view.loops())
+    ]
     end = view.ending() or {}
     return render(
-        "report.html", run=run_of(view, main_loop(view), fold), sections=sections,
+        "report.html", run=run_of(view, main_loop(view), run_progress), sections=sections,
         style=Markup(style), digest=digest,  # noqa: S704
         steps=steps_of(view), failure=Failure.from_json(end.get("error")), input=_shown(info.input), output=_shown(end.get("output")),
         detail=lambda row: _detail(view, row), inside=lambda row: _inside(view, row),

@@ -18,7 +18,7 @@ from ...errors import LoopwrightError
 from ...journal.views import RunView, Wanted
 from ...records import Iteration
 from ...records.codec import Json
-from .events import BEAT, EventChannel, ServerEvent, Topic
+from .events import POLL_SECONDS, EventChannel, ServerEvent, Topic
 from .page import Page
 from .page_models import best_of, items_of, points_of, rows_of, run_of
 from .queries import main_loop
@@ -26,8 +26,8 @@ from .render import macro
 from .routes_read import number_in, run_in, wanted_in
 from .steps import steps_of
 
-QUIET = 15.0  # seconds between the comments that keep a silent stream open
-HEAD_GAP = 0.5  # seconds between updates of the effects in progress
+KEEPALIVE_SECONDS = 15.0  # seconds between the comments that keep a silent stream open
+HEAD_GAP = 0.5  # seconds between updates of the effects in progress; faster changes cannot be read
 LIST_GAP = 0.7  # seconds between updates of running runs in the list
 # A slow list is read less often: pauses are multiples of the time of the last read.
 LIST_SHARE = 100  # before an update of running runs
@@ -39,7 +39,10 @@ Entered = tuple[int, bytes]
 
 def _stream(events: AsyncIterator[bytes]) -> Response:
     return StreamingResponse(
-        events, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+        # A proxy such as nginx would hold events back until its buffer is full.
+        events,
+        media_type="text/event-stream",
+        headers={"x-accel-buffering": "no"},
     )
 
 
@@ -56,10 +59,10 @@ async def run_events(page: Page, request: Request) -> Response:
     if after is None:
         after = number_in(request, "after")
     rewinds = number_in(request, "rewinds")
-    await page.records.look(run_id, page.folds.of)  # an unknown run is a 404
+    await page.records.with_view(run_id, page.run_progress.of)  # an unknown run is a 404
 
     async def enter(_: EventChannel, seq: int) -> Entered:
-        last, data = await _look(page, run_id, seq, rewinds, full=True)
+        last, data = await _read_changes(page, run_id, seq, rewinds, full=True)
         return last, _event(data, last)
 
     return _stream(_listening(page, run_id, after, enter))
@@ -93,87 +96,93 @@ async def _listening(
                     return
                 entered = True
                 yield event
-            news = await listener.next(QUIET)
-            if news is None:
+            changes = await listener.next(KEEPALIVE_SECONDS)
+            if changes is None:
                 if listener.over:
                     return
                 yield _HERE
-            elif news.before > seq:
+            # An event between was lost: render the changes since the last one that was sent.
+            elif changes.before > seq:
                 entered = False
-            elif news.last >= seq:
-                seq = news.last
-                yield news.event
+            # An event that the page already has, from the time before it joined, is skipped.
+            elif changes.last >= seq:
+                seq = changes.last
+                yield changes.event
 
 
-async def make_news(page: Page, topic: Topic, channel: EventChannel) -> None:
+async def send_changes(page: Page, topic: Topic, channel: EventChannel) -> None:
     """Send a channel the changes of its run or list, until it is cancelled or reading fails."""
     try:
         if isinstance(topic, str):
-            await _run_news(page, topic, channel)
+            await _send_run_changes(page, topic, channel)
         else:
-            await _list_news(page, topic, channel)
+            await _send_list_changes(page, topic, channel)
     except LoopwrightError as error:
+        # With these numbers every page accepts the event, whatever it received before.
         channel.send(ServerEvent(-1, 1 << 62, _event({"problem": str(error)})))
 
 
-async def _run_news(page: Page, run_id: str, channel: EventChannel) -> None:
+async def _send_run_changes(page: Page, run_id: str, channel: EventChannel) -> None:
     state = await page.feed.state(run_id)
-    seq, rewinds = await page.records.look(run_id, lambda view: _place(page, view))
+    seq, rewinds = await page.records.with_view(run_id, lambda view: _place(page, view))
     shown, sent_at = "", 0.0
     while True:
         full = time.monotonic() - sent_at >= HEAD_GAP
-        last, data = await _look(page, run_id, seq, rewinds, full=full)
+        last, data = await _read_changes(page, run_id, seq, rewinds, full=full)
         if data and (last > seq or data["head"] != shown):
             channel.send(ServerEvent(seq, last, _event(data, last)))
             seq, shown, sent_at = last, str(data["head"]), time.monotonic()
         # Skipped changes are sent soon, even if the process died and commits nothing more.
-        await page.feed.wait_for(run_id, state, QUIET if data else HEAD_GAP)
+        await page.feed.wait_for(run_id, state, KEEPALIVE_SECONDS if data else HEAD_GAP)
         state = await page.feed.state(run_id)
 
 
 def _place(page: Page, view: RunView) -> tuple[int, int]:
-    fold = page.folds.of(view)
-    return fold.last, fold.rewinds
+    run_progress = page.run_progress.of(view)
+    return run_progress.last, run_progress.rewinds
 
 
-async def _look(
+async def _read_changes(
     page: Page, run_id: str, seq: int, rewinds: int, *, full: bool
 ) -> tuple[int, dict[str, Json]]:
-    return await page.records.look(run_id, lambda view: _news(page, view, seq, rewinds, full=full))
+    return await page.records.with_view(
+        run_id, lambda view: _changes(page, view, seq, rewinds, full=full)
+    )
 
 
-def _news(
+def _changes(
     page: Page, view: RunView, seq: int, rewinds: int, *, full: bool
 ) -> tuple[int, dict[str, Json]]:
     """Return the number of the last entry, and the changes after `seq`.
 
     Without `full`, starts and ends of effects are skipped, because there can be many per second.
     """
-    fold = page.folds.of(view)
-    entries = fold.since(seq, view)
-    if not full and view.info.status == "running" and all(e.kind in _SMALL for e in entries):
+    run_progress = page.run_progress.of(view)
+    entries = run_progress.since(seq, view)
+    if not full and view.info.status == "running" and all(e.kind in _EFFECT_KINDS for e in entries):
         return seq, {}
-    head = macro("head", run_of(view, main_loop(view), fold))
+    head = macro("head", run_of(view, main_loop(view), run_progress))
     data: dict[str, Json] = {"head": head, "status": view.info.status}
     if not entries:
-        return max(fold.last, seq), data
+        return max(run_progress.last, seq), data
+    # These change forms and rows that were sent before, so the page loads again.
     again = ("rewound", "asked", "suspended")
-    if fold.rewinds > rewinds or any(entry.kind in again for entry in entries):
-        return fold.last, {**data, "reload": True}
+    if run_progress.rewinds > rewinds or any(entry.kind in again for entry in entries):
+        return run_progress.last, {**data, "reload": True}
     recorded: dict[str, list[int]] = {}
     for entry in entries:
         if entry.kind == "iteration" and isinstance(entry.value, Iteration):
             recorded.setdefault(entry.path, []).append(entry.value.number)
     if any(entry.kind == "step" for entry in entries):
         data["steps"] = macro("steps_table", steps_of(view))
-    loops = {loop: _grown(view, loop, numbers) for loop, numbers in recorded.items()}
-    return fold.last, {**data, "loops": loops}
+    loops = {loop: _loop_changes(view, loop, numbers) for loop, numbers in recorded.items()}
+    return run_progress.last, {**data, "loops": loops}
 
 
-_SMALL = ("started", "finished", "cut")
+_EFFECT_KINDS = ("started", "finished", "cut")
 
 
-def _grown(view: RunView, loop: str, numbers: list[int]) -> dict[str, Json]:
+def _loop_changes(view: RunView, loop: str, numbers: list[int]) -> dict[str, Json]:
     """Return the new rows and points of a loop, and the number of its best iteration."""
     outline = view.outline(loop)
     marks = [mark for mark in outline if mark[1].number in set(numbers)]
@@ -185,10 +194,10 @@ def _grown(view: RunView, loop: str, numbers: list[int]) -> dict[str, Json]:
     return {"rows": rows, "points": points_of(marks), "best": best, "count": len(outline)}
 
 
-async def _list_news(page: Page, wanted: Wanted, channel: EventChannel) -> None:
+async def _send_list_changes(page: Page, wanted: Wanted, channel: EventChannel) -> None:
     shown: dict[str, Shown] = {}
     while True:
-        state, turn, began = await page.feed.state(wanted), page.feed.turn, time.monotonic()
+        state, turn, read_at = await page.feed.state(wanted), page.feed.turn, time.monotonic()
         rows, total = await _rows(page, wanted, shown)
         changed = {
             run_id: row for run_id, row in rows.items() if shown.get(run_id, _NONE)[1] != row[1]
@@ -198,12 +207,12 @@ async def _list_news(page: Page, wanted: Wanted, channel: EventChannel) -> None:
             event = _event({"rows": _markup(changed), "order": list(rows), "total": total})
             channel.send(ServerEvent(channel.number - 1, channel.number, event))
         shown = rows
-        took = time.monotonic() - began
+        took = time.monotonic() - read_at
         # New and ended runs are sent soon, figures of running ones less often.
-        await asyncio.sleep(max(0.0, END_SHARE * took - BEAT))
+        await asyncio.sleep(max(0.0, END_SHARE * took - POLL_SECONDS))
         rest = max(LIST_GAP, LIST_SHARE * took)
         if not await page.feed.wait_for(wanted, state, rest):
-            await page.feed.wait_for("", turn, QUIET)
+            await page.feed.wait_for("", turn, KEEPALIVE_SECONDS)
 
 
 Shown = tuple[object, str]

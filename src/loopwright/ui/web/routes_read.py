@@ -55,6 +55,7 @@ def number_in(request: Request, name: str, *, maximum: int = 100_000_000, defaul
     text = request.query_params.get(name, "")
     if not text:
         return default
+    # The length is checked first: converting millions of digits takes quadratic time.
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= maximum):
         raise ConfigurationError(f"{name}: this is not an integer from 0 to {maximum}")
     return int(text)
@@ -124,10 +125,10 @@ async def run(page: Page, request: Request) -> Response:
     run_id = run_in(request)
 
     def work(view: RunView) -> str:
-        fold = page.folds.of(view)
+        run_progress = page.run_progress.of(view)
         loop = main_loop(view)
-        shown = run_of(view, loop, fold)
-        sections = [section_of(view, path, fold) for path in in_order(view, view.loops())]
+        shown = run_of(view, loop, run_progress)
+        sections = [section_of(view, path, run_progress) for path in in_order(view, view.loops())]
         steps = steps_of(view)
         further = [s for s in sections if not s.over_list and s.count < CEILING]
         questions: list[QuestionForm] = []
@@ -143,7 +144,7 @@ async def run(page: Page, request: Request) -> Response:
             raisable=bool(view.info.source.get("file") or view.info.source.get("python")),
         )  # fmt: skip
 
-    return HTMLResponse(await page.records.look(run_id, work))
+    return HTMLResponse(await page.records.with_view(run_id, work))
 
 
 def _failure(view: RunView) -> Failure | None:
@@ -162,6 +163,7 @@ def _output(view: RunView, loop: str, questions: Sequence[QuestionForm]) -> str:
     marks = view.outline(loop) if loop else []
     scored = [item for _, item in marks if item.eligible and item.score is not None]
     best = max(scored, key=lambda item: item.score or 0.0, default=None)
+    # A loop without scores has no best iteration, so its latest output is shown.
     if best is None and marks:
         best = marks[-1][1]
     return readable(view.iteration(loop, best.number).output) if best else ""
@@ -181,7 +183,7 @@ async def rows(page: Page, request: Request) -> Response:
             return render("inner.html", section=section)
         return render("rows.html", rows=chunks_of(view, loop, offset, limit))
 
-    return HTMLResponse(await page.records.look(run_id, work))
+    return HTMLResponse(await page.records.with_view(run_id, work))
 
 
 async def inside(page: Page, request: Request) -> Response:
@@ -192,7 +194,7 @@ async def inside(page: Page, request: Request) -> Response:
         under = f"{loop}/{view.count(loop) + 1}"
         return render("inside.html", loops=inner_of(view, under, opened=True))
 
-    return HTMLResponse(await page.records.look(run_id, work))
+    return HTMLResponse(await page.records.with_view(run_id, work))
 
 
 async def iteration(page: Page, request: Request) -> Response:
@@ -205,7 +207,7 @@ async def iteration(page: Page, request: Request) -> Response:
         loops = inner_of(view, f"{loop}/{number}")
         return render("iteration.html", item=item, effects=effects, loops=loops)
 
-    return HTMLResponse(await page.records.look(run_id, work))
+    return HTMLResponse(await page.records.with_view(run_id, work))
 
 
 async def compare(page: Page, request: Request) -> Response:
@@ -222,7 +224,8 @@ async def compare(page: Page, request: Request) -> Response:
         ]
         return [readable(item.output) for item in items], titles, name_of(loop, view.info)
 
-    outputs, titles, name = await page.records.look(run_id, work)
+    outputs, titles, name = await page.records.with_view(run_id, work)
+    # Comparing long outputs takes seconds, and other pages must not wait.
     pairs = await asyncio.to_thread(side_by_side, *outputs)
     template = "compared.html" if request.query_params.get("part") else "compare.html"
     same = outputs[0] == outputs[1]
@@ -239,12 +242,12 @@ async def timeline(page: Page, request: Request) -> Response:
         entries = view.between(after, TIMELINE)
         last = entries[-1].seq if len(entries) == TIMELINE else 0
         kinds = ("started", "finished", "cut")
-        kept = [entry for entry in surviving(entries) if entry.kind in kinds]
+        shown_entries = [entry for entry in surviving(entries) if entry.kind in kinds]
         more = f"/runs/{run_id}/timeline?after={last}"
-        effects = effects_of(kept, view.info.active)
+        effects = effects_of(shown_entries, view.info.active)
         return render("timeline.html", effects=effects, after=last, more=more)
 
-    return HTMLResponse(await page.records.look(run_id, work))
+    return HTMLResponse(await page.records.with_view(run_id, work))
 
 
 _TYPES = {

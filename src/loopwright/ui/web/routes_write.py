@@ -77,25 +77,28 @@ def _at(run_id: str) -> dict[str, Json]:
 async def start(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
     """Start a run of an approved workflow of the project folder."""
     del request
-    known = await asyncio.to_thread(page.project.find, text_of(fields.get("file")))
-    if known is None or not known.trusted:
+    document = await asyncio.to_thread(page.project.find, text_of(fields.get("file")))
+    # Approval needs the terminal: another page or a stolen token must not start new code.
+    if document is None or not document.trusted:
         raise ConfigurationError(
             "file: this is not an approved workflow of this folder. Run it on the command line first."
         )
     run_id = new_run_id()
-    words = ["run", known.file, "--run-id", run_id]
+    words = ["run", document.file, "--run-id", run_id]
     if model := text_of(fields.get("model")).strip():
+        # One word: a value that begins with a dash must not become another option.
         words.append(f"--model={model}")
     limits: dict[str, float | None] = {
         "--max-usd": _number(fields, "usd", float), "--max-calls": _number(fields, "calls", int),
         "--max-total-tokens": _number(fields, "tokens", int),
         "--max-effects": _number(fields, "effects", int),
     }  # fmt: skip
-    words += [f"{option}={most!r}" for option, most in limits.items() if most is not None]
+    words += [f"{option}={maximum!r}" for option, maximum in limits.items() if maximum is not None]
     text = text_of(fields.get("input"))
-    if text and text != known.input:
+    if text and text != document.input:
+        # Through stdin, because other users of the machine can read the command line of a process.
         words += ["--input-file", "-"]
-    await page.children.launch(words, text if "-" in words else None)
+    await page.processes.launch(words, text if "-" in words else None)
     return _at(run_id)
 
 
@@ -113,7 +116,7 @@ async def resume(page: Page, request: Request, fields: dict[str, Json]) -> dict[
     """Resume a run."""
     del fields
     run_id = run_in(request)
-    await page.children.launch(["resume", run_id])
+    await page.processes.launch(["resume", run_id])
     return _at(run_id)
 
 
@@ -143,6 +146,7 @@ async def answered(page: Page, request: Request, fields: dict[str, Json]) -> dic
     value = answer_of(question, fields)
     of_environment(os.environ).refuse("answer", value)
     await answer(page.records.journal, run_id, path, value)
+    # With other open questions the run would suspend again at once.
     if fields.get("go") and len(questions) == 1:
         return await resume(page, request, {})
     return _at(run_id)
@@ -151,16 +155,16 @@ async def answered(page: Page, request: Request, fields: dict[str, Json]) -> dic
 async def raised(page: Page, request: Request, fields: dict[str, Json]) -> dict[str, Json]:
     """Raise the limit that ended a run, and resume it."""
     run_id = run_in(request)
-    most = _number(fields, "iterations", int)
+    maximum = _number(fields, "iterations", int)
     limits: dict[str, Any] = {
         name: _number(fields, unit, float if unit == "usd" else int) for name, unit in UNITS.items()
     }
-    if most is None and all(value is None for value in limits.values()):
+    if maximum is None and all(value is None for value in limits.values()):
         raise ConfigurationError(
             "give a new total for iterations, model calls, tokens, dollars or effects"
         )
-    loop = text_of(fields.get("loop")) if most is not None else ""
-    await raise_limit(page.records.journal, run_id, max_iterations=most, loop=loop, **limits)
+    loop = text_of(fields.get("loop")) if maximum is not None else ""
+    await raise_limit(page.records.journal, run_id, max_iterations=maximum, loop=loop, **limits)
     return await resume(page, request, {})
 
 

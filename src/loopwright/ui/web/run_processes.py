@@ -15,7 +15,7 @@ from ..._platform.processes import new_group
 from ...errors import ConfigurationError
 from ..opening import VARIABLE
 
-BEAT = 0.05  # seconds between looks at the signal; the answer does not depend on it
+POLL_SECONDS = 0.05  # seconds between two checks of the signal; a person does not notice the delay
 _LAST = 2000  # characters of the messages of a failed process
 
 
@@ -39,10 +39,11 @@ class RunProcesses:
             signal.touch()
             process = await self._start(words, stdin, messages, signal)
             ended = asyncio.create_task(process.wait())
+            # asyncio keeps only weak references to tasks, and an ended process must be collected.
             self._watched.add(ended)
             ended.add_done_callback(self._watched.discard)
             while not ended.done() and not signal.stat().st_size:
-                await asyncio.wait({ended}, timeout=BEAT)
+                await asyncio.wait({ended}, timeout=POLL_SECONDS)
             if not signal.stat().st_size:
                 messages.seek(0)
                 raise ConfigurationError(_sentence(messages.read(), ended.result()))
@@ -59,6 +60,7 @@ class RunProcesses:
         )  # fmt: skip
         if process.stdin is not None:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                # A process that refuses its command line ends before it reads the input.
                 process.stdin.write((stdin or "").encode())
                 await process.stdin.drain()
             process.stdin.close()
@@ -72,4 +74,5 @@ def _sentence(messages: bytes, code: int) -> str:
     errors = [
         line.removeprefix("loopwright: ") for line in lines if line.startswith("loopwright: ")
     ]
+    # The last error is the reason; notes and warnings precede it.
     return (errors or lines or [f"the process ended with exit code {code} and no message"])[-1]

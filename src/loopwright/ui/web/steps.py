@@ -32,6 +32,7 @@ def steps_of(view: RunView) -> list[StepRow]:
     A single step that is a loop is shown as a loop, not here.
     """
     loops = view.loops()
+    # The steps of such a run are read one by one from all its entries; the loops show the same facts.
     if loops and view.last > MAX_ENTRIES:
         return []
     steps = [_step(outcome) for outcome in view.steps()]
@@ -87,15 +88,16 @@ def effects_of(entries: list[Entry], active: float, under: str = "") -> list[Eff
             started[entry.path] = entry
         elif entry.kind in ("finished", "cut"):
             ended[entry.path] = entry
+    # Not 0, because the positions in the timeline are shares of it.
     total = max(active, max((e.at + e.seconds for e in ended.values()), default=0.0), 0.001)
     paths = dict.fromkeys([*started, *ended])
-    found = [
+    effects = [
         replace(
             _effect(path, started.get(path), ended.get(path), total), path=path.removeprefix(under)
         )
         for path in paths
     ]
-    return sorted(found, key=lambda effect: effect.at)
+    return sorted(effects, key=lambda effect: effect.at)
 
 
 def _effect(path: str, start: Entry | None, end: Entry | None, total: float) -> Effect:

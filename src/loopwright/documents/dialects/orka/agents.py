@@ -1,6 +1,6 @@
-"""The agents of loop-node documents as native steps, each for itself.
+"""The agents of loop-node documents as native steps, with the prompts that validators bring along.
 
-The prompts of loop-node agents that bring their own.
+The prompts are part of recorded fingerprints. A new wording would repeat the calls of runs in progress.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ...steps.loop_node.template_functions import HELPERS, node_template
 from ...yaml.reader import Location, Source
 from .models import Defaults, choose
 from .schema import (
+    AGENT_FIELDS,
     IGNORED,
-    KNOWN,
     MISSING,
     TYPES,
     AgentSpec,
@@ -53,7 +53,7 @@ def remarks(text: str, agents: Collection[str]) -> Iterator[str]:
     try:
         template = node_template(text)
     except TemplateError:
-        return  # it is refused when it is compiled
+        return  # the compiler reports it with its position
     yield from template.notes
     names = {*HELPERS, *FIXED, *_NAMES, *agents}
     for name in sorted(template.required - names):
@@ -62,14 +62,14 @@ def remarks(text: str, agents: Collection[str]) -> Iterator[str]:
         yield f"there is no agent {name!r}, so previous_outputs.{name} is empty{nearest(name, agents)}"
 
 
-# The agents that may write the plan, if evaluation_target is not set.
+# The usual IDs of agents that write a plan, if `evaluation_target` is not set.
 _PLANNERS = (
     "graph_scout", "graphscout_planner", "graphscout_router", "path_proposer", "plan_proposer", "dynamic_router",
 )  # fmt: skip
 
 
 def validator(spec: AgentSpec) -> str:
-    """Return the prompt of a loop validator: the work, the task and the iteration before."""
+    """Return the prompt of a loop validator: the task, the work and the last iteration."""
     target = repr(spec.evaluation_target or "")
     text = (spec.custom_prompt or spec.prompt or "You judge the latest version of a work.").strip()
     return (
@@ -84,9 +84,9 @@ def validator(spec: AgentSpec) -> str:
     )
 
 
-def plan_validator(spec: AgentSpec, known: Iterable[str]) -> str:
+def plan_validator(spec: AgentSpec, agents: Iterable[str]) -> str:
     """Return the prompt of a plan validator: the plan of an agent, or all outputs."""
-    names = set(known)
+    names = set(agents)
     target = repr(spec.evaluation_target or next((p for p in _PLANNERS if p in names), ""))
     text = (
         spec.custom_prompt or spec.prompt or "You judge a plan before it is carried out."
@@ -107,7 +107,7 @@ def structured(spec: AgentSpec) -> str:
 
 
 def _structure(value: Json) -> str:
-    """Return a structure in words: a text as it is, a list as the names of fields, an object as JSON."""
+    """Return a structure in words: an unchanged text, the names of fields of a list, or the JSON of an object."""
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return f"an object with the fields {', '.join(value)}" if value else ""
     return "" if value is None else text_of(value)
@@ -118,7 +118,7 @@ Report = Callable[[Location, str], None]
 
 @dataclass(frozen=True)
 class Definition:
-    """An agent as the document has it, and where."""
+    """The definition of an agent in the document, and its position."""
 
     raw: Mapping[str, Json]
     at: Location
@@ -126,14 +126,14 @@ class Definition:
 
 @dataclass
 class Native:
-    """A native step, and where its parts come from: `places` by path inside the step."""
+    """A native step, and the positions of its parts by their path inside the step."""
 
     step: dict[str, Json]
     places: dict[Location, Location] = field(default_factory=dict)
 
 
 def placed(step: dict[str, Json], at: Location, inner: Mapping[Location, list[Native]]) -> Native:
-    """Return a step with lists of steps in it, by their paths."""
+    """Return a step with the positions of its lists of steps, by their paths."""
     places: dict[Location, Location] = {(): at}
     for path, natives in inner.items():
         for i, native in enumerate(natives):
@@ -142,24 +142,24 @@ def placed(step: dict[str, Json], at: Location, inner: Mapping[Location, list[Na
 
 
 def note_unknown_keys(
-    spec: BaseModel, at: Location, note: Report, known: frozenset[str] = IGNORED
+    spec: BaseModel, at: Location, note: Report, ignored: frozenset[str] = IGNORED
 ) -> None:
-    """Note the keys that have no effect, with the nearest one that has."""
+    """Note the keys that have no effect, with the nearest key that has one."""
     for name in spec.model_extra or ():
-        if name not in known:
+        if name not in ignored:
             hint = nearest(name, type(spec).model_fields)
             note((*at, name), f"{name!r} has no effect{hint}")
 
 
 @dataclass
 class Agents:
-    """The agents that one queue may name, and what they become.
+    """The agents that one queue may name, and their translation.
 
-    `loop` translates a loop node; `outside` are functions for types that need a backend.
+    `loop` translates a loop node. `outside` are functions of the caller for types that need a backend.
     """
 
     source: Source
-    known: Mapping[str, Definition]
+    defined: Mapping[str, Definition]
     defaults: Defaults
     outside: Mapping[str, str]
     report: Report
@@ -171,21 +171,22 @@ class Agents:
     structured: StructuredSpec | None = None
 
     def step(self, name: str, at: Location, outer: tuple[str, ...] = ()) -> Native:
-        """Return an agent as a native step; a placeholder if it has problems."""
+        """Return an agent as a native step, or a placeholder if it has problems."""
         result = self._step(name, at, outer)
         if result is None:
             return Native(placeholder(name), {(): at})
         return result
 
     def _step(self, name: str, at: Location, outer: tuple[str, ...]) -> Native | None:
-        result = self.known.get(name)
+        result = self.defined.get(name)
         if result is None:
-            self.report(at, f"there is no agent {name!r}{nearest(name, self.known)}")
+            self.report(at, f"there is no agent {name!r}{nearest(name, self.defined)}")
             return None
         if name in outer:
             self.report(at, f"agents call each other in a cycle: {' -> '.join([*outer, name])}")
             return None
         kind = result.raw.get("type")
+        # Before the built-in types, so that the caller can replace them.
         if isinstance(kind, str) and kind in self.outside:
             return self._outside(result, self.outside[kind])
         if kind == "loop":
@@ -201,45 +202,54 @@ class Agents:
         """Return the agents of some names in order."""
         return [self.step(name, (*at, i), outer) for i, name in enumerate(names)]
 
-    def _spec(self, found: Definition) -> AgentSpec | None:
-        kind = found.raw.get("type")
+    def _spec(self, definition: Definition) -> AgentSpec | None:
+        kind = definition.raw.get("type")
         if isinstance(kind, str) and kind not in TYPES:
-            self._refuse(kind, found)
+            self._refuse(kind, definition)
             return None
+        # The dialect allows fields in `params` and `config` too; a field of the agent itself wins.
         nested: dict[str, Json] = {}
         for key in ("params", "config"):
-            inner = found.raw.get(key)
+            inner = definition.raw.get(key)
             nested |= (
-                {k: v for k, v in inner.items() if k in KNOWN} if isinstance(inner, Mapping) else {}
+                {k: v for k, v in inner.items() if k in AGENT_FIELDS}
+                if isinstance(inner, Mapping)
+                else {}
             )
         try:
-            spec: AgentSpec = validated(AgentSpec, {**nested, **found.raw}, self.source, found.at)
+            spec: AgentSpec = validated(
+                AgentSpec, {**nested, **definition.raw}, self.source, definition.at
+            )
         except DocumentError as error:
             self.problems += error.problems
             return None
-        if spec.type not in TYPES:  # no text as it is written, such as true
-            self._refuse(spec.type, found)
+        # The type is only now a text: `type: true` is a boolean in YAML.
+        if spec.type not in TYPES:
+            self._refuse(spec.type, definition)
             return None
-        note_unknown_keys(spec, found.at, self.note)
+        note_unknown_keys(spec, definition.at, self.note)
         return spec
 
-    def _refuse(self, kind: str, found: Definition) -> None:
+    def _refuse(self, kind: str, definition: Definition) -> None:
         if kind in MISSING:
             what = f"agents of type {kind} are not supported: {MISSING[kind]}"
             self.report(
-                (*found.at, "type"),
+                (*definition.at, "type"),
                 f"{what}; use a function instead: --agent {kind}=package.module:function",
             )
         else:
             hint = nearest(kind, (*TYPES, "loop")) or listed(kind, ("loop", *TYPES))
-            self.report((*found.at, "type"), f"there is no agent of type {kind!r}{hint}")
+            self.report((*definition.at, "type"), f"there is no agent of type {kind!r}{hint}")
 
-    def _outside(self, found: Definition, reference: str) -> Native:
-        step: dict[str, Json] = {"name": found.raw.get("id"), "python": reference}
-        prompt = found.raw.get("prompt")
+    def _outside(self, definition: Definition, reference: str) -> Native:
+        step: dict[str, Json] = {"name": definition.raw.get("id"), "python": reference}
+        prompt = definition.raw.get("prompt")
         step["input"] = prompt if isinstance(prompt, str) and prompt else "{{ get_input() }}"
-        places: dict[Location, Location] = {(): found.at, ("python",): (*found.at, "type")}
-        return Native(step, places | {("input",): (*found.at, "prompt")})
+        places: dict[Location, Location] = {
+            (): definition.at,
+            ("python",): (*definition.at, "type"),
+        }
+        return Native(step, places | {("input",): (*definition.at, "prompt")})
 
     # Agents that use a model.
 
@@ -264,6 +274,7 @@ class Agents:
         if spec.max_tokens is not None:
             step["max_tokens"] = spec.max_tokens
         if spec.timeout is not None:
+            # A single call may use all of the time.
             step |= {"timeout": spec.timeout, "call_timeout": spec.timeout}
         key = "model" if spec.model or not spec.llm_model else "llm_model"
         places: dict[Location, Location] = {
@@ -275,7 +286,7 @@ class Agents:
         return Native(step, places)
 
     def _key_path(self, at: Location, name: str) -> Location:
-        """Return where a field of an agent is written: in it, or in its `params` or `config`."""
+        """Return the position of a field: in the agent itself, or in its `params` or `config`."""
         for path in ((*at, name), (*at, "params", name), (*at, "config", name)):
             if self.source.text(path) is not None:
                 return path
@@ -285,7 +296,7 @@ class Agents:
         if spec.prompt is None or not spec.prompt.strip():
             self.note(at, "has no prompt; the input is sent unchanged")
             return "{{ get_input() }}"
-        for remark in remarks(spec.prompt, self.known):
+        for remark in remarks(spec.prompt, self.defined):
             self.note(self._key_path(at, "prompt"), remark)
         return spec.prompt
 
@@ -298,7 +309,7 @@ class Agents:
         return self._model_step(spec, at, self._prompted(spec, at), answer="binary", **data)
 
     def _data(self, kind: str, spec: AgentSpec, at: Location) -> dict[str, Json]:
-        """Return the schema of an agent's answer as a field of its step, nothing if it answers as text."""
+        """Return the JSON Schema of an agent's answer as a field of its step; empty if it answers as text."""
         own = spec.structured_output
         if not wants_structured_output(own, self.structured):
             return {}
@@ -323,11 +334,11 @@ class Agents:
         return self._criteria_step(spec, at, validator(spec), "loop_convergence")
 
     def _planned(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native:
-        return self._criteria_step(spec, at, plan_validator(spec, self.known), "graphscout")
+        return self._criteria_step(spec, at, plan_validator(spec, self.defined), "graphscout")
 
     def _criteria_step(self, spec: AgentSpec, at: Location, text: str, context: str) -> Native:
-        if spec.evaluation_target is not None and spec.evaluation_target not in self.known:
-            hint = nearest(spec.evaluation_target, self.known)
+        if spec.evaluation_target is not None and spec.evaluation_target not in self.defined:
+            hint = nearest(spec.evaluation_target, self.defined)
             self.report(
                 (*at, "evaluation_target"), f"there is no agent {spec.evaluation_target!r}{hint}"
             )
@@ -340,7 +351,7 @@ class Agents:
             what = "has no effect: a validator always answers in JSON, criterion by criterion"
             self.note((*at, "structured_output"), what)
         result = self._model_step(spec, at, text, answer="criteria", preset=preset)
-        result.step.setdefault("temperature", 0.1)
+        result.step.setdefault("temperature", 0.1)  # the default of the dialect's validators
         result.places["prompt",] = self._key_path(
             at, "custom_prompt" if spec.custom_prompt else "prompt"
         )
@@ -391,6 +402,7 @@ class Agents:
                 else _group(str(inner[0].step["name"]), inner, (*at, "targets", i))
             )
             if branch.step["name"] in names:
+                # Two branches may begin with the same agent, but steps need unique names.
                 branch = Native(
                     {**branch.step, "name": f"{branch.step['name']}-{i + 1}"}, branch.places
                 )
@@ -400,26 +412,28 @@ class Agents:
         return placed(step, at, {("parallel",): branches})
 
     def _join(self, spec: AgentSpec, at: Location, _: tuple[str, ...]) -> Native | None:
-        group = spec.group or next((f for f in reversed(list(self.known)) if self._is_fork(f)), "")
+        group = spec.group or next(
+            (f for f in reversed(list(self.defined)) if self._is_fork(f)), ""
+        )
         if spec.group is None:
             group = self._fork_before(spec.id) or group
         if not group:
             self.report(at, "has no fork to join; put a fork before it")
             return None
         if not self._is_fork(group):
-            forks = [name for name in self.known if self._is_fork(name)]
+            forks = [name for name in self.defined if self._is_fork(name)]
             self.report((*at, "group"), f"there is no fork {group!r}{nearest(group, forks)}")
             return None
         fork = f"steps.{group}" if group.isidentifier() else f"steps[{group!r}]"
         return Native({"name": spec.id, "set": f"{{{{ {fork} }}}}"}, {(): at})
 
     def _is_fork(self, name: str) -> bool:
-        result = self.known.get(name)
+        result = self.defined.get(name)
         return result is not None and result.raw.get("type") == "fork"
 
     def _fork_before(self, name: str) -> str:
-        """Return the fork that precedes an agent most nearly in the order in which they run, or ""."""
-        order = self.around if name in self.around else tuple(self.known)
+        """Return the last fork before an agent in the order in which agents run, or ""."""
+        order = self.around if name in self.around else tuple(self.defined)
         before = order[: order.index(name)] if name in order else ()
         return next((each for each in reversed(before) if self._is_fork(each)), "")
 
@@ -430,14 +444,15 @@ class Agents:
                 "needs params with decision_key (an agent) and routing_map (from its answers to agents)",
             )
             return None
-        if spec.decision_key not in self.known:
-            hint = nearest(spec.decision_key, self.known)
+        if spec.decision_key not in self.defined:
+            hint = nearest(spec.decision_key, self.defined)
             self.report(
                 (*at, "params", "decision_key"), f"there is no agent {spec.decision_key!r}{hint}"
             )
             return None
         cases: list[Native] = []
         for i, (key, names) in enumerate(spec.routing_map.items(), 1):
+            # An unquoted `true` is a boolean in YAML; agents answer with the word.
             word = str(key).lower() if isinstance(key, bool) else str(key)
             where = (*at, "params", "routing_map", word)
             inner = self.steps(list(names), where, outer)
@@ -460,10 +475,11 @@ class Agents:
         for i, child in enumerate(spec.children or ()):
             where = (*at, "children", i)
             if isinstance(child, Mapping) and isinstance(child.get("id"), str):
-                self.known = {**self.known, child["id"]: Definition(child, where)}
+                # A child may be defined in place. Later agents can refer to it.
+                self.defined = {**self.defined, child["id"]: Definition(child, where)}
                 child = child["id"]
             if not isinstance(child, str):
-                self.report(where, "a child is the id of an agent, or an agent with an id")
+                self.report(where, "a child must be the id of an agent, or an agent with an id")
                 continue
             tried.append(self.step(child, where, outer))
         if not tried:

@@ -1,8 +1,8 @@
-"""Which model an agent of a loop-node document asks, and where.
+"""The model and provider of an agent in a loop-node document.
 
-What the agent names wins, then what the document names for all (`orchestrator.model`, or `llm`), then what the caller
-gives. That dialect's own examples name no model for most agents: those of OpenAI then ask the model that another one of
-the document names first, with a note. What nobody names is an error, unless a file of replies answers in place of models.
+The model is that of the agent, otherwise that of the document (`orchestrator.model`, or `llm`), otherwise that of the
+caller. The dialect's own examples set no model for most agents. Agents of OpenAI then use the first model that another
+agent of the document names, with a note. Without any model there is an error, unless a file of replies is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...project import Settings
 
 __all__ = ["Chosen", "Defaults", "choose"]
 
-REPLIES = "scripted:replies"  # the model of agents that a file of replies answers for
+REPLIES = "scripted:replies"  # the model of agents whose replies come from a file
 _ALIASES = {
     "lmstudio": "lm_studio", "lm-studio": "lm_studio", "openai-compatible": "openai_compatible",
     "openai_compat": "openai_compatible", "custom": "openai_compatible", "google": "gemini", "claude": "anthropic",
@@ -28,12 +28,12 @@ _ALIASES = {
 class Defaults:
     """The provider and model of a document for all its agents, and the first model that an agent names.
 
-    `elsewhere` says that the caller names the model, `scripted` that no model is asked at all.
+    `elsewhere` means that the caller sets the model, `scripted` that the replies come from a file.
     """
 
     provider: str = ""
     model: str = ""
-    named: str = ""
+    other_model: str = ""
     elsewhere: bool = False
     scripted: bool = False
 
@@ -44,15 +44,15 @@ class Defaults:
         values = [place for place in places if isinstance(place, Mapping)]
         model = next((str(p["model"]) for p in values if p.get("model")), "")
         provider = next((str(p["provider"]) for p in values if p.get("provider")), "")
-        named = next(_models_named(value), "")
-        return cls(provider, model, named, bool(settings.model), bool(settings.replies))
+        other_model = next(_models_named(value), "")
+        return cls(provider, model, other_model, bool(settings.model), bool(settings.replies))
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A model as `provider:model`, "" if the caller names it.
+    """A model as `provider:model`, "" if the caller sets it.
 
-    `note` says that another agent named it, `problem` that there is none.
+    `note` says that it is the model of another agent, `problem` that there is none.
     """
 
     name: str = ""
@@ -90,19 +90,22 @@ def unknown_provider(value: str) -> str:
 def choose(kind: str, provider: str, model: str, url: str, defaults: Defaults) -> Chosen:
     """Return the model of an agent."""
     openai = kind.startswith("openai")
-    value = provider or ("" if model else defaults.provider)
+    provider_word = provider or ("" if model else defaults.provider)
+    # The type `openai-…` names the provider, unless the model is the document's, which may have another.
     if openai and not provider:
-        value = value if not model and defaults.model else "openai"
-    if not value:
-        value = "openai_compatible" if url else "ollama" if kind == "local_llm" else "openai"
-    name = provider_name(value)
+        provider_word = provider_word if not model and defaults.model else "openai"
+    if not provider_word:
+        provider_word = (
+            "openai_compatible" if url else "ollama" if kind == "local_llm" else "openai"
+        )
+    name = provider_name(provider_word)
     if not name:
-        return Chosen(value, problem=unknown_provider(value))
+        return Chosen(provider_word, problem=unknown_provider(provider_word))
     if model or defaults.model:
         return Chosen(f"{name}:{model or defaults.model}")
-    if (openai or name == "openai") and defaults.named:
-        asked = f"openai:{defaults.named}"
-        return Chosen(asked, f"these agents name no model and use {asked}")
+    if (openai or name == "openai") and defaults.other_model:
+        model_name = f"openai:{defaults.other_model}"
+        return Chosen(model_name, f"these agents name no model and use {model_name}")
     if defaults.elsewhere or defaults.scripted:
         return Chosen("" if defaults.elsewhere else REPLIES)
     return Chosen(

@@ -1,9 +1,7 @@
-"""The fields of loop-node documents, as that dialect's own project has them.
+"""The fields of loop-node documents and the types of their agents, as in the dialect's own project.
 
-A field of a prompt's agent may stand in `params` too. Beyond that project's own fields: `score_scale`, and `timeout`,
-`fallback_score` and `timeout_score` of loops, which its documents have and its program does not.
-
-The types of agents that loop-node documents may name.
+A field of an agent with a prompt may also be in `params`. Additional fields are `score_scale`, and `timeout`,
+`fallback_score` and `timeout_score` of loops, which occur in the dialect's documents but not in its program.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ from ....records.codec import Json
 from ...schema.fields import Identifier, Names, Part, Pause, Seconds
 
 __all__ = [
+    "AGENT_FIELDS",
     "IGNORED",
-    "KNOWN",
     "MISSING",
     "TYPES",
     "AgentSpec",
@@ -62,7 +60,7 @@ class SchemaSpec(Open):
 
 
 class StructuredSpec(Open):
-    """How an agent answers with data; the mode is chosen by the model, not by this setting."""
+    """The structured answer of an agent. The model's capabilities decide the mode, not this setting."""
 
     enabled: bool | None = None
     mode: str = "auto"
@@ -73,7 +71,7 @@ class StructuredSpec(Open):
 
 
 class OrchestratorSpec(Open):
-    """What runs: the names of agents in order."""
+    """The names of the agents that run, in order."""
 
     id: Identifier = "workflow"
     strategy: str = ""
@@ -192,9 +190,8 @@ class LoopNodeSpec(Open):
     fallback_score: float | None = Field(None, ge=0, le=1)
     timeout_score: float | None = Field(None, ge=0, le=1)
     score_missing: Literal["count", "re_ask"] = "count"
-    parity: bool = (
-        False  # the first score and the last iteration count, as in the program of that dialect
-    )
+    # With `parity` the first score and the last iteration count, as in the dialect's program.
+    parity: bool = False
 
     @model_validator(mode="after")
     def _on_scale(self) -> LoopNodeSpec:
@@ -209,15 +206,15 @@ class LoopNodeSpec(Open):
         return self
 
 
-# What has no effect here and needs no note: labels, and the settings of backends that are not used.
+# Keys without an effect and without a note: labels, and settings of backends that are not used.
 IGNORED = frozenset({
     "orchestrator", "agents", "name", "description", "meta", "metadata", "version", "llm",
     "memory", "memory_config", "memory_preset", "debug", "structured_output_defaults", "params", "depends_on",
     "queue", "strategy",
 })  # fmt: skip
 
-KNOWN = frozenset(AgentSpec.model_fields)
-# type -> which of the translations it has
+AGENT_FIELDS = frozenset(AgentSpec.model_fields)
+# The name of the translation by type.
 TYPES: Mapping[str, str] = {
     "openai-answer": "answer", "openai-binary": "binary", "openai-classification": "classification",
     "local_llm": "answer", "binary": "rule", "classification": "rule",
@@ -237,7 +234,7 @@ MISSING: Mapping[str, str] = {
 }  # fmt: skip
 
 
-# What an agent answers whose document turns structured answers on and names no fields.
+# The fields of a structured answer if the document names none.
 _DEFAULTS: Mapping[str, SchemaSpec] = {
     "answer": SchemaSpec(
         required=["response"], optional={"confidence": "number", "internal_reasoning": "string"}
@@ -257,12 +254,12 @@ _TYPES = {
     "str": "string", "num": "number", "float": "number", "int": "integer", "bool": "boolean", "list": "array",
     "dict": "object",
 }  # fmt: skip
-_KNOWN = frozenset({"string", "number", "integer", "boolean", "array", "object"})
-_OF_SCHEMAS = frozenset({"type", "properties", "$ref", "anyOf", "oneOf", "allOf"})
+_JSON_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
+_SCHEMA_KEYS = frozenset({"type", "properties", "$ref", "anyOf", "oneOf", "allOf"})
 
 
 def wants_structured_output(own: StructuredSpec | None, common: StructuredSpec | None) -> bool:
-    """Tell if an agent answers as data: where it or the document says so, or it names fields."""
+    """Whether an agent answers with data: it or the document enables this, or it names fields."""
     text = [each.enabled for each in (own, common) if each is not None and each.enabled is not None]
     return text[0] if text else own is not None and own.json_schema is not None
 
@@ -270,13 +267,13 @@ def wants_structured_output(own: StructuredSpec | None, common: StructuredSpec |
 def schema_of(
     kind: str, own: StructuredSpec | None, common: StructuredSpec | None
 ) -> dict[str, Json]:
-    """Return the JSON Schema of an agent's answer: a schema as it is, a list of fields as one.
+    """Return the JSON Schema of an agent's answer: an unchanged schema, or the schema of a list of fields.
 
     Raises:
-        ValidationError: for fields that are no list of names with their types.
+        ValidationError: For fields that are not a list of names with their types.
     """
     value = next((e.json_schema for e in (own, common) if e is not None and e.json_schema), None)
-    if value is not None and _OF_SCHEMAS & value.keys():
+    if value is not None and _SCHEMA_KEYS & value.keys():
         return value
     fields = _DEFAULTS[kind] if value is None else SchemaSpec.model_validate(value)
     optional = fields.optional if isinstance(fields.optional, dict) else {}
@@ -297,4 +294,5 @@ def schema_of(
 def _type(value: str) -> str:
     word = value.strip().lower()
     word = _TYPES.get(word, word)
-    return word if word in _KNOWN else "string"
+    # Models can write any value as text, so an unknown type does not refuse the document.
+    return word if word in _JSON_TYPES else "string"

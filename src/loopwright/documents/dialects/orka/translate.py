@@ -1,8 +1,8 @@
-"""Documents of loop nodes, an `orchestrator` and its `agents`, as native ones.
+"""The translation of loop-node documents, an `orchestrator` and its `agents`, to native documents.
 
-The result makes the same calls in the same order as the document describes, and can be printed.
-The tests in tests/dialects/loop_nodes decide where its documents and its program disagree. An agent that fails
-ends the iteration of its loop, and not the run; an agent outside loops ends the run.
+The result makes the same calls in the same order as the document describes, and can be printed. Where the
+dialect's documents and program disagree, the tests in tests/dialects/loop_nodes decide. An agent that fails
+ends the iteration of its loop, but not the run. Outside of loops it ends the run.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from .schema import (
 
 __all__ = ["definitions", "native_loop", "queue_order", "translate"]
 
+# Keys of an orchestrator without an effect here, which are too common for a note.
 _LABELS = frozenset({
     "memory", "memory_config", "memory_preset", "debug", "structured_output_defaults", "mode", "name",
     "description", "version", "temperature", "timeout", "max_tokens",
@@ -62,7 +63,7 @@ def definitions(agents: Agents, value: Json, at: Location) -> dict[str, Definiti
 def queue_order(
     agents: Agents, value: Json, own: Mapping[str, Definition], at: Location
 ) -> list[tuple[str, Location]]:
-    """Return the names that run, in order, each with its place: as listed, moved later by depends_on."""
+    """Return the names of agents in running order, each with its position: as listed, but behind `depends_on`."""
     if value is None:
         value = {}
     if not isinstance(value, Mapping):
@@ -75,6 +76,7 @@ def queue_order(
         return []
     note_unknown_keys(spec, at, agents.note, _LABELS)
     key = "agents" if spec.agents is not None else "queue"
+    # In the dialect a text in `queue` is only a label.
     queue = None if isinstance(spec.queue, str) else spec.queue
     names = spec.agents if spec.agents is not None else queue
     if names is None:
@@ -91,9 +93,9 @@ def queue_order(
 
 
 def _is_known(agents: Agents, name: str, place: Location) -> bool:
-    if name not in agents.known:
-        agents.report(place, f"there is no agent {name!r}{nearest(name, agents.known)}")
-    return name in agents.known
+    if name not in agents.defined:
+        agents.report(place, f"there is no agent {name!r}{nearest(name, agents.defined)}")
+    return name in agents.defined
 
 
 def _report_duplicates(agents: Agents, entries: list[tuple[str, Location]]) -> None:
@@ -123,7 +125,7 @@ def _texts(value: Json) -> list[str]:
 
 def _sorted(agents: Agents, entries: list[tuple[str, Location]]) -> list[tuple[str, Location]]:
     queued = {name for name, _ in entries}
-    # An agent inside a fork, router or failover has run when the outer agent has.
+    # An agent inside a fork, router or failover has ended when the outer agent has ended.
     inside = {
         name: owner
         for owner, _ in entries
@@ -143,7 +145,7 @@ def _sorted(agents: Agents, entries: list[tuple[str, Location]]) -> list[tuple[s
         )
         if ready is None:
             circle = ", ".join(name for name, _ in remaining)
-            where = (*agents.known[remaining[0][0]].at, "depends_on")
+            where = (*agents.defined[remaining[0][0]].at, "depends_on")
             agents.report(where, f"agents depend on each other in a cycle: {circle}")
             return entries
         order.append(ready)
@@ -154,24 +156,24 @@ def _sorted(agents: Agents, entries: list[tuple[str, Location]]) -> list[tuple[s
 def _all_targets(agents: Agents, owner: str) -> list[str]:
     """Return the names of all agents that an agent calls, directly or through others."""
     result: dict[str, None] = {}
-    remaining = _targets_of(agents.known[owner].raw)
+    remaining = _targets_of(agents.defined[owner].raw)
     while remaining:
         name = remaining.pop()
         if name not in result:
             result[name] = None
-            remaining += _targets_of(agents.known[name].raw) if name in agents.known else []
+            remaining += _targets_of(agents.defined[name].raw) if name in agents.defined else []
     return list(result)
 
 
 def _needs(agents: Agents, name: str, inside: Mapping[str, str]) -> list[str]:
-    result = agents.known[name]
+    result = agents.defined[name]
     value = result.raw.get("depends_on")
     expected = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     for i, need in enumerate(expected):
-        if not isinstance(need, str) or (need not in agents.known and need not in inside):
+        if not isinstance(need, str) or (need not in agents.defined and need not in inside):
             where = (*result.at, "depends_on", i)
             agents.report(
-                where, f"there is no agent {str(need)!r}{nearest(str(need), agents.known)}"
+                where, f"there is no agent {str(need)!r}{nearest(str(need), agents.defined)}"
             )
     return [str(need) for need in expected]
 
@@ -200,7 +202,7 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     loop = partial(native_loop, owner=name)
     agents = Agents(
         source,
-        known={},
+        defined={},
         defaults=Defaults.of(value, project.settings),
         outside=project.settings.agents,
         report=report,
@@ -210,8 +212,8 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
         unnamed={},
         structured=spec.orchestrator.structured_output_defaults,
     )
-    agents.known = definitions(agents, value["agents"], ("agents",))
-    queue = queue_order(agents, value["orchestrator"], agents.known, ("orchestrator",))
+    agents.defined = definitions(agents, value["agents"], ("agents",))
+    queue = queue_order(agents, value["orchestrator"], agents.defined, ("orchestrator",))
     agents.around = tuple(name for name, _ in queue)
     steps = [agents.step(name, place) for name, place in queue]
     for text, ids in agents.unnamed.items() if project.settings.model is None else ():
@@ -222,11 +224,12 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     if problems and not steps:
         raise DocumentError(dict.fromkeys(problems))
     try:
-        total, document = _document(source, spec, steps)
+        native_source, document = _document(source, spec, steps)
     except DocumentError as error:
         raise DocumentError(dict.fromkeys(problems or error.problems)) from None
+    # `head`: an invalid agent may have defined the model or the tools of others.
     project.leave_out(source.file, list(dict.fromkeys(problems)), Gaps(head=True))
-    return total, document
+    return native_source, document
 
 
 def _document(
@@ -240,20 +243,20 @@ def _document(
     places: dict[Location, Location] = {("name",): ("orchestrator", "id")}
     for i, step in enumerate(steps):
         places |= {("steps", i, *inner): at for inner, at in step.places.items()}
-    total = translated(source, places)
-    document: Document = validated(Document, native, total)
-    return total, document
+    mapped = translated(source, places)
+    document: Document = validated(Document, native, mapped)
+    return mapped, document
 
 
-# Ways to find a score, and the field that each needs.
+# The kinds of strategies for scores, and the field that each needs.
 _NEEDS = {"pattern": "patterns", "direct_key": "key", "agent_key": "agents"}
 
 
-def native_loop(agents: Agents, found: Definition, owner: str) -> Native | None:
+def native_loop(agents: Agents, definition: Definition, owner: str) -> Native | None:
     """Return a loop node as a native loop; None if it has problems. `owner` is the document's name."""
-    at = found.at
+    at = definition.at
     try:
-        spec: LoopNodeSpec = validated(LoopNodeSpec, found.raw, agents.source, at)
+        spec: LoopNodeSpec = validated(LoopNodeSpec, definition.raw, agents.source, at)
     except DocumentError as error:
         agents.problems += error.problems
         return None
@@ -266,7 +269,7 @@ def native_loop(agents: Agents, found: Definition, owner: str) -> Native | None:
         "node": _node(agents, spec, at, owner),
         "max_iterations": spec.max_loops,
         "guards": {"timeout": spec.timeout},
-        "on_failure": "continue",
+        "on_failure": "continue",  # a failed agent ends its iteration only
         **({"keep": "last"} if spec.parity else {}),
     }
     result = placed({"name": spec.id, "loop": loop}, at, {("loop", "execute", "steps"): inner})
@@ -275,11 +278,11 @@ def native_loop(agents: Agents, found: Definition, owner: str) -> Native | None:
 
 
 def _inner(agents: Agents, spec: LoopNodeSpec, at: Location) -> list[Native]:
-    """Return the agents of the internal workflow, which may name those of the workflow around it."""
+    """Return the agents of the internal workflow, which may also name agents of the outer workflow."""
     where = (*at, "internal_workflow")
     workflow = spec.internal_workflow
     own = definitions(agents, workflow.get("agents"), (*where, "agents"))
-    scope = replace(agents, known={**agents.known, **own})
+    scope = replace(agents, defined={**agents.defined, **own})
     queue = queue_order(scope, workflow.get("orchestrator"), own, (*where, "orchestrator"))
     if not queue:
         agents.report(
@@ -296,6 +299,7 @@ def _inner(agents: Agents, spec: LoopNodeSpec, at: Location) -> list[Native]:
 
 def _node(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> dict[str, Json]:
     low, high = spec.score_scale or (0.0, 1.0)
+    # Native thresholds are shares from 0 to 1.
     node: dict[str, Json] = {"threshold": (spec.score_threshold - low) / (high - low)}
     if spec.score_scale:
         node["scale"] = list(spec.score_scale)
@@ -357,6 +361,7 @@ def _strategies(agents: Agents, spec: LoopNodeSpec, at: Location) -> list[dict[s
             at,
             "has no score_extraction_pattern; scores are read after labels such as SCORE: and QUALITY:",
         )
+    # A key without an explicit configuration: replies that are not JSON are read by the usual labels.
     only_keys = result and not any("patterns" in strategy for strategy in result)
     return [*result, {"patterns": list(BUILT_IN)}] if only_keys and config is None else result
 
@@ -383,6 +388,7 @@ def _lessons(agents: Agents, spec: LoopNodeSpec, at: Location, owner: str) -> di
             lessons["longest"] = cognitive.max_length_per_category
     if spec.past_loops_metadata is not None:
         lessons["entry"] = spec.past_loops_metadata
+    # With the document's name: loops of different documents often have the same ID.
     if spec.persist_across_runs:
         lessons["persist"] = f"{owner}.{spec.id}"
     return lessons
@@ -409,6 +415,6 @@ def _places(spec: LoopNodeSpec, at: Location) -> Mapping[Location, Location]:
 
 
 def remarks(document: Document, source: Source, called: CalledDocument) -> Iterable[Problem]:
-    """Return no notes: the translation reports them all."""
+    """Return no notes, because the translation reports them all."""
     del document, source, called
     return ()

@@ -1,4 +1,4 @@
-"""The loops of `workflow/v2.0` as native ones: until a condition holds, or over a list."""
+"""The loops of `workflow/v2.0` as native loops: until a condition holds, or over a list."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .steps import StepTranslator, TranslatedStep, call_settings
 
 __all__ = ["WORKERS", "native_loop"]
 
-WORKERS = 3  # at once, where parallel: true says no number
+WORKERS = 3  # the dialect's default for `parallel: true` without a number
 
 
 def native_loop(
     translator: StepTranslator, spec: LoopV2, element: TranslatedStep, at: Location
 ) -> None:
-    """Fill in a native loop, or walk over a list."""
+    """Translate a loop to a native loop, or to a native step over a list."""
     element.places |= {("loop",): at, ("each",): at}
     for kind in ("loop", "each"):
         element.places[kind, "execute", "with"] = (*at, "with")
@@ -33,6 +33,7 @@ def native_loop(
     if spec.accept:
         element.native["accept"] = spec.accept
         element.places[("accept",)] = (*at, "accept")
+    # With a success rate, the rate decides whether the step fails.
     if spec.on_failure == "continue" and not spec.min_success_rate:
         element.native["on_failure"] = "continue"
 
@@ -51,7 +52,7 @@ def _refine(
         "evaluate": {"judge": judge},
         "until": "passed",
         "max_iterations": spec.max_iterations,
-        "keep": "last",
+        "keep": "last",  # this dialect has no scores, so there is no best iteration
         **_failure_settings(spec),
     }
     if spec.total_timeout is not None:
@@ -83,6 +84,7 @@ def _each(
         native["max_items"] = spec.max_iterations
     if spec.parallel:
         native["at_once"] = spec.max_workers or WORKERS
+    # In this dialect a list succeeds without a rate, also if items fail; natively all must succeed.
     native["min_success_rate"] = spec.min_success_rate or 0.0
     if spec.min_success_rate is not None:
         native["unmet"] = "failed"
@@ -98,7 +100,7 @@ def _child(
 ) -> dict[str, Json]:
     """Return the call of a loop's workflow.
 
-    Without `with` its input is what the round before gave, or the item.
+    Without `with` its input is the output of the last iteration, or the item.
     """
     place = Place(element.name, "with", spec.mode)
     value = translator.variables(element, (*at, "with"), spec.with_ or {}, place)

@@ -1,10 +1,10 @@
 """The placeholders of `workflow/v2.0` as expressions of native templates.
 
-1. A placeholder names one thing by a flat name: `{{loop.last.output}}`. What a document has is
-   known here (its steps, loops and env); any other name is taken as a variable of the caller, and
-   the compiler says if nobody supplies it.
-2. All other text is literal: what a native template would read as its own is put in quotes.
-3. What a name needs is kept: the step or loop that comes first, the step of a child to be exposed.
+1. A placeholder has a flat name: `{{loop.last.output}}`. A name that is not a step, loop or constant of the
+   document is a variable of the caller. The compiler reports it if it is undefined.
+2. All other text is literal. Text that a native template would interpret is quoted.
+3. The dependencies of each name are recorded: the step or loop that must run before, and the step of a
+   called workflow that must be exposed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = [
 
 
 def placeholders(text: str) -> list[tuple[str, int]]:
-    """Return the name of each placeholder and the offset of its braces, in order; linear in the text."""
+    """Return the name of each placeholder and the offset of its braces, in order, in linear time."""
     result, at = [], 0
     while (start := text.find("{{", at)) >= 0 and (close := text.find("}", start + 2)) >= 0:
-        # No placeholder can begin before a lone brace: it would have to reach across it.
+        # A placeholder cannot contain a single brace, so the search continues behind it.
         at = close + 1
         if close > start + 2 and text.startswith("}}", close):
             result.append((text[start + 2 : close].strip(), start))
@@ -46,8 +46,9 @@ OF_LISTS = {
     "current": "loop.current", "item": "loop.current",
     "stats.succeeded": "loop.stats.succeeded", "stats.failed": "loop.stats.failed",
 }  # fmt: skip
-MAX_NAME_CHARS = 200  # of a name
-MAX_NAMES = 500  # that are compared to find the nearest
+# Both limits bound the time of messages for hostile documents.
+MAX_NAME_CHARS = 200  # characters of a name
+MAX_NAMES = 500  # names that are compared to find the nearest
 _OWN = frozenset(
     {"input", "value", "steps", "loops", "loop", "env", "given", "workflow", "strategy"}
 )
@@ -59,13 +60,13 @@ _WORDS = frozenset(
 )  # fmt: skip
 _SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^\W\d][\w .:/-]*")
-# Also a brace before an expression: together they would begin another one.
+# Also a brace before an expression, because together they would begin another expression.
 _ESCAPED = re.compile(r"\{[{%#]+|\{(?=\r)|\r\n?")
 _ESCAPED_BEFORE = re.compile(r"\{[{%#]+|\{(?=\r)|\{\Z|\r\n?")
 
 
 class InvalidPlaceholder(Exception):
-    """A placeholder cannot mean anything; the text says why and what could be meant."""
+    """A placeholder without a meaning. The text gives the reason and the nearest name."""
 
 
 def quoted(text: str) -> str:
@@ -87,8 +88,10 @@ def variable(of: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class NameTable:
-    """What the placeholders of one document may name: `loops` with their modes, `accumulated` with
-    the loop that each belongs to."""
+    """The names for the placeholders of one document.
+
+    `loops` maps loops to their modes, `accumulated` maps accumulators to their loops.
+    """
 
     document: str
     steps: frozenset[str] = frozenset()
@@ -100,7 +103,7 @@ class NameTable:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a text stands: in `owner`, inside its loop (`with`, `until`) or not."""
+    """The place of a text: its step or loop, and whether it is inside the loop (`with`, `until`)."""
 
     owner: str
     kind: str = "step"
@@ -109,11 +112,11 @@ class Place:
 
 @dataclass
 class Rewriter:
-    """Rewrites the texts of one step or loop, and keeps what they need.
+    """Rewrites the texts of one step or loop, and records their dependencies.
 
-    `needs` are the steps and loops that come first, `exposed` (loop, step of its child) pairs,
-    where the loop "" is the one that ended last before this step; `uses_last` says that there must
-    be one.
+    `needs` are the steps and loops that must run before. `exposed` are pairs of a loop and a step of its
+    called workflow, where the loop "" is the one that ended last before this step. `uses_last` means that
+    there must be such a loop.
     """
 
     names: NameTable
@@ -126,7 +129,7 @@ class Rewriter:
         """Return a text as a native template.
 
         Raises:
-            UnknownPlaceholder: for a placeholder that cannot mean anything.
+            InvalidPlaceholder: For a placeholder that cannot mean anything.
         """
         if "{" not in text:
             return text
@@ -143,7 +146,7 @@ class Rewriter:
         """Return a placeholder as an expression.
 
         Raises:
-            UnknownPlaceholder: if it cannot name anything.
+            InvalidPlaceholder: If it cannot name anything.
         """
         if len(name) > MAX_NAME_CHARS:
             raise InvalidPlaceholder(_not_a_name(name))
@@ -164,7 +167,7 @@ class Rewriter:
         return f"{value} | default({quoted(written)})" if self.names.lenient else value
 
     def own(self, name: str, place: Place) -> str | None:
-        """Return the expression of what the document itself has under a name, or None."""
+        """Return the expression for a name of the document itself, or None."""
         names = self.names
         if name == "input":
             return "input"
@@ -191,6 +194,7 @@ class Rewriter:
 
     def _dotted(self, name: str, place: Place) -> str | None:
         """Return `<loop>.iterations`, `<loop>.<step of its child>`, `<step>.result`."""
+        # The longest name first, because names of steps may contain dots.
         for end in range(min(len(name), MAX_NAME_CHARS) - 1, 0, -1):
             base, rest = name[:end], name[end + 1 :]
             if name[end] != "." or not rest:
@@ -204,7 +208,7 @@ class Rewriter:
         return None
 
     def _loop_field(self, loop: str, part: str, place: Place) -> str:
-        self._output(loop, place)  # it comes first, and is not this one
+        self._output(loop, place)  # adds the dependency, and refuses the loop itself
         of = member("loops", loop)
         if part == "history":
             return of + JOINED
@@ -216,7 +220,7 @@ class Rewriter:
         return f'{member(f"{of}.steps", part)} | default("")'
 
     def _loop(self, part: str, place: Place) -> str:
-        """Return a field of `loop`: inside a loop its own, else that of the one that ended last."""
+        """Return a field of `loop`: of the loop around the text, otherwise of the loop that ended last."""
         inside = place.kind in ("with", "until")
         self.uses_last = self.uses_last or not inside
         if part in ("output", "last.output"):
@@ -237,7 +241,7 @@ class Rewriter:
         raise InvalidPlaceholder(_no_such_field("loop", part, names))
 
     def _refuse(self, name: str) -> None:
-        """Refuse what cannot be a variable of the caller's either."""
+        """Refuse a name that cannot be a variable of the caller either."""
         base, _, rest = name.partition(".")
         if not _PLAIN.fullmatch(name):
             raise InvalidPlaceholder(_not_a_name(name))
@@ -259,12 +263,12 @@ def _not_a_name(name: str) -> str:
     )
 
 
-def _no_such_field(of: str, part: str, known: Iterable[str]) -> str:
-    some = list(islice(known, MAX_NAMES))
+def _no_such_field(of: str, part: str, names: Iterable[str]) -> str:
+    some = list(islice(names, MAX_NAMES))
     message = listed(part, some, lead="it has") or "; it has none"
     return f"{of} has no {part!r}{nearest(part, some) or message}"
 
 
 def _literal(text: str, pattern: re.Pattern[str]) -> str:
-    """Return text that a native template gives as it is."""
+    """Return text that a native template renders unchanged."""
     return pattern.sub(lambda result: f"{{{{ {quoted(result[0])} }}}}", text)

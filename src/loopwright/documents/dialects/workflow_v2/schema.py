@@ -1,8 +1,7 @@
-"""The fields of `workflow/v2.0`, as its own project has them, and what to write instead of others.
+"""The fields of `workflow/v2.0` as in its own project, and the advice for other keys.
 
-Text fields keep the text that was written: `version: 1.0` is "1.0" and `FLAG: yes` is "yes".
-Beyond that project's own fields: `output` of a document, and `needs`, `judge`, `required` and
-`accept` of a loop.
+Text fields keep their text in the document: `version: 1.0` is "1.0" and `FLAG: yes` is "yes". Additional
+fields are `output` of a document, and `needs`, `judge`, `required` and `accept` of a loop.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class TargetV2(Part):
 
 
 class ModelCallV2(Part):
-    """How a model is asked: what documents, steps, voters and judges have in common."""
+    """The settings of model calls that documents, steps, voters and judges have in common."""
 
     provider: str | None = None
     model: str | None = None
@@ -60,7 +59,7 @@ class InheritedV2(ModelCallV2):
 
 
 class ExecutionSettings(InheritedV2):
-    """What all steps inherit."""
+    """The settings that all steps inherit."""
 
     parallel: bool = False
     max_workers: int | None = Field(None, ge=1, le=100)
@@ -111,7 +110,7 @@ class LoopV2(Part):
     @field_validator("max_iterations")
     @classmethod
     def _bounded(cls, value: int | None, info: ValidationInfo) -> int | None:
-        """A loop over a list ends with the list; one that goes on until a condition holds needs a limit."""
+        """Require a limit for a loop that ends with a condition. A loop over a list ends with the list."""
         if value is None and info.data.get("mode") == "refine":
             raise PydanticCustomError(
                 "loop", "needs 'max_iterations': the maximum number of iterations", {}
@@ -138,7 +137,7 @@ class StepV2(InheritedV2):
 
     @property
     def kind(self) -> str:
-        """Which of the kinds it is."""
+        """The kind of the step."""
         value = [name for name in KINDS if getattr(self, name) is not None]
         return "loop" if set(value) == {"run", "loop"} else value[0]
 
@@ -148,8 +147,8 @@ class StepV2(InheritedV2):
         if len(value) != 1 and set(value) != {"run", "loop"}:
             result = f"has {' and '.join(value)}" if value else "has none"
             raise PydanticCustomError(
-                "action", "needs exactly one of {kinds}, but {found}",
-                {"kinds": ", ".join(KINDS), "found": result},
+                "action", "needs exactly one of {kinds}, but {present}",
+                {"kinds": ", ".join(KINDS), "present": result},
             )  # fmt: skip
         return self
 
@@ -188,18 +187,18 @@ _OF_STEPS = {
 _OF_LOOPS = {
     "max_iteration": "did you mean 'max_iterations'?",
     "workfow": "did you mean 'workflow'?",
-    "output": "what a loop gives is there under its name, as {{NAME}}",
+    "output": "the output of a loop is available under its name, as {{NAME}}",
     "input": "write with: {input: …}",
     "condition": "write until: a sentence that a model can judge",
 }
 _OF_PROVIDERS = dict.fromkeys(
-    ("temperature", "max_tokens", "timeout"), "give it beside providers, for all of them"
+    ("temperature", "max_tokens", "timeout"), "set it beside providers, for all of them"
 )
 _OF_DOCUMENTS = {"input": "the input of a workflow comes from its caller, as {{input}}"}
 
 
 def hint(path: tuple[str | int, ...]) -> str:
-    """Return what to write instead of an unknown key, or ""."""
+    """Return the advice for an unknown key, or ""."""
     key = str(path[-1])
     names = [part for part in path[:-1] if isinstance(part, str)]
     where = names[-1] if names else ""

@@ -1,7 +1,7 @@
-"""The servers of `workflow/v2.0`: a document names them, a file beside it says how they are started.
+"""The servers of `workflow/v2.0`: a document names them, and a file beside it defines how they are started.
 
-That file is the one that clients of the Model Context Protocol share: `server_config.json`,
-`mcp.json`, `.mcp.json` or `config.yaml`, with `mcpServers` (or `servers`) by name:
+This is the file that clients of the Model Context Protocol share: `server_config.json`, `mcp.json`,
+`.mcp.json` or `config.yaml`, with `mcpServers` (or `servers`) by name:
 `{"command": "npx", "args": […], "env": {…}}` or `{"url": "https://…", "headers": {…}}`.
 """
 
@@ -19,22 +19,22 @@ from .schema import ExecutionSettings, StepV2
 __all__ = ["FILES", "Servers", "rounds_of"]
 
 FILES = ("server_config.json", "mcp.json", ".mcp.json", "config.yaml")
-ROUNDS = 10  # replies with tool calls in one step, by default
-_LARGEST = 1 << 20  # bytes
+ROUNDS = 10  # the dialect's default for replies with tool calls in one step
+_MAX_BYTES = 1 << 20  # of the file, the limit of documents
 Report = Callable[[tuple[str | int, ...], str], None]
 
 
 class Servers:
-    """The servers that steps name, each found in the file beside the document or in the project's root.
+    """The servers that steps name, from the file beside the document or in the project's root.
 
-    `native` are those that were found, as fields of native documents, by name.
+    `native` are the servers in use, as fields of native documents, by name.
     """
 
     def __init__(self, folders: list[Path], report: Report) -> None:
         self.native: dict[str, dict[str, Json]] = {}
         self._report = report
         self._folders = folders
-        self._known: dict[str, Json] | None = None
+        self._defined: dict[str, Json] | None = None
         self._file = ""
 
     def tools(self, names: list[str], at: tuple[str | int, ...]) -> list[str]:
@@ -52,19 +52,19 @@ class Servers:
         """Add a server by its name; return the problem, or ""."""
         if name in self.native:
             return ""
-        if self._known is None:
-            self._known = self._read()
-        if name not in self._known:
+        if self._defined is None:
+            self._defined = self._read()
+        if name not in self._defined:
             if not self._file:
                 return (
                     f"no file defines the server {name!r}; add {FILES[0]} beside "
                     f'the document: {{"mcpServers": {{"{name}": {{"command": …, "args": […]}}}}}}'
                 )
-            entries = ", ".join(list(self._known)[:12]) or "none"
-            hint = nearest(name, self._known) or f"; it has: {entries}"
+            entries = ", ".join(list(self._defined)[:12]) or "none"
+            hint = nearest(name, self._defined) or f"; it has: {entries}"
             return f"{self._file} has no server {name!r}{hint}"
         try:
-            self.native[name] = _native(self._known[name])
+            self.native[name] = _native(self._defined[name])
         except ValueError as error:
             return f"{self._file}: {name}: {error}"
         return ""
@@ -72,7 +72,7 @@ class Servers:
     def _read(self) -> dict[str, Json]:
         for folder in self._folders:
             for file in (folder / name for name in FILES):
-                if file.is_file() and file.stat().st_size <= _LARGEST:
+                if file.is_file() and file.stat().st_size <= _MAX_BYTES:
                     result = _servers_in(file)
                     if result is not None:
                         self._file = file.name
@@ -82,7 +82,7 @@ class Servers:
 
 def _servers_in(file: Path) -> dict[str, Json] | None:
     try:
-        value = yaml.safe_load(file.read_bytes())  # which reads JSON too
+        value = yaml.safe_load(file.read_bytes())  # JSON is valid YAML
     except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
         return None
     if not isinstance(value, Mapping):
@@ -94,10 +94,10 @@ def _servers_in(file: Path) -> dict[str, Json] | None:
 
 
 def _native(value: Json) -> dict[str, Json]:
-    """Return a server as native documents write it.
+    """Return a server in the form of native documents.
 
     Raises:
-        ValueError: saying what is wrong.
+        ValueError: With the problem.
     """
     if not isinstance(value, Mapping):
         raise ValueError("expected a mapping with command or url")
@@ -121,5 +121,5 @@ def _texts(values: Mapping[str, Json], key: str) -> dict[str, str]:
 
 
 def rounds_of(step: StepV2, execution: ExecutionSettings) -> int:
-    """Return how many replies of a step may call tools."""
+    """Return the maximum of replies with tool calls in a step."""
     return step.max_iterations or execution.max_iterations or ROUNDS

@@ -1,4 +1,4 @@
-"""The steps and loops of `workflow/v2.0` as native steps, each for itself."""
+"""The translation of single steps and loops of `workflow/v2.0` to native steps."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _WORD = re.compile(r"[\w./%+-]+(?: [\w./%+-]+)*")
 
 
 class _Side(NamedTuple):
-    """One side of a comparison: an expression, or a text that is written there."""
+    """One side of a comparison: an expression, or a literal text."""
 
     text: str
     written: bool = False
 
     @property
     def plain(self) -> str:
-        """Return it as an expression of trimmed text in lower case."""
+        """The side as an expression of trimmed text in lower case, because this dialect ignores both."""
         if self.written:
             return quoted(self.text.strip().lower())
         return f"{self.text} | trim | lower"
@@ -50,10 +50,12 @@ def condition(text: str, rewriter: Rewriter, place: Place) -> str:
     """Return an `if:` as a native expression.
 
     Raises:
-        UnknownPlaceholder: for a name that cannot mean anything, or more than one comparison.
+        InvalidPlaceholder: For a name that cannot mean anything, or more than one comparison.
     """
     bare = text.strip()
-    bare = bare[1:] if bare.startswith("${{") else bare
+    bare = (
+        bare[1:] if bare.startswith("${{") else bare
+    )  # the syntax of GitHub Actions is accepted too
     spans = [(start, bare.index("}}", start) + 2) for _, start in placeholders(bare)]
     if spans == [(0, len(bare))]:
         inner = bare[2:-2].strip()
@@ -117,13 +119,14 @@ def _filled(side: str, rewriter: Rewriter, place: Place) -> _Side:
 
 
 def _holds(side: _Side) -> str:
+    # The values that are false in the guide of the dialect; a skipped step has the output "".
     return f'{side.plain} not in ["", "false", "0"]'
 
 
 def _compared(remaining: _Side, sign: str, right: _Side) -> str:
     sides = [remaining, right]
     if any(side.text.endswith(".exit_reason") for side in sides if not side.written):
-        # That dialect writes "failure" for a failed iteration; here it is "error".
+        # The dialect's word for a failed iteration is "failure"; here it is "error".
         sides = [
             _Side("error", written=True)
             if side.written and side.text.lower() == "failure"
@@ -134,7 +137,7 @@ def _compared(remaining: _Side, sign: str, right: _Side) -> str:
 
 
 class DependencyCycle(Exception):
-    """Steps that need each other; `names` is the cycle, with its first name again at the end."""
+    """Steps that need each other. `names` is the cycle, with its first name again at the end."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__("steps need each other: " + " -> ".join(names))
@@ -143,12 +146,11 @@ class DependencyCycle(Exception):
 
 @dataclass
 class TranslatedStep:
-    """A step or loop on its way to the native document.
+    """A step or loop during its translation.
 
-    `at` is where it is written, `native` what it becomes, `places` where the parts of that come
-    from (native paths inside it to paths in the text), `needs` what comes first, in the order of
-    mention, `exposed` steps of loops' children, `uses_last` whether it names the loop that ended
-    last.
+    `at` is its path in the document, `native` the native step. `places` maps paths inside the native step to
+    paths in the document. `needs` are the steps that must run before, in the order of mention. `exposed` are
+    the steps of called workflows that it names. `uses_last` means that it names the loop that ended last.
     """
 
     name: str
@@ -162,25 +164,26 @@ class TranslatedStep:
 
 
 def written_order(source: Source) -> Iterator[Location]:
-    """Iterate over the places of steps and loops, block by block in written order."""
+    """Iterate over the paths of steps and loops, block by block in document order."""
     for stage in source.stages:
         for index in range(stage.start, stage.end):
             yield (stage.key, index)
 
 
 def in_order(elements: Sequence[TranslatedStep]) -> list[TranslatedStep]:
-    """Return elements in the order in which they run.
+    """Return steps in running order: document order, where a step moves behind its needs.
 
     Raises:
-        DependencyCycle: if some need each other.
+        DependencyCycle: If some need each other.
     """
+    # A heap instead of repeated searches, which would take quadratic time for thousands of steps.
     names = {element.name for element in elements}
     missing = [sum(name in names for name in element.needs) for element in elements]
     waiting: dict[str, list[int]] = {name: [] for name in names}
     for i, element in enumerate(elements):
         for name in element.needs:
             waiting.get(name, []).append(i)
-    ready = [i for i, count in enumerate(missing) if not count]  # ascending, and so a heap
+    ready = [i for i, count in enumerate(missing) if not count]  # a sorted list is a heap
     order: list[int] = []
     while ready:
         chosen = heapq.heappop(ready)
@@ -204,7 +207,7 @@ def _cycle(remaining: Sequence[TranslatedStep]) -> list[str]:
         path.append(following)
 
 
-CALL_TIMEOUT = 60.0  # seconds of one model call, by default
+CALL_TIMEOUT = 60.0  # seconds of one model call, the default of the dialect
 MISSING = {
     "embeddings": "embedding models are not connected",
     "rag": "there is no vector store to search",
@@ -219,7 +222,7 @@ Report = Callable[[Location, str], None]
 
 @dataclass
 class StepTranslator:
-    """Translates the steps and loops of a document; problems are reported at their places."""
+    """Translates the steps and loops of a document, and reports problems at their positions."""
 
     source: Source
     names: NameTable
@@ -248,7 +251,9 @@ class StepTranslator:
         if spec.if_ is not None:
             native = self._rewritten(element, (*at, "if"), spec.if_, Place(spec.name), condition)
             element.native["if"] = native
-            element.native.setdefault("otherwise", "")
+            element.native.setdefault(
+                "otherwise", ""
+            )  # in this dialect a skipped step has an empty output
         self._unused(spec, kind, at, element.native)
         return element
 
@@ -283,7 +288,7 @@ class StepTranslator:
         place: Place,
         rewrite: Callable[[str, Rewriter, Place], str],
     ) -> str:
-        """Return a text as a native template, and add its needs to its step; problems are reported."""
+        """Return a text as a native template, and add the names that it needs to its step."""
         rewriter = Rewriter(self.names, lambda sentence: self.note(at, sentence))
         try:
             native = rewrite(text, rewriter, place)
@@ -302,7 +307,7 @@ class StepTranslator:
     def variables(
         self, element: TranslatedStep, at: Location, value: Mapping[str, Json], place: Place
     ) -> dict[str, Json]:
-        """Return variables for a child; a scalar is the text that was written."""
+        """Return variables for a called workflow. A scalar becomes its text in the document."""
         return {key: self.value(element, (*at, key), item, place) for key, item in value.items()}
 
     def value(self, element: TranslatedStep, at: Location, value: Json, place: Place) -> Json:
@@ -310,6 +315,7 @@ class StepTranslator:
             return self.variables(element, at, value, place)
         if isinstance(value, list):
             return [self.value(element, (*at, i), item, place) for i, item in enumerate(value)]
+        # The text as written, so that `1.10` does not become 1.1.
         written = "" if value is None else self.source.text(at)
         return self.text(element, at, written if written is not None else str(value), place)
 
@@ -385,7 +391,7 @@ class StepTranslator:
             )
 
     def _voter(self, spec: StepV2, voter: ModelCallV2, at: Location) -> dict[str, Json]:
-        """Return a voter: its own fields, then the step's; a model goes with its provider."""
+        """Return a voter: its own fields, otherwise the step's. Model and provider belong together."""
         native = {**call_settings(spec), **call_settings(voter)}
         model = self.model(voter, [spec, self.execution], at)
         return {"model": model, **native} if model is not None else native
@@ -400,13 +406,14 @@ class StepTranslator:
         return {"model": model, **native} if model is not None else native
 
     def model(self, spec: ModelCallV2, above: list[InheritedV2], at: Location) -> str | None:
-        """Return `provider:model` where a spec names either; the other half is inherited."""
+        """Return `provider:model` if a spec sets one of them; the other one is inherited."""
         if spec.provider is None and spec.model is None:
             return None
         for outer in above:
             target = outer.providers[0] if outer.providers else outer
             provider = spec.provider or target.provider
             model = spec.model
+            # A model of another provider does not exist at this one.
             if model is None and target.provider == provider:
                 model = target.model
             if provider and model:
@@ -432,7 +439,7 @@ class StepTranslator:
 
 
 def call_settings(spec: ModelCallV2) -> dict[str, Json]:
-    """Return how a model is asked, but for which."""
+    """Return the settings of a model call, without the model itself."""
     native = {
         "temperature": spec.temperature,
         "max_tokens": spec.max_tokens,

@@ -1,7 +1,7 @@
-"""`workflow/v2.0` documents as native ones.
+"""The translation of `workflow/v2.0` documents to native documents.
 
-The result makes the same calls in the same order as the document describes, and can be printed.
-The tests in tests/dialects/workflow_v2 decide where its own documents disagree.
+The result makes the same calls in the same order as the document describes, and can be printed. Where the
+dialect's own documents disagree, the tests in tests/dialects/workflow_v2 decide.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
 
 
 def _stand_in(key: str, name: str, raw: Json) -> dict[str, Json]:
-    """Return what stands for a step or loop that is left out: the same names can be used of it."""
+    """Return the stand-in of a step or loop that is left out, which defines the same names."""
     value = raw if isinstance(raw, Mapping) else {}
     loop = value if key == "loops" else value.get("loop")
     if not isinstance(loop, Mapping):
@@ -109,7 +109,7 @@ class _Translation:
     gaps: Gaps
     taken: set[Location] = field(
         default_factory=set
-    )  # places of names that other steps have already
+    )  # places of steps with the name of another step
 
     def report(self, path: Location, message: str) -> None:
         self.problems.append(self.source.problem(path, message))
@@ -126,6 +126,7 @@ class _Translation:
             self.report((), "needs 'steps' or 'loops' with at least one item")
         names = self._names()
         self._skills(spec.execution, ("execution",))
+        # A check may run on a machine without the file that defines the servers.
         missing = self.report if self.runs else self.note
         servers = Servers(self.folders, missing)
         inherited = servers.tools(spec.execution.servers, ("execution", "servers"))
@@ -149,12 +150,12 @@ class _Translation:
                 element.native = placeholder(element.name)
                 element.places = {(): element.at}
         native, places = self._document(order, servers)
-        total = translated(self.source, places)
+        native_source = translated(self.source, places)
         try:
-            document: Document = validated(Document, native, total)
+            document: Document = validated(Document, native, native_source)
         except DocumentError as error:
             raise DocumentError(self.problems or error.problems) from None
-        return total, document
+        return native_source, document
 
     # Names.
 
@@ -164,7 +165,7 @@ class _Translation:
             yield (key, index), items[int(index)]
 
     def _names(self) -> NameTable:
-        """Return what placeholders may name; a name that is taken twice is a problem."""
+        """Return the names for placeholders. A name that is used twice is a problem."""
         visited: dict[str, Location] = {}
         steps, loops, accumulated = set(), {}, {}
         for at, item in self._items():
@@ -185,6 +186,7 @@ class _Translation:
                 if loop.accumulate not in accumulated:
                     self._unique(loop.accumulate, (*inside, "accumulate"), visited)
                 accumulated[loop.accumulate] = item.name
+        # A step or loop of this name wins over the implicit accumulator of a loop.
         for name in [name for name in accumulated if name in steps or name in loops]:
             del accumulated[name]
         env = frozenset(self.spec.env)
@@ -198,13 +200,13 @@ class _Translation:
             lenient=lenient,
         )
 
-    def _unique(self, name: str, at: Location, seen: dict[str, Location]) -> bool:
+    def _unique(self, name: str, at: Location, visited: dict[str, Location]) -> bool:
         if name == "input":
             self.report(at, "'input' is the input of the workflow; choose another name")
-        elif name in seen:
-            line = self.source.position(seen[name])[0]
+        elif name in visited:
+            line = self.source.position(visited[name])[0]
             self.report(at, f"{name!r} is already the name of a step or loop, on line {line}")
-        return seen.setdefault(name, at) == at and name != "input"
+        return visited.setdefault(name, at) == at and name != "input"
 
     # Steps and loops.
 
@@ -229,7 +231,7 @@ class _Translation:
         return result or left_out
 
     def _skills(self, spec: ExecutionSettings | StepV2, at: Location) -> None:
-        """Refuse what would run code of others."""
+        """Report skills, which would run the code of others."""
         if spec.skills:
             self.report(
                 (*at, "skills"), "skills are not supported: Loopwright does not run their code"
@@ -243,13 +245,12 @@ class _Translation:
             self.report(at, str(circle))
             for element in elements:
                 element.needs = {}
-            self.gaps = replace(
-                self.gaps, names=True
-            )  # a cycle has no order in which names are defined
+            # In a cycle no order defines all names before their use.
+            self.gaps = replace(self.gaps, names=True)
             return elements
 
     def _resolve_exposed(self, order: list[TranslatedStep]) -> None:
-        """Give each mention of the loop that ended last its loop, and expose steps of children."""
+        """Resolve each mention of the loop that ended last, and expose the steps of called workflows."""
         loops = {element.name: element for element in order if element.loops}
         before = ""
         for element in order:
@@ -277,7 +278,7 @@ class _Translation:
         for name in ("description", "version"):
             if getattr(spec, name):
                 native[name] = getattr(spec, name)
-        native["input"] = ""
+        native["input"] = ""  # in this dialect a missing input is empty text
         if spec.env:
             native["env"] = spec.env
         native |= self._execution()
@@ -322,7 +323,7 @@ class _Translation:
         return native
 
     def _output(self, order: list[TranslatedStep]) -> str:
-        """Return whose output is the document's: the last listed step, or a loop that ends it."""
+        """Return the step whose output is the document's: the last listed step, or a loop at the end."""
         expected = self.spec.output
         names = [element.name for element in order]
         if expected is not None:
@@ -337,16 +338,16 @@ class _Translation:
 
 
 def _in_field_order(native: dict[str, Json], needs: list[str]) -> dict[str, Json]:
-    """Return a native step with its fields in the order in which people write them."""
+    """Return a native step with its fields in the usual order."""
     first = {"name": native["name"], **({"needs": needs} if needs else {})}
     condition = {"if": native["if"]} if "if" in native else {}
     return {**first, **condition, **{k: v for k, v in native.items() if k not in ("name", "if")}}
 
 
 def remarks(document: Document, source: Source, called: CalledDocument) -> Iterator[Problem]:
-    """Iterate over the loops that hand on the output of the last step of their workflow, where it has others.
+    """Note loops that pass on the output of the last of several steps.
 
-    That step often reviews the work, and its output is not the work.
+    That step is often a review, whose output is not the work.
     """
     for at, spec in _actions(document, ()):
         child = called(spec.workflow) if at[-1:] == ("execute",) and spec.workflow else None
@@ -357,8 +358,8 @@ def remarks(document: Document, source: Source, called: CalledDocument) -> Itera
         for key, text in (spec.with_ or {}).items() if others else ():
             if isinstance(text, str) and "{{ loop.output }}" in text:
                 message = (
-                    f"this is what {output!r} gave, the last step of {spec.workflow}; "
-                    f"what another one gave is named so: {{{{loop.last.{others[-1]}}}}}"
+                    f"this is the output of {output!r}, the last step of {spec.workflow}; "
+                    f"use {{{{loop.last.{others[-1]}}}}} for the output of {others[-1]!r}"
                 )
                 yield source.problem((*at, "with", key), message)
 

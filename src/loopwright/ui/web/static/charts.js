@@ -1,11 +1,11 @@
-// Curves of a loop by uPlot, over the drawing that the server made, and their numbers as tables.
+// Interactive curves of a loop by uPlot, in place of the server's drawings, and their values as tables.
 const KINDS = { score: 1, cost: 2, time: 3 };
 const SHOWN = {
   score: (v) => v.toFixed(2),
   cost: (v) => `$${v.toFixed(v < 0.01 ? 4 : 2)}`,
   time: (v) => (v < 1 ? `${+(v * 1000).toFixed(v < 0.01 ? 1 : 0)} ms` : `${v.toFixed(1)} s`),
 };
-const made = new Map(); // a chart's element to what drew it
+const plots = new Map(); // the uPlot object of each chart element
 
 const points = (section) => JSON.parse(section.dataset.points);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -13,12 +13,13 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 function columns(section, kind) {
   const rows = points(section);
   const place = KINDS[kind];
-  const wanted = Number(section.dataset.threshold);
+  const threshold = Number(section.dataset.threshold);
   const data = [rows.map((p) => p[0]), rows.map((p) => p[place])];
-  if (kind === "score" && section.dataset.threshold) data.push(rows.map(() => wanted));
+  if (kind === "score" && section.dataset.threshold) data.push(rows.map(() => threshold));
   return data;
 }
 
+// The library is not a module, and a page without curves does not need it.
 let library = null;
 function loaded() {
   library ??= new Promise((resolve, reject) => {
@@ -31,7 +32,7 @@ function loaded() {
   return library;
 }
 
-// The server's drawings are there already: what can be pointed at follows once the page is.
+// The page shows the server's drawings at once; the interactive curves replace them when the browser is idle.
 export async function draw(section) {
   const charts = [...section.querySelectorAll(".chart")];
   if (!charts.length) return;
@@ -43,6 +44,7 @@ export async function draw(section) {
   }
 }
 
+// Safari has no requestIdleCallback.
 const idle = () => new Promise((go) => (window.requestIdleCallback ? requestIdleCallback(go, { timeout: 300 }) : setTimeout(go, 1)));
 
 function make(section, chart) {
@@ -61,17 +63,19 @@ function make(section, chart) {
       { ...axis, size: 26, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] },
       { ...axis, size: 58, values: (_, ticks) => ticks.map(SHOWN[kind]) },
     ],
-    hooks: { setCursor: [(u) => tell(u, plot, kind)] },
+    hooks: { setCursor: [(u) => showValue(u, plot, kind)] },
   };
-  made.get(chart)?.destroy();
+  // Otherwise the listeners of the old curve would stay.
+  plots.get(chart)?.destroy();
+  // uPlot draws on a canvas, which screen readers cannot read: the server's description stays.
   const before = plot.getAttribute("aria-label");
   plot.replaceChildren();
-  made.set(chart, new window.uPlot(options, data, plot));
+  plots.set(chart, new window.uPlot(options, data, plot));
   plot.setAttribute("aria-label", before);
 }
 
-// What the pointer is on, in words, under the title.
-function tell(u, plot, kind) {
+// Shows the value below the pointer in the title.
+function showValue(u, plot, kind) {
   const caption = plot.parentElement.querySelector("figcaption");
   caption.dataset.title ??= caption.textContent;
   const at = u.cursor.idx;
@@ -79,14 +83,15 @@ function tell(u, plot, kind) {
   caption.textContent = value == null ? caption.dataset.title : `${caption.dataset.title}: ${SHOWN[kind](value)} in iteration ${u.data[0][at]}`;
 }
 
-// Takes up new points; true if a chart is missing that there is something for by now.
-export function grow(section, fresh) {
-  const known = new Map(points(section).map((p) => [p[0], p]));
-  for (const point of fresh) known.set(point[0], point);
-  const all = [...known.values()].sort((a, b) => a[0] - b[0]);
+// Adds new points. Returns true if the section has enough points for its first chart, which the server draws.
+export function grow(section, added) {
+  const byNumber = new Map(points(section).map((p) => [p[0], p]));
+  for (const point of added) byNumber.set(point[0], point);
+  // Events may repeat a point or arrive late, so the points are kept by number.
+  const all = [...byNumber.values()].sort((a, b) => a[0] - b[0]);
   section.dataset.points = JSON.stringify(all);
   for (const chart of section.querySelectorAll(".chart")) {
-    made.get(chart)?.setData(columns(section, chart.dataset.kind));
+    plots.get(chart)?.setData(columns(section, chart.dataset.kind));
     const open = chart.querySelector(".numbers[open] .into");
     if (open) numbers(section, chart, open);
   }
@@ -116,12 +121,12 @@ export function numbers(section, chart, into) {
 }
 
 let waiting = 0;
-function again() {
+function redraw() {
   cancelAnimationFrame(waiting);
   waiting = requestAnimationFrame(() => document.querySelectorAll(".loop").forEach(draw));
 }
 if (document.querySelector(".chart")) {
   let width = innerWidth;
-  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; again(); } });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 }

@@ -6,7 +6,7 @@ const $$ = (selector, within = document) => [...within.querySelectorAll(selector
 const runPage = $("#run");
 const runUrl = runPage && `/runs/${encodeURIComponent(runPage.dataset.run)}`;
 
-// Markup that our own server escaped; scripts in it would not run, and the policy forbids them.
+// The server has escaped this markup. DOMParser runs no scripts, and the security policy forbids them.
 function fragment(html) {
   const parsed = new DOMParser().parseFromString(`<template>${html}</template>`, "text/html");
   return document.importNode($("template", parsed).content, true);
@@ -31,14 +31,14 @@ function query(url, values) {
   return `${url}?${new URLSearchParams(values)}`;
 }
 
-// Rows that open to the details of an iteration.
+// Opens or closes the row with the details of an iteration.
 async function toggle(button) {
   const row = button.closest("tr");
   const next = row.nextElementSibling;
   if (next?.classList.contains("opened")) {
     next.remove();
     button.setAttribute("aria-expanded", "false");
-    remember();
+    rememberOpenRows();
     return;
   }
   const opened = document.createElement("tr");
@@ -48,26 +48,26 @@ async function toggle(button) {
   cell.textContent = "…";
   row.after(opened);
   button.setAttribute("aria-expanded", "true");
-  remember();
+  rememberOpenRows();
   await load(query(`${runUrl}/iteration`, { loop: button.dataset.loop, number: button.dataset.number }), cell);
 }
 
-// Open rows stay open after a reload.
-const memory = runPage && `open:${runPage.dataset.run}`;
-function remember() {
+// Open rows stay open after a reload, which some changes of a run require.
+const storageKey = runPage && `open:${runPage.dataset.run}`;
+function rememberOpenRows() {
   const open = $$("button.open[aria-expanded=true]").map((b) => [b.dataset.loop, b.dataset.number]);
-  try { sessionStorage.setItem(memory, JSON.stringify(open.slice(0, 20))); } catch { /* a private window */ }
+  try { sessionStorage.setItem(storageKey, JSON.stringify(open.slice(0, 20))); } catch { /* a private window */ }
 }
-function recall() {
+function openRememberedRows() {
   try {
-    for (const [loop, number] of JSON.parse(sessionStorage.getItem(memory) || "[]")) {
+    for (const [loop, number] of JSON.parse(sessionStorage.getItem(storageKey) || "[]")) {
       const button = $$("button.open").find((b) => b.dataset.loop === loop && b.dataset.number === number);
       if (button) toggle(button);
     }
   } catch { /* nothing is stored */ }
 }
 
-// Rows that are loaded when they become visible.
+// Loads rows when they become visible: a loop may have thousands.
 async function fill(chunk) {
   if (chunk.dataset.loading) return;
   chunk.dataset.loading = "yes";
@@ -79,19 +79,19 @@ async function fill(chunk) {
   chunk.classList.remove("chunk");
   chunk.replaceChildren(...rows);
 }
-const sight = new IntersectionObserver((seen) => {
-  for (const { isIntersecting, target } of seen) if (isIntersecting) { sight.unobserve(target); fill(target); }
+const visibility = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) if (isIntersecting) { visibility.unobserve(target); fill(target); }
 }, { rootMargin: "200px" });
 
 function ready(within) {
-  for (const chunk of $$("tbody.chunk", within)) sight.observe(chunk);
+  for (const chunk of $$("tbody.chunk", within)) visibility.observe(chunk);
   for (const folded of $$("details.inner, details.timeline, details.numbers", within)) {
-    folded.addEventListener("toggle", () => unfold(folded));
-    if (folded.open && folded.matches(".inner") && !$(".into", folded).childElementCount) unfold(folded);
+    folded.addEventListener("toggle", () => loadContent(folded));
+    if (folded.open && folded.matches(".inner") && !$(".into", folded).childElementCount) loadContent(folded);
   }
 }
 
-function unfold(folded) {
+function loadContent(folded) {
   const into = $(".into", folded);
   if (!folded.open) return;
   if (folded.matches(".numbers")) numbers(folded.closest(".loop"), folded.closest(".chart"), into);
@@ -100,9 +100,10 @@ function unfold(folded) {
   else load(query(`${runUrl}/rows`, { loop: folded.dataset.loop, table: "yes" }), into);
 }
 
-// Changes: JSON by POST with a header that no form of another site can send.
+// A change is JSON by POST, with a header that a form of another site cannot send.
 async function change(form, button) {
   const values = Object.fromEntries(new FormData(form));
+  // FormData omits unchecked boxes.
   for (const box of $$("input[type=checkbox]", form)) values[box.name] = box.checked;
   if (button?.name) values[button.name] = button.value;
   const outcome = $(".outcome", form);
@@ -150,49 +151,52 @@ document.addEventListener("click", async (event) => {
   }
 });
 
-// Streams: after a lost connection the browser sends the ID of its last event.
+// After a lost connection the browser itself connects again and sends the ID of the last event.
 const link = $("#link");
 function follow(url, update) {
   const stream = new EventSource(url);
   stream.onopen = () => { link.textContent = "live"; link.className = "link live"; };
   stream.onerror = () => { link.textContent = "reconnecting"; link.className = "link lost"; };
   stream.onmessage = (event) => update(JSON.parse(event.data), stream);
+  // Browsers allow six connections per host, and a page in the history could keep one.
   addEventListener("pagehide", () => stream.close());
 }
 
-function updateRun(news, stream) {
-  if (news.problem) { stream.close(); link.textContent = news.problem; return; }
-  const head = fragment(news.head).firstElementChild;
+function updateRun(changes, stream) {
+  if (changes.problem) { stream.close(); link.textContent = changes.problem; return; }
+  const head = fragment(changes.head).firstElementChild;
   const before = $("#head").dataset.status;
-  if (news.reload || (news.status !== before && before !== "")) { location.reload(); return; }
+  // A new status changes the forms of the page.
+  if (changes.reload || (changes.status !== before && before !== "")) { location.reload(); return; }
   $("#head").replaceWith(head);
   tick();
-  if (news.steps) {
-    $("#steps")?.replaceWith(fragment(news.steps).firstElementChild);
+  if (changes.steps) {
+    $("#steps")?.replaceWith(fragment(changes.steps).firstElementChild);
     $("#nothing")?.remove();
   }
-  for (const [loop, grown] of Object.entries(news.loops || {})) {
+  for (const [loop, added] of Object.entries(changes.loops || {})) {
     const section = $$(".loop").find((one) => one.dataset.loop === loop);
-    if (section) addTo(section, loop, grown);
+    if (section) addTo(section, loop, added);
     else inside(loop);
   }
 }
 
-function addTo(section, loop, grown) {
+function addTo(section, loop, added) {
   const body = $$(`table.iterations > tbody`, $(".wide", section)).at(-1);
-  for (const [number, html] of grown.rows) {
+  for (const [number, html] of added.rows) {
+    // After a gap in the stream, rows may arrive twice.
     if ($(`tr.iteration[data-number="${number}"]`, $("table.iterations", section))) continue;
     body.append(fragment(`<table><tbody>${html}</tbody></table>`).querySelector("tr"));
   }
-  for (const row of $$("tr.iteration", $("table.iterations", section))) row.classList.toggle("best", Number(row.dataset.number) === grown.best);
+  for (const row of $$("tr.iteration", $("table.iterations", section))) row.classList.toggle("best", Number(row.dataset.number) === added.best);
   const count = $(".count", section);
-  count.textContent = count.textContent.replace(/^\d+ (iteration|item)s?/, (_, unit) => `${grown.count} ${unit}${grown.count === 1 ? "" : "s"}`);
-  for (const field of $$(".compare input[type=number]", section)) field.max = grown.count;
-  if (grow(section, grown.points)) location.reload(); // its first curve
+  count.textContent = count.textContent.replace(/^\d+ (iteration|item)s?/, (_, unit) => `${added.count} ${unit}${added.count === 1 ? "" : "s"}`);
+  for (const field of $$(".compare input[type=number]", section)) field.max = added.count;
+  if (grow(section, added.points)) location.reload(); // its first curve
   inside(`${loop}/`);
 }
 
-// Loops inside the iteration that is in progress.
+// Loads the inner loops of the iteration in progress, once in 150 ms: several may begin together.
 const waiting = new Map();
 function inside(path) {
   const section = $$(".loop").filter((one) => path.startsWith(`${one.dataset.loop}/`)).at(-1);
@@ -212,35 +216,36 @@ function tick() {
   }
 }
 
-function updateRuns(news) {
+function updateRuns(changes) {
   const table = $("#runs");
-  if (news.problem) { link.textContent = news.problem; return; }
+  if (changes.problem) { link.textContent = changes.problem; return; }
   const total = $("#total");
-  if (total && typeof news.total === "number") total.textContent = `${news.total.toLocaleString("en-US")} recorded`;
+  if (total && typeof changes.total === "number") total.textContent = `${changes.total.toLocaleString("en-US")} recorded`;
   const body = $("tbody", table);
   if (!body) { // no run matched the filter
-    if (news.order.length) location.reload();
+    if (changes.order.length) location.reload();
     return;
   }
   const rows = new Map($$("tr", body).map((row) => [row.dataset.run, row]));
-  for (const [id, html] of Object.entries(news.rows)) {
+  for (const [id, html] of Object.entries(changes.rows)) {
     const fresh = fragment(`<table><tbody>${html}</tbody></table>`).querySelector("tr");
-    const had = rows.get(id)?.contains(document.activeElement);
+    const hadFocus = rows.get(id)?.contains(document.activeElement);
     rows.get(id)?.replaceWith(fresh);
-    if (had) $("a", fresh).focus();
+    // Replacing a row must not take the focus from a person who uses the keyboard.
+    if (hadFocus) $("a", fresh).focus();
     rows.set(id, fresh);
   }
-  news.order.forEach((id, place) => {
+  changes.order.forEach((id, place) => {
     const row = rows.get(id);
     if (row && body.children[place] !== row) body.insertBefore(row, body.children[place] || null);
   });
-  while (body.children.length > news.order.length) body.lastElementChild.remove();
+  while (body.children.length > changes.order.length) body.lastElementChild.remove();
 }
 
 ready(document);
 if (runPage) {
   $$(".loop").forEach(draw);
-  recall();
+  openRememberedRows();
   setInterval(tick, 100);
   tick();
   if (runPage.dataset.live === "true") {

@@ -16,27 +16,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
-import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Literal, TypedDict, TypeVar, Unpack, overload
 
-from ...conditions import Condition
-from ...engine.budget import Account
-from ...engine.concurrency import run_all
-from ...engine.context import Context
-from ...engine.deadlines import DeadlineScope
-from ...engine.loop_attempt import Attempt
-from ...engine.loop_run import LoopRun
-from ...engine.outcomes import attempt
-from ...engine.scope import Scope
-from ...engine.step import CompositeStep, Leaf, Step, digest_of
-from ...errors import StepError, Stopped, Suspended
-from ...evaluators.parsing.text import clean_text, read_json, strip_fence
-from ...journal.replay import RecordedRun
-from ...records import (
+from ..conditions import Condition
+from ..errors import ConfigurationError, StepError, Stopped, Suspended
+from ..journal.replay import RecordedRun
+from ..records import (
     NOTHING,
     Evaluation,
     History,
@@ -50,52 +38,50 @@ from ...records import (
     item_outcomes,
     item_stop,
 )
-from ...records.codec import Json
-from ...templates.variables import TemplatedValue, rendered
+from ..records.codec import Json
+from ..records.typed import ValueType, item_type_of, json_of, list_type
+from .budget import Account
+from .composites import retry, with_timeout
+from .concurrency import run_all
+from .context import Context
+from .deadlines import DeadlineScope
+from .loop import one_of
+from .loop_attempt import Attempt
+from .loop_run import LoopRun
+from .outcomes import attempt
+from .scope import Scope
+from .signatures import FunctionTypes
+from .step import CompositeStep, FunctionStep, In, Leaf, Out, Step, StepLike, as_step, digest_of
 
-__all__ = ["FILE", "MOST_ITEMS", "ForEach", "Items", "inside", "items_of"]
+__all__ = ["MOST_ITEMS", "ForEach", "ItemsStep", "for_each"]
 
-
-FILE = "file://"
-MAX_BYTES = 5_000_000  # every item is recorded, so a larger file belongs into several runs
 MOST_ITEMS = 1000  # items of a list without `max_items`; each may cost model calls
+Item = TypeVar("Item")
 
 
-class Items(Leaf):
-    """A leaf step whose output is the list of items, so that the content of a file is recorded too.
+class ItemsStep(Leaf):
+    """A leaf step whose output is the list of items, so that a resumed run has the same ones.
 
     Items beyond `most` are left out with a warning. Without `most`, more than MOST_ITEMS are an error.
-    Relative paths start in `folder` and must stay inside `root`. Only a template that itself begins with
-    `file://` names a file; a rendered value never does.
+    `of_input` is whether the items are the input of the list.
     """
 
-    fingerprint: str
-
     name = "items"
+    of_input: ClassVar[bool] = False
+    most: int | None
 
-    def __init__(
-        self, source: TemplatedValue, folder: Path, root: Path, most: int | None = None
-    ) -> None:
-        self.source = source
-        self.most = most
-        self.folder = folder
-        self.root = root
-        text = source.source
-        self.from_file = isinstance(text, str) and text.lstrip().startswith(FILE)
-        self.fingerprint = digest_of("items", codec.canonical(text))
+    def bounded(self, items: list[Json], ctx: Context) -> list[Json]:
+        """Return the items up to the limit.
 
-    async def act(self, value: Json, ctx: Context) -> Json:
-        """Return the items."""
-        source = rendered(self.source, ctx, value)
-        if self.from_file:
-            source = self._read(codec.text_of(source).strip().removeprefix(FILE), ctx)
-        return self._bounded(items_of(source, ctx.path), ctx)
-
-    def _bounded(self, items: list[Json], ctx: Context) -> list[Json]:
+        Raises:
+            StepError: of kind `items`, for more than MOST_ITEMS without a limit.
+        """
         if self.most is None and len(items) > MOST_ITEMS:
-            raise _refused(
+            raise StepError(
                 f"{len(items)} items are more than {MOST_ITEMS}; set max_items to allow them",
-                ctx.path,
+                path=ctx.path,
+                kind="items",
+                retryable=False,
             )
         if self.most is None or len(items) <= self.most:
             return items
@@ -105,58 +91,69 @@ class Items(Leaf):
         )
         return items[: self.most]
 
-    def _read(self, name: str, ctx: Context) -> str:
-        path = inside(self.folder, name, self.root)
-        if path is None:
-            raise _refused(f"{FILE}{name} is outside the project folder", ctx.path)
-        try:
-            with path.open("rb") as file:
-                # One byte more than allowed, instead of the file's size, which may change before the read.
-                raw = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise _refused(f"{FILE}{name} cannot be read: {why}", ctx.path) from error
-        if len(raw) > MAX_BYTES:
-            raise _refused(f"{FILE}{name} has more than {MAX_BYTES:,} bytes; split it", ctx.path)
-        return clean_text(raw.decode("utf-8-sig", "replace"))
+
+class _InputItems(ItemsStep):
+    """The input of the list as its items."""
+
+    of_input = True
+
+    def __init__(self, most: int | None) -> None:
+        self.most = most
+
+    fingerprint = digest_of("items", "input")
+
+    async def act(self, value: Json, ctx: Context) -> Json:
+        """Return the items."""
+        return self.bounded(_checked(value, ctx), ctx)
 
 
-def inside(folder: Path, name: str, root: Path) -> Path | None:
-    """Return the file of this name in a folder, or None if it is outside the root."""
-    # The real path, so that a symbolic link does not lead out of the root.
-    path = Path(os.path.realpath(folder / name))
-    return path if path.is_relative_to(os.path.realpath(root)) else None
+class _MadeItems(ItemsStep):
+    """The items that a function makes of the input of the list."""
+
+    def __init__(self, function: FunctionStep, most: int | None) -> None:
+        self.function = function
+        self.most = most
+        self.fingerprint = digest_of("items", function.fingerprint)
+        self.reserve = function.reserve
+        self.stub = function.stub
+
+    fingerprint: str
+    reserve: Any
+    stub: str
+
+    @property
+    def types(self) -> FunctionTypes | None:
+        """The declared types of the function."""
+        return self.function.declared()
+
+    def declared(self) -> FunctionTypes | None:
+        """Return the declared types of the function."""
+        return self.types
+
+    @property
+    def input_type(self) -> ValueType | None:
+        return self.function.input_type
+
+    @property
+    def output_type(self) -> ValueType | None:
+        return self.function.output_type
+
+    async def act(self, value: Json, ctx: Context) -> Json:
+        """Return the items."""
+        made = await self.function.act(value, ctx if self.function.wants_context else None)
+        return self.bounded(_checked(made, ctx), ctx)
 
 
-def items_of(value: Json, path: str = "") -> list[Json]:
-    """Return the items of a value.
-
-    A list is returned unchanged. A text is a JSON array, also in a code fence; otherwise lines of JSON
-    objects or arrays; otherwise its lines of text, trimmed and without empty ones.
-
-    Raises:
-        StepError: Of kind `items`, for any other value.
-    """
-    if isinstance(value, list):
-        return value
-    if not isinstance(value, str):
-        kind = type(value).__name__
-        raise _refused(f"items: expected a list, a JSON array or lines of text, not {kind}", path)
-    text = strip_fence(value)
-    if text.startswith("["):
-        reading = read_json(text)
-        if reading.problem is None and isinstance(reading.value, list):
-            return reading.value
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if lines and all(line[0] in "{[" for line in lines):
-        readings = [read_json(line) for line in lines]
-        if all(reading.problem is None for reading in readings):
-            return [reading.value for reading in readings]
-    return list(lines)
-
-
-def _refused(message: str, path: str) -> StepError:
-    return StepError(message, path=path, kind="items", retryable=False)
+def _checked(items: object, ctx: Context) -> list[Json]:
+    if isinstance(items, list | tuple):
+        return list(items)
+    raise StepError(
+        f"items: expected a list, not {type(items).__name__}; give for_each(items=...) a function that "
+        "returns one",
+        path=ctx.path,
+        kind="items",
+        retryable=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,7 @@ class ForEach(CompositeStep):
     """
 
     name: str
-    items: Items
+    items: ItemsStep
     execute: Step
     at_once: int = 1
     min_success_rate: float = 1.0
@@ -179,6 +176,7 @@ class ForEach(CompositeStep):
     seconds: float = math.inf
     keep: str = "all"
     over_list: ClassVar[bool] = True
+    keeps_types: ClassVar[bool] = True
 
     # `LoopRun` reads these members of a loop. A list has no evaluator, no conditions and no hooks.
     evaluate = adapt = budget = on_iteration = on_terminate = None
@@ -192,6 +190,25 @@ class ForEach(CompositeStep):
 
     def parts(self) -> Iterable[Step]:
         return [self.execute]
+
+    @property
+    def input_type(self) -> ValueType | None:
+        return self._input_type if self.items.of_input else self.items.input_type
+
+    @functools.cached_property
+    def _input_type(self) -> ValueType | None:
+        return list_type(self.execute.input_type, self.name)
+
+    @functools.cached_property
+    def output_type(self) -> ValueType | None:
+        declared = self.execute.output_type
+        return list_type(declared, self.name, or_none=True) if self.keep == "all" else declared
+
+    @property
+    def iteration_types(self) -> tuple[ValueType | None, ValueType | None]:
+        """The declared types of an item and of its output."""
+        declared = self.execute.input_type or item_type_of(self.items.output_type)
+        return declared, self.execute.output_type
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -251,7 +268,8 @@ class ListRun(LoopRun):
     """The run of one list: `LoopRun` with the items as inputs.
 
     Each item has a separate scope and account, because several may run at once. `attempts` are the items
-    that have begun but are not committed, `left` the numbers of items that are not committed.
+    that have begun but are not committed, `left` the numbers of items that are not committed, `begun`
+    those of them that began before a crash and have not ended again.
     """
 
     loop: ForEach
@@ -260,6 +278,7 @@ class ListRun(LoopRun):
         self.items: list[Json] = []
         self.attempts: dict[int, Attempt] = {}
         self.left: deque[int] = deque()
+        self.begun: set[int] = set()
         super().__init__(each, value, ctx)
 
     async def run(self) -> Result:
@@ -288,7 +307,7 @@ class ListRun(LoopRun):
         """Execute several items at once; an item that ends early waits for those before it."""
         stop = self.recorded_stop()
         try:
-            if stop is None:
+            if self.ended is None and (stop is None or self.cut is not None):
                 await self._execute_all()
                 stop = self.decide()
         except (Stopped, asyncio.CancelledError) as error:
@@ -299,6 +318,7 @@ class ListRun(LoopRun):
 
     async def _execute_all(self) -> None:
         numbers = list(self.left)
+        self.begun = {number for number in numbers if self._began(number)}
         ended: dict[int, Iteration] = {}
 
         def keep(place: int, iteration: Iteration) -> None:
@@ -310,9 +330,7 @@ class ListRun(LoopRun):
 
         jobs = [functools.partial(self._execute, number) for number in numbers]
         try:
-            await run_all(
-                jobs, self.loop.at_once, done=keep, over=lambda: self._early_stop() is not None
-            )
+            await run_all(jobs, self.loop.at_once, done=keep, over=self._over)
         except Suspended:
             # A guard that ended the list has priority over an item that waits for a person.
             if self.cut is None:
@@ -322,13 +340,48 @@ class ListRun(LoopRun):
             for number in sorted(ended):
                 self.commit(ended[number])
 
+    def _began(self, number: int) -> bool:
+        """Return whether an item began before a crash and is not recorded."""
+        replay = self.run_state.replay
+        return replay is not None and replay.began(f"{self.path}/{number}") is not None
+
+    def _over(self) -> bool:
+        # A guard ended the list after the items that began before the crash: some of them had finished.
+        return self._early_stop() is not None and not (self.cut is not None and self.begun)
+
     async def _execute(self, number: int) -> Iteration:
-        self.admit(number)
-        return await self.iterate()
+        begun = number in self.begun
+        try:
+            if self.cut is None or begun:
+                self.admit(number)
+        except Stopped as cut:
+            if begun or not self.begun:
+                raise
+            self.cut = cut
+        if self.cut is not None and not begun:
+            await asyncio.Event().wait()  # it is cancelled once the items that began have ended
+        try:
+            return await self.iterate()
+        finally:
+            self.begun.discard(number)
 
     def _restore(self, replay: RecordedRun) -> None:
         self.items = replay.items(self.path)
         super()._restore(replay)
+
+    @property
+    def types(self) -> tuple[ValueType | None, ValueType | None]:
+        declared, output_type = self.loop.iteration_types
+        if declared is None and self.loop.items.of_input:
+            declared = item_type_of(getattr(self.scope.initial, "type", None))
+        return declared, output_type
+
+    def _typed_item(self, item: Json) -> Json:
+        declared = self.types[0]
+        return item if declared is None else declared.attach(item)
+
+    def _type_of_input(self, record: Iteration) -> ValueType | None:
+        return self.types[0]
 
     def _deadlines(self, outer: DeadlineScope | None) -> DeadlineScope | None:
         seconds = self.loop.seconds
@@ -359,6 +412,7 @@ class ListRun(LoopRun):
         spent = NOTHING if run.replay is None else run.replay.spent(path)
         scope = Scope(self.loop.name, self.scope.initial, self.scope.parent, self.path)
         scope.number, scope.total = number, len(self.items)
+        scope.types = self.scope.types
         # Items that run at once see no history, which would depend on their speed (rule 3).
         scope.history = self.history if self.loop.at_once == 1 else History()
         account = Account(path, self.account, None, spent)
@@ -369,7 +423,8 @@ class ListRun(LoopRun):
         """Return the attempt of the item that has begun."""
         assert self.ctx.scope is not None
         number = self.ctx.scope.number
-        item = _ItemAttempt(self.ctx, self.loop.execute, self.items[number - 1], self.began)
+        value = self._typed_item(self.items[number - 1])
+        item = _ItemAttempt(self.ctx, value, self.began)
         self.attempts[number] = item
         return item
 
@@ -397,15 +452,18 @@ class ListRun(LoopRun):
 
     def _output(self, stop: Stop) -> Json:
         outputs = {item.number: item.output for item in self.history if item.error is None}
-        if self.loop.keep == "all":
-            return [outputs.get(number) for number in range(1, len(self.items) + 1)]
-        return outputs[max(outputs)] if outputs else None
+        if self.loop.keep == "last":
+            return outputs[max(outputs)] if outputs else None
+        every = [outputs.get(number) for number in range(1, len(self.items) + 1)]
+        declared = self.loop.output_type
+        return every if declared is None else declared.attach([json_of(item) for item in every])
 
     def _result(
         self, stop: Stop, output: Json, usage: Usage, reported: float | None = None
     ) -> Result:
         result = super()._result(stop, output, usage, reported)
-        return replace(result, items=item_outcomes(self.items, self.history))
+        items = [self._typed_item(item) for item in self.items]
+        return replace(result, items=item_outcomes(items, self.history))
 
 
 class _ItemAttempt(Attempt):
@@ -413,8 +471,8 @@ class _ItemAttempt(Attempt):
 
     __slots__ = ()
 
-    def __init__(self, ctx: Context, execute: Step, item: Json, began: float) -> None:
-        super().__init__(ctx, execute, item, began=began, adapts=False, call=self._execute)
+    def __init__(self, ctx: Context, item: Json, began: float) -> None:
+        super().__init__(ctx, item, began, adapts=False, call=self._execute)
 
     async def _execute(self, name: str, step: Step, value: Json) -> Json:
         result = await attempt(self.ctx, name, step, value)
@@ -438,3 +496,139 @@ def _evaluation_of(result: Result) -> Evaluation | None:
         feedback="" if result.satisfied else result.detail,
         votes=({"ended": stop.to_json()},),
     )
+
+
+class ForEachOptions(TypedDict, total=False):
+    """The options of `for_each`, which explains them."""
+
+    name: str
+    at_once: int
+    max_items: int | None
+    min_success_rate: float
+    unmet: Literal["by_items", "failed"]
+    on_failure: Literal["halt", "continue", "retry"]
+    max_retries: int
+    retry_delay: float
+    item_timeout: float | None
+    timeout: float | None
+
+
+@overload
+def for_each(
+    execute: StepLike[Item, Out],
+    *,
+    keep: Literal["all"] = ...,
+    **options: Unpack[ForEachOptions],
+) -> CompositeStep[Sequence[Item], list[Out | None]]: ...
+@overload
+def for_each(
+    execute: StepLike[Item, Out],
+    *,
+    items: Callable[[In], Sequence[Item]],
+    keep: Literal["all"] = ...,
+    **options: Unpack[ForEachOptions],
+) -> CompositeStep[In, list[Out | None]]: ...
+@overload
+def for_each(
+    execute: StepLike[Any, Out],
+    *,
+    items: StepLike | None = ...,
+    keep: Literal["last"],
+    **options: Unpack[ForEachOptions],
+) -> CompositeStep[Any, Out]: ...
+@overload
+def for_each(
+    execute: StepLike[Any, Out],
+    *,
+    items: StepLike,
+    keep: Literal["all"] = ...,
+    **options: Unpack[ForEachOptions],
+) -> CompositeStep[Any, list[Out | None]]: ...
+def for_each(
+    execute: StepLike,
+    *,
+    items: StepLike | None = None,
+    name: str = "",
+    at_once: int = 1,
+    max_items: int | None = None,
+    min_success_rate: float = 1.0,
+    unmet: str = "by_items",
+    on_failure: str = "halt",
+    max_retries: int = 2,
+    retry_delay: float = 0.5,
+    item_timeout: float | None = None,
+    timeout: float | None = None,
+    keep: str = "all",
+) -> CompositeStep:
+    """Run a step on each item of a list, like `each` in a document.
+
+    Each item is recorded as one iteration. After a crash, finished items are not repeated.
+
+    Args:
+        execute: makes an output from an item: a function or any step.
+        items: a function that makes the list from the input. Default: the input is the list.
+        name: its name in paths. Default: the name of `execute`.
+        at_once: the most items that run at a time.
+        max_items: the most items; further ones are left out with a warning. Default: more than 1000 items
+            are an error.
+        min_success_rate: the share of items, from 0 to 1, that must be satisfied.
+        unmet: the status if fewer are satisfied: `by_items` is failed if an item failed, else exhausted;
+            `failed` is always failed.
+        on_failure: `halt` stops at the first failed item. `continue` goes on with the others. `retry`
+            repeats the item first.
+        max_retries: the most further attempts of an item under `retry`.
+        retry_delay: the longest wait before the first further attempt, in seconds; it doubles each time.
+        item_timeout: the most seconds for one item. Default: no limit.
+        timeout: the most active seconds for the list; the outputs of finished items stay. Default: no limit.
+        keep: the output: `all` is the list of outputs in the order of the items, with None for an item
+            without one; `last` is the last output.
+
+    Returns:
+        A step. `Result.items` of the list has one row for each item.
+
+    Raises:
+        ConfigurationError: for an invalid option.
+
+    Example:
+        >>> from loopwright import for_each, run_sync
+        >>> run_sync(for_each(str.upper, at_once=2), ["a", "b"]).output
+        ['A', 'B']
+    """
+    most = None if max_items is None else codec.integer("for_each: max_items", max_items, minimum=1)
+    one_of("for_each: unmet", unmet, ("by_items", "failed"))
+    one_of("for_each: on_failure", on_failure, ("halt", "continue", "retry"))
+    one_of("for_each: keep", keep, ("all", "last"))
+    seconds = math.inf
+    if timeout is not None:
+        seconds = codec.number("for_each: timeout", timeout, minimum=0, above=True)
+    made = as_step(execute)
+    name = name or made.name.replace("/", "-")
+    if item_timeout is not None:
+        made = with_timeout(made, item_timeout)
+    if on_failure == "retry":
+        attempts = codec.integer("for_each: max_retries", max_retries, minimum=0) + 1
+        made = retry(made, attempts=attempts, delay=retry_delay)
+    return ForEach(
+        name,
+        _items_step(items, most),
+        made,
+        at_once=codec.integer("for_each: at_once", at_once, minimum=1),
+        min_success_rate=codec.number(
+            "for_each: min_success_rate", min_success_rate, minimum=0, maximum=1
+        ),
+        unmet=unmet,
+        halts=on_failure != "continue",
+        seconds=seconds,
+        keep=keep,
+    )
+
+
+def _items_step(items: StepLike | None, most: int | None) -> ItemsStep:
+    if items is None:
+        return _InputItems(most)
+    made = as_step(items)
+    if not isinstance(made, FunctionStep):
+        raise ConfigurationError(
+            f"for_each: items: {made.name} is not a function; put it before the list in a sequence"
+        )
+    return _MadeItems(made, most)

@@ -1,0 +1,57 @@
+"""The types that public signatures name, for annotations of your own.
+
+`StepLike[In, Out]` is everything that `Loop` and `run` accept as a step, `EvaluatorLike[Out]` everything that
+they accept as an evaluator. `Step` and its subclasses are the results of `step`, `sequence` and the like.
+"""
+
+from .engine.run import ResumeLimits, ResumeOptions, RunOptions
+from .engine.run_state import Clock, Listener, RunObserver
+from .engine.step import (
+    CompositeStep,
+    EvaluationLike,
+    EvaluatorLike,
+    Function,
+    FunctionStep,
+    Leaf,
+    MetricLike,
+    Reserve,
+    Step,
+    StepDecorator,
+    StepLike,
+)
+from .engine.streaming import StreamEvent
+from .engine.text_listeners import ModelCall, OnText
+from .records.codec import Json
+from .records.json_schema import Schema
+from .records.redaction import Redactor
+from .records.result import ItemOutcome, StepOutcome
+from .records.typed import ValueType
+
+__all__ = [
+    "Clock",
+    "CompositeStep",
+    "EvaluationLike",
+    "EvaluatorLike",
+    "Function",
+    "FunctionStep",
+    "ItemOutcome",
+    "Json",
+    "Leaf",
+    "Listener",
+    "MetricLike",
+    "ModelCall",
+    "OnText",
+    "Redactor",
+    "Reserve",
+    "ResumeLimits",
+    "ResumeOptions",
+    "RunObserver",
+    "RunOptions",
+    "Schema",
+    "Step",
+    "StepDecorator",
+    "StepLike",
+    "StepOutcome",
+    "StreamEvent",
+    "ValueType",
+]
