@@ -122,13 +122,14 @@ docs-reference: install docs-tools
 docs: docs-reference
 	$(RUN)/zensical build --clean --strict
 	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet --strict --site-dir site-mkdocs
-	$(RUN)/python docs/scripts/offline.py site site-mkdocs
+	$(RUN)/python docs/scripts/site.py site site-mkdocs
 
 docs-serve: docs-reference
 	$(RUN)/zensical serve
 
 docs-images: install chromium
 	$(RUN)/python docs/scripts/images.py
+	$(RUN)/python docs/scripts/recording.py
 
 clean:
 	rm -rf .venv build dist site site-mkdocs .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -9,14 +9,13 @@ Without a model it reads replies as small local models write them, from a script
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from loopwright import Loop, MaxIterations, Passed, run_sync
-from loopwright.models import Models, ProviderModel, ScriptedModel
+from loopwright.models import Models, ScriptedModel
 from loopwright.prompts.prompt import prompt
 
 TEXT = """
@@ -74,17 +73,15 @@ extract = Loop(
 )
 
 
-def resources(model: str = "", url: str = "") -> dict[str, Any]:
-    """Return a real model by its name, or the script."""
-    if not model:
-        scripted = Models(ScriptedModel([{"replies": [FIRST, SECOND]}]))
-        return {"models": scripted, "model": "openai_compatible:small"}
-    keys = {name: value for name, value in os.environ.items() if name.endswith("_API_KEY")}
-    return {"models": Models(ProviderModel(keys)), "model": model, "model_url": url}
+def models(model: str = "", url: str = "") -> Models:
+    """Return a real model by its name and address, or the script."""
+    if model:
+        return Models(default=model, base_url=url)
+    return Models(ScriptedModel([{"replies": [FIRST, SECOND]}]), default="openai_compatible:small")
 
 
 if __name__ == "__main__":
-    result = run_sync(extract, TEXT, resources=resources(*sys.argv[1:3]))
+    result = run_sync(extract, TEXT, models=models(*sys.argv[1:3]))
     for item in result.history:
         print(f"{item.number}: {'passed' if item.passed else 'not yet'} {item.feedback}".rstrip())
     invoice = Invoice.model_validate(result.unwrap(), from_attributes=True)

@@ -161,3 +161,31 @@ def test_the_english_of_the_pages() -> None:
         text = re.sub(r"`[^`\n]*`", "", text)
         if page.name != "style.md":
             assert banned.findall(text) == [], name_of(page)
+
+
+def test_the_paths_of_the_architecture_exist() -> None:
+    """Each path on the page is a file or folder of the package, the tests or the documentation."""
+    text = (DOCS / "architecture.md").read_text("utf-8")
+    paths = set(re.findall(r"`([\w./]+(?:\.py|/))`", text))
+    roots = (ROOT / "src" / "loopwright", ROOT)
+    assert len(paths) > 40
+    assert [
+        path for path in sorted(paths) if not any((root / path).exists() for root in roots)
+    ] == []
+
+
+# The terms of the project, each with one meaning in Python, YAML, the command line and the page.
+TERMS = (
+    "adapt, attempt, best, budget, call, candidate, checklist, condition, context, criterion, deadline, default, dialect, "
+    "document, effect, error, evaluation, evaluator, execute, feedback, fingerprint, guard, input, iteration, journal, judge, "
+    "ledger, limit, loop, memory, model, option, output, path, prompt, provider, reason, result, resume, retry, rewind, run, "
+    "score, setting, status, step, template, tool, undecided, usage, verdict, warning, workflow"
+)
+
+
+def test_the_glossary_defines_the_terms_in_alphabetical_order() -> None:
+    """Each term has one definition; a term that no page uses would be missing here."""
+    text = (DOCS / "more" / "glossary.md").read_text("utf-8")
+    defined = re.findall(r"^(\S[^\n]*)\n:   \S", text, re.MULTILINE)
+    assert set(TERMS.split(", ")) <= set(defined)
+    assert defined == sorted(set(defined), key=str.lower)

@@ -129,7 +129,7 @@ async def _act(ctx: EffectContext, step: Leaf, value: Json, started: Entry) -> J
     finished.seconds = run.now() - began
     run.append(finished)
     if ctx.account.capped and finished.usage and (spent := ctx.account.overshot(finished.usage)):
-        run.warn(f"{OVERSHOOT}: {path}: {spent}")
+        run.warn(spent, path, code=OVERSHOOT)
     if finished.error is not None:
         try:
             raise finished.error.to_error() from cause

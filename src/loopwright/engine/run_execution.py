@@ -114,7 +114,7 @@ class RunRequest:
         if budget is not None:
             _cap(state, budget)
             if unbound := cannot_bind(self.step, budget, "run"):
-                state.warn(f"{CANNOT_BIND}: {unbound}")
+                state.warn(unbound, code=CANNOT_BIND)
         try:
             if state.silent:  # it has no record, so only its result matters
                 result = await _outcome(state, self.step, fresh.input)
@@ -164,7 +164,8 @@ async def _drive(state: Run, step: Step, info: RunInfo) -> Result:
         pids = await end_leftovers(state.token)
         if pids:
             numbers = ", ".join(map(str, pids))
-            state.warn(f"processes of an earlier attempt of this run cannot be ended: {numbers}")
+            sentence = f"processes of an earlier attempt of this run cannot be ended: {numbers}"
+            state.warn(sentence, code="processes_left")
     # Loops inside an ended loop do not run again, but the result shows them.
     if replay is not None:
         state.loops = ended_loops(state, replay, step)
@@ -240,7 +241,8 @@ async def _outcome(state: Run, step: Step, value: Json) -> Result:
         request = state.clean({"path": suspended.path, **suspended.request})
         if state.log.silent:
             state.warn(
-                "a run without a journal cannot receive answers; use one: journal='sqlite:…'"
+                "a run without a journal cannot receive answers; use one: journal='sqlite:…'",
+                code="no_journal",
             )
         result = _cut(state.cleaned_stop(suspended.stop), state, step)
     finally:

@@ -109,6 +109,7 @@ class Prompt(CompositeStep[In, Out]):
             *(codec.canonical(s) for s in sources),
             codec.canonical(self.model_settings.to_json()),
         ]
+        # Only with limits, so that conversations without limits keep their recorded fingerprints.
         if self.conversation is not None and self.conversation.bounded:
             parts.append(codec.canonical(self.conversation.to_json()))
         if self.files:
@@ -220,7 +221,8 @@ def _bounded(text: TemplatedValue, ctx: Context) -> TemplatedValue:
         for name in variables:
             if short[name] is not variables[name] and name in text.names | FIXED:
                 ctx.warn(
-                    f"{name} has a text of more than {limit:,} characters; it was cut in the prompt"
+                    f"{name} has a text of more than {limit:,} characters; it was cut in the prompt",
+                    code="text_shortened",
                 )
         return short
 

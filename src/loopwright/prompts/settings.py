@@ -135,6 +135,7 @@ class PromptSettings:
         self, messages: Sequence[Message], ctx: Context, models: Models
     ) -> tuple[Request, tuple[Target, ...]]:
         first, *others = (models.resolve(name) for name in self.models_of_run(ctx))
+        # The most specific address wins: of the prompt, then of the run, then of its models.
         url = self.base_url or str(ctx.run.resources.get("model_url") or "") or models.base_url
         request = Request(
             tuple(messages), first[1], first[0],
@@ -156,6 +157,7 @@ class PromptSettings:
             fields["temperature"] = common.temperature
         if self.max_tokens is None:
             fields["max_tokens"] = common.max_tokens
+        # Equal to the default counts as not set.
         if self.timeouts == Timers():
             fields["timeouts"] = common.timeouts
         # Address and key together: a key must not be sent to another server.
@@ -239,6 +241,7 @@ def _no_schema(schema: object) -> str:
 
 def warn_of(reply: Reply, ctx: Context) -> None:
     """Add the warnings of a reply to the run, which stores each sentence once."""
+    # Such as a setting that the endpoint does not support.
     for warning in reply.warnings:
         ctx.run.warn(warning)
     for repair in reply.repairs:
@@ -247,7 +250,9 @@ def warn_of(reply: Reply, ctx: Context) -> None:
             continue
         ctx.warn(f"a reply was corrected before it was read: {repair}", code="repaired_reply")
     if reply.finish == "length":
-        ctx.warn("the reply was cut off at max_tokens, and on_cutoff: accept keeps it")
+        ctx.warn(
+            "the reply was cut off at max_tokens, and on_cutoff: accept keeps it", code="cut_off"
+        )
 
 
 def with_schema(settings: PromptSettings, schema: Mapping[str, Json] | None) -> PromptSettings:

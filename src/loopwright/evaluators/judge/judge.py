@@ -190,7 +190,10 @@ class Judge(CompositeStep[object, Evaluation]):
                 inner = ctx.child(ctx.below(f"self-test-{i}-{j}"))
                 vote = await self._vote(criterion, bad, inner)
                 if vote.verdict.answer == "yes":
-                    ctx.warn(f"the judge accepts {bad!r} under {name!r}; do not rely on it alone")
+                    ctx.warn(
+                        f"the judge accepts {bad!r} under {name!r}; do not rely on it alone",
+                        code="judge_accepts_bad_output",
+                    )
 
 
 def _short(name: str) -> str:

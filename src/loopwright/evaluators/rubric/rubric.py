@@ -189,7 +189,10 @@ class Rubric(CompositeStep[object, Evaluation]):
             empty=_EMPTY,
         )
         if not criteria:
-            ctx.warn("no criteria could be derived from the goal; the goal itself is the criterion")
+            ctx.warn(
+                "no criteria could be derived from the goal; the goal itself is the criterion",
+                code="no_criteria",
+            )
         return tuple(criteria) or ("The goal is met",)
 
     async def _rate(self, criteria: Sequence[str], goal: str, text: str, ctx: Context) -> Ratings:

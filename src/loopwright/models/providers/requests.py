@@ -225,7 +225,7 @@ class _Listener:
             self._on_text(text)
         except Exception as error:  # a listener must not change the call
             self._on_text = None
-            self._notes.append(f"a listener to the text failed: {error}")
+            self._notes.append(f"listener_failed: a listener to the text failed: {error}")
 
 
 # Of one call: a count beyond it is an error of the server, and would break sums.
