@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..journal import Journal, RunInfo, surviving
-from ..journal.inbox import unheeded
+from ..journal.inbox import unread_answers
 from .delivery import Deliverer, Delivery
 from .schedule import next_tick, scheduled
 from .shared_runs import SharedRuns
@@ -126,7 +126,7 @@ class Sweeper:
 async def may_continue(journal: Journal, run_id: str) -> bool:
     """Return whether a suspended run has an answer that it has not read yet."""
     entries = surviving(await journal.entries(run_id))
-    if unheeded(entries, await journal.inbox(run_id)):
+    if unread_answers(entries, await journal.inbox(run_id)):
         return True
     # The process that answers may move the answer to the entries.
     kinds = [entry.kind for entry in entries if entry.kind in ("suspended", "answered", "accepted")]

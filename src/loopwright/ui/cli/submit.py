@@ -25,10 +25,10 @@ from ...records import Result, Status
 from ...records.codec import Json
 from .. import formatting as texts
 from ..inputs import input_value, read_input
-from ..journals import DEFAULT, again, find_run, opened
+from ..journals import DEFAULT, command_line, find_run, opened
 from ..run_summary import recorded, result_json
-from ..sources import Given, RunSource, load_source
-from ..trust import actions_text, is_agreed, trust_contents
+from ..sources import RunSource, SourceSettings, load_source
+from ..trust import actions_text, is_approved, trust_contents
 from .options import (
     AsJson,
     InputFile,
@@ -126,7 +126,9 @@ def submit(
             raise ConfigurationError("give FILE, or --again RUN for a run that is queued already")
         if again_run:
             return asyncio.run(_again(options, again_run, output))
-        source = load_source(file, replace(Given.of(options), lenient=lenient), execute=False)
+        source = load_source(
+            file, replace(SourceSettings.of(options), lenient=lenient), execute=False
+        )
         submission = Submission(
             source.step,
             source=_carried(source, output, yes=options.yes),
@@ -150,7 +152,7 @@ def _carried(source: RunSource, output: Output, *, yes: bool) -> dict[str, Json]
     data = carry(source, contents, acts=bool(actions))  # type: ignore[arg-type]
     digest = str(data[KEY]["digest"])
     if actions:
-        if yes or is_agreed(actions):
+        if yes or is_approved(actions):
             trust_contents(digest, output.note)
         output.note(
             f"{source.name} {actions_text(actions)}: other machines run it with "
@@ -239,13 +241,13 @@ async def _submitted(
         if options.wait:
             return await _waited(run_ids, store, options, output)
     if options.as_json:
-        output.give({"runs": run_ids})
+        output.write_json({"runs": run_ids})
     elif len(run_ids) == 1:
-        output.say(f"submitted {run_ids[0]} to the queue {options.queue}")
-        output.say(("watch: ", "dim"), again("watch", run_ids[0], options.journal))
+        output.write(f"submitted {run_ids[0]} to the queue {options.queue}")
+        output.write(("watch: ", "dim"), command_line("watch", run_ids[0], options.journal))
     else:
-        output.say(f"submitted {len(run_ids)} runs to the queue {options.queue}")
-        output.say(("workers: ", "dim"), again("workers", "", options.journal))
+        output.write(f"submitted {len(run_ids)} runs to the queue {options.queue}")
+        output.write(("workers: ", "dim"), command_line("workers", "", options.journal))
     return 0
 
 
@@ -265,7 +267,7 @@ async def _waited(
             await pending(store, run_ids[0]) if results[0].status is Status.SUSPENDED else []
         )
         if options.as_json:
-            output.give(result_json(results[0], questions))
+            output.write_json(result_json(results[0], questions))
         else:
             report_result(results[0], output, options.journal, questions)
     worst = min(results, key=lambda result: _WORST.index(result.status.value))
@@ -274,15 +276,15 @@ async def _waited(
 
 def _report_all(results: Sequence[Result], output: Output, *, as_json: bool) -> None:
     if as_json:
-        output.give({"runs": [result_json(result) for result in results]})
+        output.write_json({"runs": [result_json(result) for result in results]})
         return
     for result in results:
-        output.say(f"{result.run_id}: {result.status.value}: {texts.one_line(result.detail)}")
+        output.write(f"{result.run_id}: {result.status.value}: {texts.one_line(result.detail)}")
 
 
 async def _again(options: SubmitOptions, name: str, output: Output) -> int:
     async with opened(options.journal) as store:
         info: RunInfo = await find_run(store, name)
         await requeue(info.run_id, journal=store)
-    output.say(f"{info.run_id} starts again in the queue {info.queue or options.queue}")
+    output.write(f"{info.run_id} starts again in the queue {info.queue or options.queue}")
     return 0

@@ -23,7 +23,7 @@ def workers(journal: JournalUrl = DEFAULT, as_json: AsJson = False) -> int:
     with Output(as_json=as_json) as output:
         active, queues = reading(journal, read_cluster)
         if as_json:
-            output.give(
+            output.write_json(
                 {
                     "workers": [worker.to_json() for worker in active],
                     "queues": [queue.to_json() for queue in queues],
@@ -52,7 +52,7 @@ def _write(
         output.note(f"no worker serves {url}")
     for worker in active:
         state = "active" if worker.alive else f"silent for {duration(max(0.0, now - worker.beat))}"
-        output.say(
+        output.write(
             (worker.owner, "bold"),
             f"  {state}, since {texts.when(worker.since)}, {worker.queues}, "
             f"{texts.plural(len(worker.held), 'run')} in progress, {worker.finished} ended",
@@ -60,12 +60,12 @@ def _write(
         if worker.held:
             more = len(worker.held) - _MOST_HELD
             tail = f" and {more} more" if more > 0 else ""
-            output.say((f"  {', '.join(worker.held[:_MOST_HELD])}{tail}", "dim"))
+            output.write((f"  {', '.join(worker.held[:_MOST_HELD])}{tail}", "dim"))
     for queue in queues:
         oldest = (
             f", the oldest for {duration(max(0.0, now - queue.oldest))}" if queue.oldest else ""
         )
-        output.say(
+        output.write(
             (queue.name, "bold"),
             f"  {queue.waiting} waiting{oldest}, {queue.running} running, {queue.scheduled} scheduled, "
             f"{queue.suspended} suspended",
