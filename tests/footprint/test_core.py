@@ -15,12 +15,17 @@ OF_EXTRAS = {
     "loopwright.tools.mcp.client": "mcp",
     "loopwright.ui.web": "ui",
     "loopwright.testing.fixtures": "pytest",
+    "loopwright.journal.postgres": "postgres",
+    "loopwright.cluster.postgres": "postgres",
+    "loopwright.cluster.deliverers.temporal_workflow": "temporal",
 }
 FOREIGN = {
     "models": {"httpx2", "pydantic_ai", "openai"},
     "mcp": {"mcp", "mcp_types", "anyio", "httpx2"},
     "ui": {"starlette", "uvicorn"},
     "pytest": {"pytest"},
+    "postgres": {"psycopg"},
+    "temporal": {"temporalio"},
 }
 WALK = """
 import importlib, pkgutil, loopwright

@@ -4,8 +4,8 @@
 """
 
 from .deliverers.in_memory import InMemoryDeliverer
-from .delivery import Deliverer, Delivery, open_deliverer
-from .permits import Cap, Limits, Rate
+from .delivery import Deliverer, Delivery, Handle, open_deliverer
+from .permits import Cap, Limit, Limits, Rate
 from .shared_runs import QueueInfo, WorkerInfo
 from .submit import Submission, requeue, submit, submit_all
 from .worker import Worker
@@ -14,7 +14,9 @@ __all__ = [
     "Cap",
     "Deliverer",
     "Delivery",
+    "Handle",
     "InMemoryDeliverer",
+    "Limit",
     "Limits",
     "QueueInfo",
     "Rate",

@@ -29,7 +29,7 @@ def id_of_key(key: str) -> str:
 
     Example:
         >>> id_of_key("order 17")
-        'order-17-4f7a5f16ddd4'
+        'order-17-0bcc920e3938'
     """
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     name = _OUTSIDE.sub("-", key).strip("-")[:48]

@@ -144,6 +144,18 @@ async def submit_all(
     Raises:
         ConfigurationError: for an invalid argument or input.
         JournalError: if the journal is unavailable.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright.cluster import InMemoryDeliverer, Submission, submit_all
+        >>> from loopwright.journal import MemoryJournal
+        >>> async def example() -> None:
+        ...     ids = await submit_all(
+        ...         Submission(str.upper), [("a", ""), ("b", "")], journal=MemoryJournal(),
+        ...         deliverer=InMemoryDeliverer())
+        ...     print(len(ids))
+        >>> asyncio.run(example())
+        2
     """
     rows = [submission.row(value, key) for value, key in inputs]
     store = open_journal(journal) if isinstance(journal, str) else journal
@@ -179,8 +191,22 @@ async def submit_all(
 async def requeue(run_id: str, *, journal: Journal) -> None:
     """Let a suspended, queued or interrupted run start again now, and forget its deliveries.
 
+    Args:
+        run_id: the run, or a unique beginning of its ID.
+        journal: its journal.
+
     Raises:
         RunNotFound: if there is no such run, or it cannot be started.
+
+    Example:
+        >>> import asyncio
+        >>> from loopwright.cluster import InMemoryDeliverer, requeue, submit
+        >>> from loopwright.journal import MemoryJournal
+        >>> async def example() -> None:
+        ...     journal = MemoryJournal()
+        ...     run_id = await submit(str.upper, "a", journal=journal, deliverer=InMemoryDeliverer())
+        ...     await requeue(run_id, journal=journal)
+        >>> asyncio.run(example())
     """
     runs = open_runs(journal)
     try:

@@ -38,6 +38,7 @@ async def read_cluster(store: Journal) -> tuple[list[WorkerInfo], list[QueueInfo
     """Return the workers and the queues of a journal."""
     runs = open_runs(store)
     try:
+        await store.runs(limit=1)  # the first use creates the tables of a journal
         await runs.prepare()
         return await runs.workers(), await runs.queues()
     finally:
