@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.footprint.environment import create
 
-EXTRAS = ("", "models", "anthropic", "google", "ui", "mcp", "otel", "notebook", "all")
+EXTRAS = ("", "models", "anthropic", "google", "ui", "mcp", "otel", "postgres", "notebook", "all")
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -189,3 +190,14 @@ def test_the_glossary_defines_the_terms_in_alphabetical_order() -> None:
     defined = re.findall(r"^(\S[^\n]*)\n:   \S", text, re.MULTILINE)
     assert set(TERMS.split(", ")) <= set(defined)
     assert defined == sorted(set(defined), key=str.lower)
+
+
+def test_each_extra_of_the_package_is_on_the_install_page() -> None:
+    """The table has the extras of pyproject.toml, each with its size."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    text = (DOCS / "start" / "install.md").read_text("utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \| .* \| \+\d+ MB, \d+ \|$", text, re.MULTILINE)) == set(
+        extras
+    )

@@ -16,6 +16,8 @@ OF_EXTRAS = {
     "loopwright.journal.postgres": "postgres",
     "loopwright.ui.web": "ui",
     "loopwright.testing.fixtures": "pytest",
+    "loopwright.cluster.postgres": "postgres",
+    "loopwright.cluster.deliverers.temporal_workflow": "temporal",
 }
 FOREIGN = {
     "models": {"httpx2", "pydantic_ai", "openai"},
@@ -23,6 +25,7 @@ FOREIGN = {
     "postgres": {"psycopg"},
     "ui": {"starlette", "uvicorn"},
     "pytest": {"pytest"},
+    "temporal": {"temporalio"},
 }
 WALK = """
 import importlib, pkgutil, loopwright

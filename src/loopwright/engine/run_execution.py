@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ from ..journal import Entry, Journal, NoLog, RunInfo, RunLog
 from ..journal.inbox import status_of, take_up
 from ..records import Failure, Reason, Result, Status, Stop, codec
 from ..records.codec import Json
+from ..records.redaction import Redactor, secrets_in
 from .budget import CANNOT_BIND, Account, cannot_bind
 from .context import Context
 from .leftovers import end_leftovers
@@ -54,6 +56,9 @@ class RunRequest:
         """
         fresh = fresh_row(self.step, self.value, run_id)
         redactor = redactor_of(self.resources)
+        if redactor is None and self.step.asks_model and "models" not in self.resources:
+            # The default models read these keys at the first call, when the input is on record.
+            redactor = Redactor(secrets_in(os.environ))
         if redactor is not None:
             # Refused, not redacted: a run cannot compute with a replaced input.
             redactor.refuse("input", fresh.input)

@@ -67,6 +67,7 @@ class Judge(CompositeStep[object, Evaluation]):
     """
 
     name = "judge"
+    asks_model = True
     fingerprint: str
 
     def __init__(
@@ -89,6 +90,7 @@ class Judge(CompositeStep[object, Evaluation]):
         self.votes = votes or Votes()
         self.question: JudgeQuestion = question or Sentence()
         self.model_settings = with_schema(model_settings, self.question.schema)
+        self.unsupplied = model_settings.unsupplied("judge")
         self.self_test = self_test
         self.tools = tools or JudgeTools()
         self.fingerprint = digest_of(

@@ -44,6 +44,7 @@ from ..prices import input_at_most, tokens_at_most
 from ..protocol import Reply, Request, ToolCall
 from ..replies.strict_json import read_json
 from ..replies.values import read_value, received, several
+from ..retry_policy import NOT_RUNNING
 from . import pydantic_ai as library
 from .failures import EndpointStatus, from_status, translate
 from .transport import EXCHANGE, ResponseTrace, Transport
@@ -156,6 +157,7 @@ class Requests:
             # The most frequent first error: Ollama is not running.
             if failure.reason == "unreachable" and is_loopback_name(endpoint.host):
                 where = origin_of(endpoint.base_url)
+                failure.reason = NOT_RUNNING
                 failure.args = (
                     f"{what}: no server answers at {where}; start it, or give base_url",
                 )
