@@ -252,10 +252,16 @@ class PostgresRuns:
             await session.execute("SELECT 1")  # a lost session has lost the lock
         return self._leads
 
-    async def changed(self, timeout: float) -> None:
+    async def changed(self, timeout: float) -> bool:
         session = await self._own_session()
-        async for _ in session.notifies(timeout=timeout, stop_after=1):
-            return
+        until = asyncio.get_running_loop().time() + timeout
+        while (left := until - asyncio.get_running_loop().time()) > 0:
+            # To its end: a generator that is left keeps the connection.
+            notes = [note async for note in session.notifies(timeout=left, stop_after=1)]
+            # A run that was only created is enqueued by the process that submits it.
+            if any(note.channel == WAKE or note.payload for note in notes):
+                return True
+        return False
 
     async def workers(self) -> list[WorkerInfo]:
         return [

@@ -129,8 +129,8 @@ class SharedRuns(Protocol):
     async def lead(self) -> bool:
         """Return whether this process is the one that sweeps."""
 
-    async def changed(self, timeout: float) -> None:
-        """Return when a run may have become due, at the latest after `timeout` seconds."""
+    async def changed(self, timeout: float) -> bool:
+        """Wait until a run may have become due, and return True; False after `timeout` seconds."""
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers, those that died within the last minutes too."""
@@ -239,12 +239,12 @@ class MemoryRuns:
     async def lead(self) -> bool:
         return True
 
-    async def changed(self, timeout: float) -> None:
+    async def changed(self, timeout: float) -> bool:
         self._woken.clear()
         try:
-            await asyncio.wait_for(self._woken.wait(), timeout)
+            return await asyncio.wait_for(self._woken.wait(), timeout)
         except TimeoutError:
-            return
+            return False
 
     async def workers(self) -> list[WorkerInfo]:
         held = tuple(row.run_id for row in await self._journal.runs(limit=_ALL, status="running"))
