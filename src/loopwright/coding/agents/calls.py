@@ -33,7 +33,6 @@ __all__ = ["AgentCall", "AgentRecord", "CallSettings", "environment", "home_of",
 VERSION_SECONDS = 10.0
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _SECRETS = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
-UNTESTED = "untested_version"  # the code of the warning
 
 
 class AgentRecord(TypedDict):
@@ -168,7 +167,8 @@ class AgentCall(Leaf):
             )
         if ended.skipped:
             ctx.warn(
-                f"{manifest.name}: {ended.skipped} lines of its output were longer than 16 MiB and left out"
+                f"{manifest.name}: {ended.skipped} lines of its output were longer than 16 MiB and left out",
+                code="lines_omitted",
             )
         record = self._record(reader, ended)
         record["version"], record["stream"] = shown, digest
@@ -413,6 +413,6 @@ async def _version(manifest: Manifest, ctx: Context) -> str:
         ctx.warn(
             f"{manifest.title or manifest.name} {version} was not tested with this version of Loopwright; tested: "
             f"{', '.join(manifest.tested)}",
-            code=UNTESTED,
+            code="untested_version",
         )
     return version

@@ -205,7 +205,8 @@ class AgentStep(CompositeStep):
             failure = record["failure"]
             if record["missing_session"]:
                 answer.ctx.warn(
-                    f"{self.name}: the session {record['session']} no longer exists; a new one was begun"
+                    f"{self.name}: the session {record['session']} no longer exists; a new one was begun",
+                    code="session_gone",
                 )
                 answer.fresh, session = True, None
                 continue
