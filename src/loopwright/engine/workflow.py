@@ -140,16 +140,13 @@ class Workflow(CompositeStep[In, Out]):
 
     async def run(self, value: Json, ctx: Context) -> Result:
         """Run its steps to the end, or to the first that fails."""
-        scope = self._scope(value, ctx.scope)
-        if self.workspace is not None:
-            return await self._in_workspace(self.workspace, scope, value, ctx)
-        return await self.inside(scope, value, ctx)
+        return await self.in_workspace(self._scope(value, ctx.scope), value, ctx)
 
-    async def _in_workspace(
-        self, source: StateSource, scope: Scope, value: Json, ctx: Context
-    ) -> Result:
-        """Run its steps in one workspace: each continues from the files that the step before left."""
-        files = scope.files = Snapshots(ctx.run, ctx.path, source)
+    async def in_workspace(self, scope: Scope, value: Json, ctx: Context) -> Result:
+        """Run its steps in its workspace, if it has one: each continues from the files of the step before."""
+        if self.workspace is None:
+            return await self.inside(scope, value, ctx)
+        files = scope.files = Snapshots(ctx.run, ctx.path, self.workspace)
         try:
             await files.begin()
             await files.resume()
