@@ -50,10 +50,12 @@ MODULES = {
     "loopwright.memory": "Memory",
     "loopwright.engine.loop_memory": "Loops with a memory",
     "loopwright.documents": "Documents",
+    "loopwright.cluster": "Workers",
     "loopwright.telemetry": "Telemetry",
     "loopwright.progress": "Progress",
     "loopwright.testing": "Testing",
     "loopwright.testing.fixtures": "Fixtures for pytest",
+    "loopwright.testing.deliverers": "Conformance of deliverers",
     "loopwright.errors": "Errors",
     "loopwright.types": "Types of signatures",
 }

@@ -16,6 +16,9 @@ OF_EXTRAS = {
     "loopwright.journal.postgres": "postgres",
     "loopwright.ui.web": "ui",
     "loopwright.testing.fixtures": "pytest",
+    "loopwright.journal.postgres": "postgres",
+    "loopwright.cluster.postgres": "postgres",
+    "loopwright.cluster.deliverers.temporal_workflow": "temporal",
 }
 FOREIGN = {
     "models": {"httpx2", "pydantic_ai", "openai"},
@@ -23,6 +26,8 @@ FOREIGN = {
     "postgres": {"psycopg"},
     "ui": {"starlette", "uvicorn"},
     "pytest": {"pytest"},
+    "postgres": {"psycopg"},
+    "temporal": {"temporalio"},
 }
 WALK = """
 import importlib, pkgutil, loopwright

@@ -151,6 +151,12 @@ class MemoryJournal:
                 created.append(info.run_id)
         return created
 
+    def change(self, info: RunInfo) -> None:
+        """Replace the row of a run that no process has open; otherwise do nothing."""
+        run = self._find(info.run_id)
+        if run.owner is None:
+            run.info = info
+
     async def find(self, run_id: str) -> RunInfo:
         """Return the row of a run; see Journal.find."""
         return self._find(run_id).shown().view()
