@@ -107,7 +107,9 @@ def test_a_cap_below_the_sum_is_noted_before_it_runs(tmp_path: Path) -> None:
     """`check` tells it at its place."""
     loaded = load(document(tmp_path, RESEARCH % "max_iterations: 5"), Settings(execute=False))
     (note,) = loaded.notes
-    assert "steps[0].phased.max_iterations: max_iterations 5 is below the 8" in str(note)
+    assert "steps[0].phased.max_iterations: phases_capped: max_iterations 5 is below the 8" in str(
+        note
+    )
 
 
 def test_a_reasoning_agent_runs_as_written(tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_the_plan_counts_the_calls_of_agents(tmp_path: Path) -> None:
         (RESEARCH.replace("qa_spe", "qa_sp") % "on_failure: halt", "did you mean 'qa_specialist'"),
         (RESEARCH % "max_plan_iterations: 1", "did you mean 'max_planning_iterations'"),
         (RESEARCH % "min_confidence_threshold: 85", "less than or equal to 1"),
-        (RESEARCH % "token_split: [1, 1, 1]", "add up to more than 1"),
+        (RESEARCH % "token_split: [1, 1, 1]", "is above 1"),
         (RESEARCH % "capabilities: [caps:Lout]", "caps"),
         (RESEARCH.replace("{{ plan }}", "{{ plam }}") % "on_failure: halt", "'plam' is not defined"),
         ("  - name: a\n    phased: {role: base}\n", "no phase has an iteration"),

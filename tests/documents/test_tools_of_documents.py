@@ -94,7 +94,7 @@ def test_when_the_rounds_are_used_up_the_model_answers_without_tools(tmp_path: P
     assert ran(tmp_path, with_steps(step), [more, more, "from that"]).output == "from that"
     result = ran(tmp_path, with_steps(step), [more])
     assert result.status is Status.FAILED
-    assert "still wants to call tools after 2 rounds" in result.detail
+    assert "still calls tools after 2 replies" in result.detail
 
 
 @pytest.mark.parametrize(

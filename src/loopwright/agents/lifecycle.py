@@ -193,12 +193,14 @@ class Lifecycle:
     def on(self, event: str) -> Move:
         """Return the result of an event."""
         name = str(event)
+        # Unknown names are refused like other events, because they often come from outside (rule 1).
         if name not in Event.__members__:
             hint = nearest(name, [one.value for one in Event])
             return self._refused(name, f"{name!r} is not an event{hint}")
         accepted = Event(name)
         if (self.state, accepted) not in TABLE:
             return self._refused(name, f"{self.state} does not accept {name}")
+        # None in the table stands for the state before the pause.
         after = TABLE[self.state, accepted] or self.previous or State.IDLE
         paused = self.state if after is State.PAUSED else None
         return Move(success=True, event=name, before=self.state, lifecycle=Lifecycle(after, paused))
@@ -255,6 +257,7 @@ _PLANNING = re.compile(  # the planning of an agent, and the hooks before it
 _TARGETS = {"adapt": State.ADAPTING, "execute": State.EXECUTING, "evaluate": State.EVALUATING}
 _WORK = ("started", "finished", "cut", "expired", "iteration")
 _TIME = (Reason.TIMEOUT, Reason.DEADLINE)
+# The journal records stages, not events. These are the events between two recorded stages.
 _ROUTES: dict[tuple[State, State], tuple[Event, ...]] = {
     (State.PLANNING, State.EXECUTING): (Event.PLAN_COMPLETE,),
     (State.EXECUTING, State.EVALUATING): (Event.STEP_COMPLETE,),
@@ -264,6 +267,7 @@ _ROUTES: dict[tuple[State, State], tuple[Event, ...]] = {
     (State.ADAPTING, State.EXECUTING): (Event.ADAPTATION_COMPLETE,),
     (State.ADAPTING, State.EVALUATING): (Event.ADAPTATION_COMPLETE, Event.STEP_COMPLETE),
 }
+# The events that lead from a waiting state back to work.
 _WAKING = {
     State.IDLE: (Event.START, Event.INIT_COMPLETE),
     State.PAUSED: (Event.RESUME,),
@@ -381,6 +385,7 @@ class LifecycleListener:
     def _ended(self, entry: Entry) -> None:
         stop = Stop.from_json(entry.value["stop"])
         status = stop.reason.status
+        # A paused run is cancelled directly; resuming it first would report work that never happened.
         if status is Status.CANCELLED and self.state is State.PAUSED:
             self._on(entry, Event.CANCEL, detail=stop.detail)
             return
@@ -390,6 +395,7 @@ class LifecycleListener:
             self._on(entry, *_ROUTES.get((self.state, State.EVALUATING), ()))
             self._on(entry, Event.EVALUATION_PASS, detail=stop.detail)
         elif status is Status.EXHAUSTED:
+            # The format has no other names for limits.
             event = Event.TIMEOUT if stop.reason in _TIME else Event.MAX_ITERATIONS
             self._on(entry, event, detail=stop.detail)
         else:

@@ -329,6 +329,7 @@ def load(path: str | Path, settings: Settings | None = None) -> Loaded:
     # A part that was left out may use the variable.
     if not project.gaps:
         _refuse_unused(settings, project)
+    # Notes become errors, for continuous integration.
     if settings.strict:
         project.problems += project.notes
     if project.problems or workflow is None:
@@ -416,6 +417,7 @@ def _in_order(project: Project) -> list[Problem]:
     """Return the problems in the order of their places, if several passes reported them."""
     if not project.gaps:
         return project.problems
+    # The documents in the order in which they were read.
     files = list(dict.fromkeys(problem.file for problem in project.problems))
     return sorted(project.problems, key=lambda p: (files.index(p.file), p.line, p.column))
 
@@ -440,6 +442,7 @@ def _settable(document: Document, compilation: Compilation) -> frozenset[str]:
 
 def _refuse_unused(settings: Settings, project: Project) -> None:
     """Report the variables of the caller that the document does not use."""
+    # A misspelt name would otherwise have no effect, without a message.
     names = project.settable
     for name in settings.sets:
         if name not in names and not any(used.startswith(f"{name}.") for used in names):

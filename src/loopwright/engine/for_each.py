@@ -87,7 +87,9 @@ class ItemsStep(Leaf):
             return items
         owner = ctx.path.rpartition("/")[0]
         ctx.run.warn(
-            f"{owner}: only the first {self.most} of {len(items)} items are done, because the limit is {self.most}"
+            f"only the first {self.most} of {len(items)} items are done, because the limit is {self.most}",
+            owner,
+            code="items_left_out",
         )
         return items[: self.most]
 
@@ -244,6 +246,7 @@ class ForEach(CompositeStep):
             return Stop(Reason.COMPLETED, "there were no items")
         by_items = self.unmet != "failed"
         errors = [item for item in history if item.error is not None]
+        # A list without any success fails, also if no success is required.
         if len(errors) == total:
             detail = f"all {total} items failed, the last with: {errors[-1].feedback}"
             strict = by_items and self.min_success_rate > 0

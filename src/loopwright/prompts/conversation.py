@@ -92,6 +92,7 @@ class Conversation:
         """Return the number of the latest exchanges that are within the limits."""
         number = tokens = 0
         for exchange in reversed(exchanges):
+            # Rounded up for each message, so that many short messages are not free.
             tokens += sum(-(-len(one.content) // _CHARACTERS_PER_TOKEN) for one in exchange)
             over = self.max_tokens is not None and tokens > self.max_tokens
             if over or (self.max_messages is not None and 2 * (number + 1) > self.max_messages):
@@ -174,6 +175,7 @@ async def continued(
 def _earlier(ctx: Context, limits: Conversation) -> CarriedConversation:
     """Return the conversation of the previous iterations, from the scope or the journal."""
     scope = _loop_scope(ctx)
+    # The first iteration has no earlier exchange, also if the loop runs again inside an outer loop.
     if scope is None or scope.number <= 1:
         return CarriedConversation()
     part = _part(ctx, scope)
@@ -193,6 +195,7 @@ def _store(ctx: Context, conversation: CarriedConversation) -> None:
 def _loop_scope(ctx: Context) -> Scope | None:
     """Return the scope of the nearest loop; a workflow inside its body has no iterations."""
     scope = ctx.scope
+    # Items of a list are independent, so a list does not carry a conversation.
     while scope is not None and (not scope.number or scope.total):
         scope = scope.parent
     return scope
@@ -221,6 +224,7 @@ def _recorded(ctx: Context, scope: Scope, part: str, limits: Conversation) -> Ca
         number, inner = int(digits), _ATTEMPT.sub("", slash + rest)
         if number >= scope.number or inner not in (part, f"{part}/{_SUMMARY}"):
             continue
+        # The path of the summary below the prompt.
         if inner != part:
             if last.startswith("attempt-"):
                 summaries[number] = Reply.from_json(entry.value).text
@@ -241,6 +245,7 @@ def _folded(
         return conversation
     latest = max(summaries)
     before = tuple(exchanges[number] for number in sorted(exchanges) if number < latest)
+    # The same calculation as during the run, because the number itself is not recorded.
     covered = len(before) - limits.kept(before)
     return replace(conversation, summary=summaries[latest], covered=covered)
 

@@ -44,6 +44,7 @@ class PromptFiles:
         self.items: tuple[File | TemplatedValue, ...] = ()
         if callable(files):
             return
+        # A single text would otherwise be a list of its characters.
         if isinstance(files, str | bytes | File):
             raise ConfigurationError(f"files: {files!r:.60} is not a list. Use a list of files.")
         items: list[File | TemplatedValue] = []
@@ -100,6 +101,7 @@ class _ReadFiles(Leaf):
     """An effect that reads files, stores their contents and returns their references."""
 
     name = "files"
+    # The files are chosen before, so the effect depends on its input only.
     wants_context = False
     fingerprint = "note.files/1"
 
@@ -126,6 +128,7 @@ def file_of(item: object) -> File:
         return item
     if not isinstance(item, str) or not item.strip():
         raise ConfigurationError(f"files: {item!r:.60} is not a path or an address")
+    # The provider reads the address; Loopwright does not.
     if urlsplit(item).scheme in ("http", "https"):
         return File(url=item)
     return File(item)

@@ -90,8 +90,10 @@ async def call_with_tools(
         messages.append(answer.message())
         if not answer.tool_calls:
             break
+        # The last reply gets results too: providers refuse a request with unanswered calls.
         more = number < max_rounds
         results = await conversation.answer(number, answer.tool_calls, execute=more)
+        # Before the model sees the results, so that the caller can record them even if the next call fails.
         if on_results is not None:
             on_results(results)
         messages += results
@@ -166,6 +168,7 @@ async def tools_of(ctx: Context, tools: Sequence[Any]) -> dict[str, Tool]:
             owned.append(("", tool_or_set))
         else:
             owned += [(tool_or_set.name, one) for one in await tool_or_set.tools(ctx)]
+    # Two servers often have a tool of the same name, such as `search`.
     names = [one.name for _, one in owned]
     available: dict[str, Tool] = {}
     for owner, one in owned:

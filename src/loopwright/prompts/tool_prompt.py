@@ -91,6 +91,7 @@ class ToolPrompt(Prompt):
         )
         self.tools = [as_tool(tool) for tool in tools]
         self.max_rounds = codec.integer(f"{name}: max_tool_rounds", max_rounds, minimum=1)
+        # Other tools can change the reply, so they are part of the identity of the prompt.
         prints = (one.fingerprint for one in self.tools)
         self.fingerprint = digest_of("tools", str(max_rounds), self.fingerprint, *prints)
 
@@ -154,6 +155,7 @@ async def answered(
     )
     reply = Reply.from_json({**result, "tool_calls": ()})
     conversation = [Message.from_json(one) for one in result["messages"]]
+    # The calls of the last reply were refused, so the model must answer with what it has.
     if result["limit_reached"]:
         conversation.append(Message("user", NO_MORE))
         available = await tools_of(ctx, tools)
@@ -164,6 +166,7 @@ async def answered(
             await call_model(ctx, "answer", last, failover=targets, judge=judge, on_text=on_text)
         )
         conversation.append(reply.message())
+    # Some models call tools although they were told not to.
     if reply.tool_calls:
         raise StepError(
             f"the model still calls tools after {max_rounds} replies with tool calls. Raise "

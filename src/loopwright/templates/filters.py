@@ -32,6 +32,7 @@ def items_of(meter: Meter, value: object, doing: str) -> list[object]:
     value = plain(value)
     if not isinstance(value, list | dict | str):
         raise TemplateError(f"{doing} needs a list, got {kind(value)}")
+    # Counted before the copy is created.
     meter.make(len(value) * ITEM)
     return list(value)
 
@@ -97,6 +98,7 @@ def _few(chars: str | None) -> str | None:
 def _replace(
     meter: Meter, value: object, old: object, new: object, count: int | None = None
 ) -> str:
+    # Authors also replace numbers, which Jinja accepts.
     text, old, new = (to_text(meter, part) for part in (value, old, new))
     meter.read(len(text) * HEAVY)
     # An empty `old` matches before every character and at the end.
@@ -114,6 +116,7 @@ def _truncate(
 ) -> str:  # fmt: skip
     text, end = to_text(meter, value), to_text(meter, end)
     length = _integer(length, "truncate", 10**9)
+    # As in Jinja: a text that is only a little too long is not cut.
     if len(text) <= length + _integer(leeway, "truncate", 10**9):
         return text
     shortened = text[: max(length - len(end), 0)]
@@ -128,6 +131,7 @@ def _indent(
     text = to_text(meter, value)
     meter.make(len(text) + (text.count("\n") + 1) * (len(margin) + ITEM))
     lines = text.split("\n")
+    # As in Jinja: blank lines are not indented by default.
     spaced = (margin + line if line.strip() or blank else line for line in lines[1:])
     return "\n".join([margin + lines[0] if first else lines[0], *spaced])
 
@@ -147,8 +151,10 @@ def _split(
     meter: Meter, value: object, separator: str | None = None, maximum: int = -1
 ) -> list[str]:
     text = to_text(meter, value)
+    # Python would raise an error without the name of the filter.
     if separator == "":
         raise TemplateError("split needs a separator that is not empty")
+    # The number of pieces is counted first, because each costs more memory than its characters.
     pieces = _wordcount(meter, text) if separator is None else text.count(separator) + 1
     pieces = min(pieces, maximum + 1) if maximum >= 0 else pieces
     meter.make(len(text) + pieces * ITEM)
@@ -191,6 +197,7 @@ def _joined(meter: Meter, value: object, parts: object) -> str:
 
 
 def _default(_meter: Meter, value: object, instead: object = "", boolean: bool = False) -> object:
+    # The only filter that accepts a missing value, with `d`.
     return instead if isinstance(value, Missing) or (boolean and not value) else value
 
 
@@ -211,6 +218,7 @@ def _last(meter: Meter, value: object) -> object:
 
 
 def _reverse(meter: Meter, value: object) -> object:
+    # A reversed text is a text again, as in Jinja.
     backwards = items_of(meter, value, "reverse")[::-1]
     return "".join(map(str, backwards)) if isinstance(value, str) else backwards
 
@@ -308,6 +316,7 @@ def _filtered(expected: bool, by_attribute: bool) -> Callable[..., object]:
 def _holds(meter: Meter, value: object, test: tuple[object, ...]) -> bool:
     """Whether a value passes a test with a name and arguments; without a name, whether it is true."""
     meter.read(ITEM)
+    # A missing value is a mistake, unless the test asks whether it is defined.
     if isinstance(value, Missing) and test[:1] not in (("defined",), ("undefined",)):
         meter.miss(value.reason)
         return False
@@ -338,6 +347,7 @@ def _to_float(meter: Meter, value: object, default: object = 0.0) -> object:
 def _rounded(_meter: Meter, value: object, precision: int = 0, method: str = "common") -> object:
     number = _number(value, "round")
     digits = _integer(precision, "round", 30)
+    # Python rounds half to even, as Jinja does.
     if method == "common":
         return round(float(number), digits)
     if method not in ("ceil", "floor"):
@@ -351,6 +361,7 @@ def _absolute(_meter: Meter, value: object) -> object:
 
 
 def _pairs(meter: Meter, value: object) -> list[list[object]]:
+    # The fields of a reply are read like those of a mapping.
     value = value.fields if isinstance(value, TemplateValue) else value
     if not isinstance(value, dict):
         raise TemplateError(f"items needs a mapping, got {kind(value)}")

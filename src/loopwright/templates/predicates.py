@@ -48,6 +48,7 @@ def _ordered(compare: Callable[[Json, Json], bool]) -> Comparison:
             raise TemplateError(
                 f"cannot order {kind(left)} and {kind(right)}; turn text into a number with | float"
             )
+        # A comparison of two texts ends with the shorter one.
         meter.read(min(size(left), size(right)))
         return compare(left, right)
 
@@ -85,6 +86,7 @@ def _of_type(*types: type, bool_too: bool = False) -> Callable[..., bool]:
 COMPARISONS: dict[str, Comparison] = {
     "eq": equal, "ne": _differs, "lt": _ordered(operator.lt), "lteq": _ordered(operator.le),
     "gt": _ordered(operator.gt), "gteq": _ordered(operator.ge),
+    # The operands are in the order of the template: `item in container`.
     "in": lambda meter, item, container: _contains(meter, container, item),
     "notin": lambda meter, item, container: not _contains(meter, container, item),
 }  # fmt: skip

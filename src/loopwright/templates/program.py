@@ -45,12 +45,14 @@ class Paths:
 
 def paths_in(source: str) -> Paths | None:
     """Return the names in a template that is text with dotted names, else None."""
+    # Tags and comments need the parser.
     if "{%" in source or "{#" in source:
         return None
     pieces = source.split("{{")[1:]
     paths = []
     for piece in pieces if len(pieces) <= _MAX_PATHS else ():
         path = _PATH.match(piece)
+        # A template that is not simple after all is parsed completely.
         if path is None or path[1] in _WORDS or not piece.startswith("}}", path.end()):
             return None
         paths.append(path)
@@ -127,6 +129,7 @@ def names_of(
 
     If the tree binds names, the code is generated, because only the code separates bound and free names.
     """
+    # Python's compiler has limits for nesting and branches, so such templates are compiled at once.
     binds = any(isinstance(part, _BINDING) for part in parts)
     branches = any(isinstance(part, nodes.If) and len(part.elif_) > _BRANCHES for part in parts)
     if binds or branches or depth > _FLAT:

@@ -102,6 +102,7 @@ def _join(meter: Meter, left: object, *others: object) -> str:
 
 def _compare(meter: Meter, left: object, *rest: object) -> bool:
     """`left < other <= …`; `rest` alternates between names of comparisons and operands."""
+    # `a < b < c` evaluates each operand once, as in Python.
     for name, right in zip(map(str, rest[::2]), rest[1::2], strict=True):
         for side in (left, right):
             if isinstance(side, Missing):
@@ -161,12 +162,14 @@ def _call(meter: Meter, helper: object, /, *args: object, **kwargs: object) -> o
     positional = [_argument(meter, arg) for arg in args]
     named = {key: _argument(meter, arg) for key, arg in kwargs.items()}
     try:
+        # A function of the dialect or the caller, which may raise anything.
         result = helper.function(*positional, **named)
     except LoopwrightError:
         raise
     except Exception as error:
         problem = f"{helper.name}() failed: {type(error).__name__}: {error}"
         raise TemplateError(problem) from error
+    # The cost of a function is unknown, so at least its result is counted.
     meter.read(size(result))
     return to_data(meter, result, f"{helper.name}()")
 
@@ -217,6 +220,7 @@ class TokenLimit(Extension):
     """Refuses a template with too many tokens to compile it in reasonable time."""
 
     def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
+        # Counted while the lexer reads, before a large tree exists.
         for count, token in enumerate(stream):
             if count >= TOKENS:
                 raise TemplateError(f"more than {TOKENS:,} parts", line=token.lineno)
@@ -266,6 +270,7 @@ def _calculate(sign: str, left: float, right: float) -> object:
         result = ARITHMETIC[sign](left, right)
     except (ArithmeticError, ValueError) as error:
         raise TemplateError(f"{shown(left)} {sign} {shown(right)}: {error}") from None
+    # (-1) ** 0.5 is complex in Python.
     if isinstance(result, complex) or (
         isinstance(result, int) and result.bit_length() > NUMBER_BITS
     ):
@@ -292,6 +297,7 @@ def _combine(meter: Meter, sign: str, left: object, right: object) -> object:
             raise TemplateError(f"* repeats to at most {REPEATED_ITEMS:,} characters or items")
         meter.make(max(right, 0) * size(left))
         return left * right
+    # `+` with text and a number is the most frequent mistake.
     hint = "; put text together with ~" if sign in "+%" else ""
     raise TemplateError(f"{sign} does not work on {kind(left)} and {kind(right)}{hint}")
 

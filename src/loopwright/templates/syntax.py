@@ -49,6 +49,7 @@ def rename_loops(parts: Collection[nodes.Node]) -> list[str]:
         while new in taken:
             new += "_"
         uses = [*_uses(loop.test), *(use for part in loop.body for use in _uses(part))]
+        # One use that only makes sense for the item decides for all of them.
         as_item = any(not use.counter for use in uses) or bool(loop.test and _uses(loop.test))
         for use in uses:
             if as_item and not (use.counter and use.nested):
@@ -133,6 +134,7 @@ def checked(tree: nodes.Template, helpers: Collection[str] = ()) -> tuple[list[n
             parts.append(node)
             if type(node) is nodes.For:
                 loops += 1
+                # Four nested loops over 100 items are already above the limit of iterations.
                 if loops > LOOP_DEPTH:
                     problem = f"loops nested more than {LOOP_DEPTH} deep"
                     raise TemplateError(problem, line=node.lineno)
@@ -164,6 +166,7 @@ def _check_node(node: nodes.Node) -> None:
     line = node.lineno
     if type(node) is nodes.TemplateData:
         return
+    # An allow-list: new kinds of nodes in a later Jinja stay refused.
     if type(node) not in ALLOWED and not isinstance(node, nodes.BinExpr | nodes.UnaryExpr):
         tag = next((tag for type_, tag in TAGS.items() if isinstance(node, type_)), None)
         what = f"{{% {tag} %}}" if tag else type(node).__name__
@@ -176,9 +179,11 @@ def _check_node(node: nodes.Node) -> None:
             raise TemplateError(f"the name {name!r} cannot be used in templates", line=line)
     if isinstance(node, nodes.Const):
         _check_constant(node.value, line)
+    # A recursive loop has no bound that could be checked before it runs.
     if isinstance(node, nodes.For) and node.recursive:
         raise TemplateError("recursive loops are not available in templates", line=line)
     if isinstance(node, nodes.Call | nodes.Filter | nodes.Test):
+        # The number of such arguments is unknown before the render.
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise TemplateError("write the arguments out: * and ** are not available", line=line)
         keys = [keyword.key for keyword in node.kwargs]
@@ -293,6 +298,7 @@ class _Rewriter(NodeTransformer):
         return self._operation(f".{called.attr}", node, called.node, node.args, node.kwargs)
 
     def on_filter(self, node: nodes.Filter) -> nodes.Node:
+        # `x | helper` is a call of the function, so it needs the same checks.
         if node.name in self.helpers and node.node is not None:
             called = nodes.Name(node.name, "load", lineno=node.lineno)
             return self._operation("()", node, called, [node.node, *node.args], node.kwargs)

@@ -150,6 +150,7 @@ class Template(_Compiled):
             TemplateError: As `render`. In lenient mode an undefined value is not an error.
         """
         meter, context = self._run(values, helpers)
+        # Rendered completely before the warnings are read, which arise during rendering.
         text = "".join(self._chunks(context))
         return Rendered(text, tuple(meter.warnings))
 
@@ -171,6 +172,7 @@ class Expression(_Compiled):
         """
         meter, context = self._run(values, helpers)
         "".join(self._chunks(context))
+        # The expression was compiled as an assignment to this name.
         result = context.vars[RESULT]
         try:
             return (
@@ -233,6 +235,7 @@ def compile_expression(
 def _compile(kind: type[C], source: str, strict: bool, helpers: Collection[str]) -> C:
     is_template = issubclass(kind, Template)
     parse = _parse_template if is_template else _parse_expression
+    # Before the parser, which would read the complete text.
     if len(source) > SOURCE_CHARS:
         problem = f"longer than {SOURCE_CHARS:,} characters (it has {len(source):,})"
         raise TemplateError(problem)
@@ -247,6 +250,7 @@ def _compile(kind: type[C], source: str, strict: bool, helpers: Collection[str])
         notes = rename_loops(parts)
         members = _members(parts)
         optional = frozenset(n.name for n in _tested(parts) if isinstance(n, nodes.Name))
+        # A name that the template may set itself needs no value.
         optional |= frozenset(_set_by(tree.body))
         program = Program(lambda: rewrite(tree, helpers))
         if not is_template:  # an expression binds only its result
@@ -271,6 +275,7 @@ def _parse_template(source: str) -> nodes.Template:
 def _parse_expression(source: str) -> nodes.Template:
     parser = Parser(SANDBOX, source, state="variable")
     expression = parser.parse_expression()
+    # `a b` would otherwise be read as `a`.
     if not parser.stream.eos:
         rest = parser.stream.current
         raise jinja2.TemplateSyntaxError(f"unexpected {str(rest.value)!r}", rest.lineno)

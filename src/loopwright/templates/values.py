@@ -143,6 +143,7 @@ def to_data(meter: Meter, value: object, name: str) -> object:
     try:
         return _Copy(meter).copy(value, 0)
     except _Refused as refused:
+        # Only the last five parts of the path: it may be very long.
         steps = (f"[{s}]" if isinstance(s, int) else f".{s}" for s in refused.path[-1:-6:-1])
         raise TemplateError(f"{name + ''.join(steps)!r} {refused.reason}") from None
 
@@ -167,6 +168,7 @@ class _Copy:
         if exact is int and isinstance(value, int) and value.bit_length() <= INTEGER_BITS:
             return value
         items = len(value) if isinstance(value, Mapping | list | tuple) else 1
+        # Also ends a list that contains itself.
         if depth > VALUE_DEPTH or not self.meter.copy(items):
             raise _Refused(
                 f"is too large for a template, which takes at most {VALUE_ITEMS:,} items, "
@@ -193,6 +195,7 @@ class _Copy:
     def _mapping(self, value: Mapping[str, object], depth: int) -> dict[str, object]:
         copied: dict[str, object] = {}
         for key, item in value.items():
+            # JSON has text keys only, and a template could not reach others.
             if not isinstance(key, str):
                 raise _Refused(f"has a key of type {type(key).__name__}, not text")
             try:
@@ -256,6 +259,7 @@ def equal(meter: Meter, left: object, right: object) -> bool:
     if isinstance(left, dict) and isinstance(right, dict):
         meter.read(ITEM * (len(left) + 4))
         return left.keys() == right.keys() and all(equal(meter, left[k], right[k]) for k in left)
+    # A list never equals a scalar, and Python's comparison would run uncounted.
     if isinstance(left, list | dict) or isinstance(right, list | dict):
         return False
     meter.read(min(size(left), size(right)) + ITEM)

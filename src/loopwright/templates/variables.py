@@ -56,6 +56,7 @@ def variables(ctx: Context, value: Json) -> dict[str, Json]:
     variables: dict[str, Json] = {"value": value, "steps": steps, "loops": loops, "input": value}
     scope, supplied, loop = ctx.scope, None, None
     last: Result | None = None
+    # A scope with supplied variables belongs to a document; outer scopes are not visible.
     while scope is not None and supplied is None:
         loop = loop or (loop_variables(scope) if scope.number else None)
         last = last or next(iter(reversed(list(scope.loops.values()))), None)
@@ -79,6 +80,7 @@ def _add_results(scope: Scope, steps: dict[str, Json], loops: dict[str, Json]) -
     for name, output in scope.outputs.items():
         steps.setdefault(name, output)
     for name, result in (*scope.loops.items(), *scope.results.items()):
+        # A composite step has a result without iterations, which is not a loop.
         if name in scope.loops or result.iterations:
             loops.setdefault(name, result_variables(scope.loops.get(name, result)))
 
@@ -144,6 +146,7 @@ def _iterations(history: History) -> dict[str, Json]:
         "last": iteration_variables(history.last),
         "best": iteration_variables(history.best),
         "history": [iteration_variables(item) for item in history],
+        # Empty text instead of null, which would print as "None" in a prompt.
         "output": outputs[-1] if outputs and outputs[-1] is not None else "",
         "outputs": outputs,
         "steps": dict(completed[-1].steps or {}) if completed else {},
@@ -237,6 +240,7 @@ def needed(part: Template | Expression) -> frozenset[str]:
     supplied = {f"given.{name}" for name in part.members("given")}
     fields = part.members("loop")  # includes fields of the counter of a {% for %}
     items = {f"loop.{name}" for name in fields & OF_ITEMS | fields - OF_LOOPS - COUNTER_FIELDS}
+    # With the parent, so that a check can distinguish a missing step from a missing variable.
     steps = {f"{of}.{name}" for of in ("steps", "loops") for name in part.members(of)}
     return part.required | supplied | items | steps
 

@@ -27,6 +27,8 @@ from ...records.codec import Json
 
 __all__ = ["AgentState", "Capability", "Hooks", "truth_of"]
 
+_FAILED = "capability_failed"  # the code of the warnings below
+
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
@@ -174,6 +176,7 @@ class Hooks:
         self._named: list[tuple[str, object]] = []
         for number, capability in enumerate(capabilities, start=1):
             name = str(getattr(capability, "name", "") or type(capability).__name__)
+            # The name is part of journal paths, where a slash separates segments.
             name = name.replace("/", "-")
             taken = any(name == other for other, _ in self._named)
             self._named.append((f"{name}-{number}" if taken else name, capability))
@@ -192,7 +195,9 @@ class Hooks:
             if isinstance(context, dict):
                 self._store(context, self._turn + 1)
             elif context is not None:
-                ctx.warn(f"{name}.init returned {context!r:.80}, which is not an object")
+                ctx.warn(
+                    f"{name}.init returned {context!r:.80}, which is not an object", code=_FAILED
+                )
 
     async def change(
         self, ctx: Context, hook: str, state: AgentState, value: Json, *, of: Sequence[Json] = ()
@@ -201,10 +206,13 @@ class Hooks:
         kind, kind_name = _KINDS.get(hook, (object, ""))
         for name, leaf in self.of(hook):
             answer = await self._call(ctx, leaf, state, [*of, value], default=value)
+            # A wrong type would fail later, in code that is not the capability's.
             if isinstance(answer, kind):
                 value = answer
             else:
-                ctx.warn(f"{name}.{hook} returned {answer!r:.80}, which is not {kind_name}")
+                ctx.warn(
+                    f"{name}.{hook} returned {answer!r:.80}, which is not {kind_name}", code=_FAILED
+                )
         return value
 
     async def ask(
@@ -215,7 +223,10 @@ class Hooks:
             answer = await self._call(ctx, leaf, state, args, default=usual)
             truth = usual if answer is None else truth_of(answer)
             if truth is None:
-                ctx.warn(f"{name}.{hook} returned {answer!r:.80}, which is neither yes nor no")
+                ctx.warn(
+                    f"{name}.{hook} returned {answer!r:.80}, which is neither yes nor no",
+                    code=_FAILED,
+                )
             elif truth is not usual:
                 return name
         return ""
@@ -223,6 +234,7 @@ class Hooks:
     async def notify(self, ctx: Context, hook: str, state: AgentState) -> dict[str, Json]:
         """Call a hook of every capability, and return the answers by name."""
         answers = {name: await self._call(ctx, leaf, state) for name, leaf in self.of(hook)}
+        # Most hooks return nothing, which would only fill the report.
         return {name: answer for name, answer in answers.items() if answer}
 
     async def _call(
@@ -243,7 +255,7 @@ class Hooks:
                 reply = await ctx.call(leaf.name, leaf, {**value, "context": self.context}, token)
             except StepError as error:
                 name, _, hook = leaf.name.rpartition(".")
-                ctx.warn(f"the capability {name} failed in {hook}: {error}")
+                ctx.warn(f"the capability {name} failed in {hook}: {error}", code=_FAILED)
                 return default
             if "context" in reply:
                 self._store(reply["context"], reply["context"].get(_TURN, self._turn + 1))
@@ -276,6 +288,7 @@ def _leaf(name: str, capability: object, hook: str) -> FunctionStep:
         turn = before.get(_TURN, 0)
         context = {key: item for key, item in codec.copied(before).items() if key != _TURN}
         args = (state, context, *value["args"])
+        # A plain function could block the event loop, so it runs in a thread.
         if inspect.iscoroutinefunction(inspect.unwrap(method)):
             answer = await method(*args)
         else:
@@ -287,6 +300,7 @@ def _leaf(name: str, capability: object, hook: str) -> FunctionStep:
         return reply
 
     code = getattr(inspect.unwrap(method), "__code__", None)
+    # The bytecode, so that a changed hook is not replayed with old answers.
     text = code.co_code.hex() if code is not None else ""
     fingerprint = digest_of("capability 2", type(capability).__qualname__, hook, text)
     return _HookStep(call, name=f"{name}.{hook}", fingerprint=fingerprint)
@@ -314,6 +328,7 @@ def checked(capabilities: Capability | Iterable[object]) -> tuple[object, ...]:
         return (capabilities,)
     checked = tuple(capabilities)
     for one in checked:
+        # A class instead of an object is a frequent mistake.
         if isinstance(one, type) or not any(callable(getattr(one, hook, None)) for hook in HOOKS):
             raise ConfigurationError(
                 f"phased agent: capabilities: {one!r} is not a capability. "

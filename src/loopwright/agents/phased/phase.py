@@ -48,11 +48,13 @@ class PhaseDone(Condition):
 
     def check(self, history: History) -> Stop | None:
         last = history.last
+        # A failed iteration has no result that could be done.
         if last is None or not last.eligible:
             return None
         if name := (last.steps or {}).get("terminate"):
             return Stop(Reason.CONDITION_MET, f"the capability {name} asked to terminate")
         done = truth_of(last.output.get("done")) if isinstance(last.output, Mapping) else False
+        # A request for another phase also ends this one.
         if done or requested_phase(last.output):
             return Stop(Reason.CONDITION_MET, f"iteration {last.number} says that it is done")
         return None
@@ -79,12 +81,16 @@ def following(phase: str) -> str:
 
 async def _confidence(output: Json, ctx: Context) -> Evaluation:
     value = output.get("confidence") if isinstance(output, Mapping) else None
+    # Without a statement there is no score, which is different from a confidence of 0.
     if value is None:
         return Evaluation()
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value <= 1:
         # A statement of a model about itself must not fail an iteration.
-        ctx.warn(f"the confidence {value!r:.40} is not a number from 0 to 1 and is ignored")
+        ctx.warn(
+            f"the confidence {value!r:.40} is not a number from 0 to 1 and is ignored",
+            code="invalid_confidence",
+        )
         return Evaluation()
     return Evaluation(float(value))
 
@@ -97,10 +103,12 @@ async def _next_input(last: Iteration, ctx: Context) -> Json:
     evaluation = last.evaluation
     produced = last.error is None and last.output is not None
     results = value.get("results")
+    # The next iteration of execution needs the results of all earlier ones.
     if value.get("phase") == "execution" and produced and isinstance(results, list):
         value = {**value, "results": [*results, last.output]}
     return {
         **value,
+        # A failed iteration does not replace the last good output.
         "previous": last.output if produced else value.get("previous"),
         "feedback": last.feedback,
         "improvements": list(evaluation.improvements) if evaluation is not None else [],
@@ -130,6 +138,7 @@ class WithResults(_InPlace):
         """Run the phase at its own path."""
         around = ctx.scope.parent if ctx.scope is not None else None
         if around is not None and isinstance(value, Mapping) and "results" in value:
+            # A new mapping: the outputs of an outer scope must not change.
             around.outputs = {**around.outputs, "results": value["results"]}
         return await self.inner.run(value, ctx)
 
@@ -177,6 +186,7 @@ class PhaseIteration(CompositeStep):
         try:
             return await self._iterate(value, ctx, self._state_now(ctx))
         finally:
+            # Also after an error, so that a resumed run has the context at the end of this iteration.
             if hooks.context:
                 _annotate(ctx, {"context": hooks.context})
 
@@ -185,6 +195,7 @@ class PhaseIteration(CompositeStep):
         if name := await hooks.ask(ctx, "start_agent_loop", state, usual=True):
             _annotate(ctx, {"not_started": True})
             detail = f"the capability {name} allows no further iteration"
+            # A stop and not an error: the agent ends with the answer that it has.
             raise Stopped(self.owner, Stop(Reason.CONDITION_MET, detail))
         try:
             response, output = await self._execute(value, ctx, state)
@@ -199,6 +210,7 @@ class PhaseIteration(CompositeStep):
             [_memory(state.phase, output)],
             of=[response, output],
         )
+        # Without such a hook the memories follow from the outputs, and need no record.
         if hooks.of("process_new_memories"):
             _annotate(ctx, {"memories": memories})
         if name := await hooks.ask(ctx, "should_terminate", state, output, usual=False):
@@ -210,6 +222,7 @@ class PhaseIteration(CompositeStep):
         """Return the response of the step, and the output after the hooks."""
         hooks = self.hooks
         if isinstance(self.inner, Prompt):
+            # A prompt has hooks between its parts: text, reply, calls of tools.
             reply = await ask_with_hooks(
                 self.inner, value, ctx, tools=self.tools, hooks=hooks, state=state
             )
@@ -251,6 +264,7 @@ def memories_of(phase: str, history: Iterable[Iteration]) -> list[Json]:
     memories: list[Json] = []
     for item in history:
         recorded = (item.steps or {}).get("memories")
+        # A hook may have changed the memories of an iteration.
         if recorded is not None:
             memories += recorded
         elif item.eligible and item.output is not None:

@@ -44,18 +44,20 @@ async def ask_with_hooks(
     text = await hooks.change(ctx, "process_prompt", state, filled_in(prompt.text, value, ctx))
     system = filled_in(prompt.system, value, ctx)
     messages = [*([Message("system", system)] if system else []), Message("user", str(text))]
+    # The path of a step that is not a prompt, so that both kinds have the same journal paths.
     inner = ctx.child(ctx.below("work"))
     offered: list[object] = [*getattr(prompt, "tools", ()), *tools.tools]
     if offered:
         kit = tools if tools.tools else prompt
         max_rounds = getattr(kit, "max_rounds", tools.max_rounds)
         if hooks:
+            # Only with capabilities: without them the paths and requests of recorded runs stay the same.
             offered = [_HookedTools(tuple(offered), hooks, state)]
         reply, _ = await answered(prompt.model_settings, messages, offered, max_rounds, inner)
     else:
         reply = await prompt.model_settings.ask(messages, inner)
     for warning in reply.warnings:
-        ctx.warn(warning)
+        ctx.run.warn(warning)
     return await hooks.change(ctx, "process_response", state, prompt.read(reply))
 
 

@@ -128,10 +128,7 @@ class PhasedDeclaration(Protocol):
     def tokens(self) -> Mapping[str, int]: ...
 
     @property
-    def warning(self) -> str: ...
-
-    @property
-    def too_small(self) -> Sequence[str]: ...
+    def warnings(self) -> Sequence[tuple[str, str]]: ...
 
     @property
     def on_failure(self) -> str: ...
@@ -169,9 +166,9 @@ class PhasedRun:
     async def run(self) -> Result:
         """Run the phases in turn until something ends the agent."""
         agent, ctx = self.agent, self.outer
-        for warning in (agent.warning, *agent.too_small):
-            if warning:
-                ctx.warn(warning)
+        # Again at run time: an agent from a document is created before there is a run.
+        for code, sentence in agent.warnings:
+            ctx.warn(sentence, code=code)
         try:
             try:
                 await self.hooks.begin(self.ctx, self.state())
@@ -181,6 +178,7 @@ class PhasedRun:
                 if stopped.owner != ctx.path:
                     raise
                 stop = stopped.stop
+            # With the outer context: the agent's own time may be over, and cleaning up must still be possible.
             answers = await self.hooks.notify(ctx, "terminate", self.state())
         except Stopped as stopped:
             self._finish(stopped.stop, {})
@@ -200,12 +198,14 @@ class PhasedRun:
                 following_phase = requested_phase(output) or following_phase
             phase = following_phase
             left = self._phases_from(phase) if phase else []
+            # Only if a later phase could still run; otherwise the agent is complete.
             if left and self.used >= self.agent.max_iterations_effective:
                 return self._cap_reached(left)
         return self._ended()
 
     async def _run_phase(self, phase: str, allowed: int) -> Stop | None:
         """Run the loop of a phase; return why the agent ends with it, or None."""
+        # A phase can run several times, because `next_phase` may return to it.
         number = 1 + sum(run.phase == phase for run in self.done)
         loop = self._loop(phase, number, allowed)
         self.scope.outputs = {"task": self.task, "plan": self.plan, "results": self.results()}
@@ -221,10 +221,12 @@ class PhasedRun:
             self.hooks.restore((result.history.last.steps or {}).get("context"))
         output = result.output
         if phase == "planning" and output is not None:
+            # Without a member `plan` the complete output is the plan.
             self.plan = output["plan"] if isinstance(output, dict) and "plan" in output else output
         for item in result.history:
+            # A wrong name must not end the agent: models invent names.
             if problem := unknown_phase(item.output):
-                self.outer.warn(f"{phase}: {problem}")
+                self.outer.warn(f"{phase}: {problem}", code="unknown_phase")
         return self._stop_after(phase, result)
 
     def _first(self) -> str:
@@ -261,7 +263,9 @@ class PhasedRun:
             evaluate=judge,
             adapt=next_input,
             until=any_of(confident, PhaseDone(), limit(allowed)),
+            # A guard, so that a call that does not fit is refused before it is made.
             guards=None if tokens is None else Budget(tokens=tokens),
+            # Unique in the paths of the journal.
             name=phase if number == 1 else f"{phase}-{number}",
             on_failure=agent.on_failure,
             max_retries=agent.max_retries,
@@ -272,6 +276,7 @@ class PhasedRun:
         """Return the step of a phase, with the tools and capabilities around it."""
         agent = self.agent
         step: Step = getattr(agent, phase)
+        # Tools are for execution only, as `tools` documents.
         tools = agent.kit if phase == "execution" else type(agent.kit)()
         if self.hooks or tools.tools:
             step = PhaseIteration(
@@ -293,6 +298,7 @@ class PhasedRun:
         if not agent.enable_dynamic_termination:
             return judge, None
         judge = judge or (None if phase == "planning" else confidence)
+        # Either sign is sufficient: evaluators give a score, a verdict, or both.
         threshold = agent.min_confidence_threshold
         return judge, ScoreAtLeast(threshold) | Passed() if judge else None
 
@@ -312,6 +318,7 @@ class PhasedRun:
         shares = self.agent.tokens
         if not shares:
             return None
+        # A phase that runs again shares its tokens with its earlier runs.
         spent = {p: sum(v.result.usage.tokens for v in self.done if v.phase == p) for p in PHASES}
         left = shares[phase] - spent[phase]
         if self.agent.token_rollover:
@@ -360,6 +367,7 @@ class PhasedRun:
 
     def output(self) -> Json:
         """Return the answer of the latest phase that has one."""
+        # By phase and not by time: a refined answer is better than a later result of execution.
         for phase in reversed(PHASES):
             for run in reversed(self.done):
                 output = run.output
@@ -391,6 +399,7 @@ class PhasedRun:
         if result.status is Status.FAILED:
             return Stop(result.reason, f"{phase}: {result.detail}", result.also)
         last = result.history.last
+        # An exhausted phase is followed by the next one, which may still improve the answer.
         if result.status is not Status.SATISFIED or last is None:
             return None
         if name := (last.steps or {}).get("terminate"):
@@ -410,6 +419,7 @@ class PhasedRun:
         if not self.done:
             return Stop(Reason.MAX_ITERATIONS, "no phase had an iteration left")
         last, result = self.done[-1], self.done[-1].result
+        # The limit of the last phase is the reason of the agent.
         if result.reason in (Reason.MAX_ITERATIONS, Reason.BUDGET):
             return Stop(result.reason, f"{last.phase}: {result.detail}", result.also)
         if self.agent.enable_dynamic_termination and result.status is not Status.SATISFIED:
@@ -456,5 +466,6 @@ class PhasedRun:
             also=stop.also,
         )
         if ctx.scope is not None:
+            # Later steps read it as `loops.NAME`, like a loop.
             ctx.scope.keep_loop(agent.name, result)
         return result

@@ -131,14 +131,18 @@ class ReasoningAgent(CompositeStep):
             self.model_settings = replace(
                 self.model_settings, max_tool_calls_per_reply=max_tool_calls_per_reply
             )
+        self.unsupplied = self.model_settings.unsupplied(f"agent {self.name!r}")
         self.kit = Tools(tuple(tools), _integer("tool_rounds", tool_rounds))
         self.loop = Loop(
             _Thought(self),
             _marker_evaluator(self.max_iterations),
             until=Passed() | MaxIterations(self.max_iterations),
             name="reasoning",
+            # There are no scores: the last message is the most complete one.
             keep="last",
         )
+
+    asks_model = True
 
     @property
     def single(self) -> bool:
@@ -176,6 +180,7 @@ class ReasoningAgent(CompositeStep):
         """Run the iterations that the journal does not hold yet, and return the result."""
         task = filled_in(self.prompt, value, ctx) if self.prompt else value
         shown = codec.text_of(task)[: self.max_prompt_chars]
+        # Before any check, so that `executions` lists refused tasks too.
         begun = await ctx.call(
             _BEGIN, self._beginning(ctx), {"prompt": shown, "settings": self.settings()}
         )
@@ -185,6 +190,7 @@ class ReasoningAgent(CompositeStep):
                 raise StepError(problem, path=ctx.path, kind="bad_input", retryable=False)
             result = await self._reason(task, counted)
         except StepError as error:
+            # The report must show which call failed.
             where = f"{error.path}: " if error.path else ""
             self._report(counted, begun, error=f"{where}{error}")
             raise
@@ -228,6 +234,7 @@ class ReasoningAgent(CompositeStep):
         result = await ctx.outcome(self.loop.name, self.loop, task)
         last = result.history.last
         output = result.output
+        # The output of the loop is the complete message; the answer is the part after the marker.
         if last is not None and isinstance(last.output, str):
             output = completion(last.output, task, lenient=True) or last.output.strip()
         return Result(
@@ -273,6 +280,7 @@ class ReasoningAgent(CompositeStep):
         """
         number, maximum = ctx.iteration, _max_iterations(ctx, self.max_iterations)
         text = task if number == 1 else ONWARD
+        # With `maximum` from the journal: a person may have raised the limit.
         if number > maximum - self.notice_lead:
             notice = NOTICE if number == maximum else EARLY
             text += "\n\n" + notice.format(number=number, most=maximum)
@@ -283,6 +291,7 @@ class ReasoningAgent(CompositeStep):
             for item in ctx.history
             for message in (item.steps or {}).get("messages") or ()
         ]
+        # In every request, because the system message is not part of the recorded conversation.
         system = f"{persona}\n\n{WRAPPER}" if persona else WRAPPER
         messages = [*_system_message(system), *before, Message("user", text)]
         conversation = await self._ask(messages, ctx)
@@ -306,6 +315,7 @@ class ReasoningAgent(CompositeStep):
             "max_iterations": self.max_iterations,
             "limit_reached": result is not None and result.reason is Reason.MAX_ITERATIONS,
             "started_at": begun["started_at"],
+            # The clock of another machine may be behind.
             "completed_at": max(ctx.run.clock.wall(), begun["started_at"], last),
         }
         if error:
@@ -376,6 +386,7 @@ class _Thought(CompositeStep):
             if ctx.scope is not None:
                 counter = counted.counter
                 ctx.scope.parts = {
+                    # Recorded with the iteration, because a resumed run does not make these calls again.
                     "interactions": counter.calls,
                     "at": counter.at,
                     "messages": messages,
@@ -409,6 +420,7 @@ class _CountingContext(Context):
 
     def child(self, path: str) -> _CountingContext:
         """Return the context of a step inside this one."""
+        # One counter for all contexts of an execution.
         return self.of(super().child(path), self.counter)
 
     def call(

@@ -76,6 +76,7 @@ def completion(text: str, prompt: str = "", *, lenient: bool = False) -> str | N
     own = _without(own_words(text), prompt)
     markers = [(match, end) for match, end in _markers(own) if not _PLACEHOLDER.match(own, end)]
     answer = _answer(markers[-1][0], own[markers[-1][1] :]) if markers else ""
+    # The strict rules come first, so that the last iteration reads a correct reply like any other.
     if not answer and lenient:
         answer = _leniently(own)
     return answer or None
@@ -88,6 +89,7 @@ def _leniently(text: str) -> str:
         edge = _FENCE.match(line)
         if edge and (not fence or (edge[1].startswith(fence) and not edge[2].strip())):
             fence = "" if fence else edge[1]
+        # A cheap test before the pattern.
         elif (place := line.upper().rfind("TASK")) >= 0:
             lead = line[:place].rstrip("".join(_OPENING) + "[( \t")
             match = _LINE.match(line, len(lead)) if _LEAD.fullmatch(line, 0, len(lead)) else None
@@ -102,6 +104,7 @@ def _leniently(text: str) -> str:
 
 def _without(text: str, prompt: str) -> str:
     quoted = prompt.strip()
+    # Only a task with the marker could be mistaken for an answer.
     if not quoted or not _LINE.search(quoted):
         return text
     return text.replace(quoted, "")
@@ -171,6 +174,7 @@ def _unbracketed(answer: str) -> str:
 
 def _is_list(answer: str) -> bool:
     """Return whether an answer in brackets is a list, and not one decorated word or number."""
+    # `[42]` is a decorated number, `[1, 2]` and `["a"]` are lists.
     reading = read_json(answer)
     value = reading.value
     if reading.problem:

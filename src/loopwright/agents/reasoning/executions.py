@@ -123,6 +123,7 @@ def _execution(
     path = begun.path.removesuffix("/begin")
     inside = [e for e in entries if e.path == path or e.path.startswith(f"{path}/")]
     calls = [e.at for e in inside if e.kind == "started" and _ATTEMPT.fullmatch(e.path)]
+    # A resumed execution reports again; the last report counts.
     report = next((e.value for e in reversed(inside) if e.kind == "reported"), None)
     value = begun.value
     started = float(value["started_at"])
@@ -145,6 +146,7 @@ def _execution(
             completed_at=report["completed_at"],
         )
     records = [e for e in inside if e.kind == "iteration"]
+    # Entries have active seconds, and the beginning has the only wall-clock time.
     last = started + max(0.0, max(calls, default=0.0) - begun.at) if calls else None
     status, error = _open_status(info, ended, bool(calls))
     return Execution(
@@ -155,6 +157,7 @@ def _execution(
         last_interaction_at=_latest(records, last),
         iterations=len(records),
         completed_at=max(started, info.updated) if ended is not None else None,
+        # A run that still continues has no result yet.
         result=_best_effort(records) if ended is not None else None,
     )
 

@@ -107,12 +107,14 @@ def _files(compilation: Compilation, spec: Action, at: Location) -> list[File | 
     files: list[File | TemplatedValue] = []
     for i, name in enumerate(spec.files or []):
         place = (*at, "files", i)
+        # The path is unknown before the run, so the file is checked then.
         if "{{" in name or "{%" in name:
             files.append(compilation.template(place, name))
             continue
         file = compilation.attempt(place, functools.partial(file_of, name))
         if file is None:
             continue
+        # A missing file is reported before any model is called.
         if file.path and not Path(compilation.inside(name, place)).is_file():
             compilation.problem(place, f"{name!r} is not a file in the document's folder")
         files.append(file)
@@ -350,6 +352,7 @@ def _models(
         models = [SCRIPTED]
     if not models and (own := settings.environ.get(MODEL_VARIABLE, "").strip()):
         models = [own]
+    # To find further problems in the rest of the document.
     if not models and compilation.gaps.head:
         return [SCRIPTED]  # a head with problems can have set one
     if not models:

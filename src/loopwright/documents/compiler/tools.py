@@ -139,6 +139,7 @@ def _server(
 ) -> McpServer | None:
     cwd = compilation.inside(spec.cwd or ".", (*at, "cwd"))
     place = origin_of(spec.url) if spec.url else f"the server {name}"
+    # The user approves which variables a server receives.
     compilation.project.keys += [f"{variable} to {place}" for variable in variables_of(spec)]
     return compilation.attempt(
         at,

@@ -80,11 +80,20 @@ def commands_in(document: Document) -> Iterator[tuple[list[str] | str, str]]:
                 yield words, part.cwd or "."
 
 
+def files_in(document: Document) -> Iterator[str]:
+    """Iterate over the local files that the prompts of a document send to a model: paths and templates."""
+    for part in parts(document):
+        for name in part.__dict__.get("files") or ():
+            if not name.lstrip().startswith(("https://", "http://")):
+                yield name
+
+
 def functions_in(document: Document) -> Iterator[str]:
     """Iterate over the functions of Python that a document names."""
     for part in parts(document):
         if reference := part.__dict__.get("python"):
             yield reference
+        # Capabilities are Python classes too, which a run imports.
         if isinstance(part, PhasedSpec):
             yield from part.capabilities
         for name in ("until", "guards"):
@@ -148,6 +157,7 @@ def evaluators(loop: LoopSpec | PhasedSpec) -> Iterator[EvaluateSpec]:
         yield from value
     elif value is not None:
         yield value
+    # A sentence in `until` is a judge, with the same costs.
     for sentence in sentences(getattr(loop, "until", None)):
         yield EvaluateSpec(judge=JudgeSpec(criterion=sentence))
 
@@ -231,6 +241,7 @@ def _limits(tree: Json) -> Iterator[int]:
                 yield from _limits(value)
             elif tag in ("max_iterations", "phase_limit"):
                 limit = value.get("limit") if isinstance(value, Mapping) else value
+                # An invalid limit is reported by the compiler.
                 if isinstance(limit, int):
                     yield limit
 
@@ -276,6 +287,7 @@ def needs_of(
 ) -> dict[str, list[str]]:
     """Return the needs of each step. With concurrent steps, a step also needs the earlier steps that it names."""
     needs = given_needs(document.steps)
+    # In document order every earlier step has ended anyway.
     if document.at_once == 1:
         return needs
     before: list[str] = []

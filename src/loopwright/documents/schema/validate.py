@@ -81,6 +81,7 @@ def checked(
     result, errors = _validate(model, value)
     if errors:
         repaired = _as_written(errors, value, source, at)
+        # YAML reads `version: 1.10` as a number, but the field is a text.
         if repaired is not None:
             value = repaired
             result, errors = _validate(model, value)
@@ -95,6 +96,7 @@ def checked(
             misplaced = item["type"] == "misplaced"
             path = (*place, item["ctx"]["name"]) if misplaced else place
             message = _message(item, place, model, hint)
+            # The position of the key, because the value is not the mistake.
             key = misplaced or item["type"] == "extra_forbidden"
             problem = source.problem((*at, *path), message, key=key)
             wrong.setdefault(((*at, *path), message), problem)
@@ -246,6 +248,7 @@ def _key_hint(item: Mapping[str, Json], place: Location, model: type[BaseModel],
         return "; put quotes around a text that contains a comma"
     names = _keys_at(model, place[:-1])
     synonym = _SYNONYMS.get(key, "")
+    # Only if the synonym is valid at this place.
     if synonym in names:
         return f"; use {synonym!r} instead"
     if "execute" in names and key in ("prompt", "shell", "python", "workflow", "set"):
@@ -373,6 +376,7 @@ def _leave_out(kind: Kind[Model], value: dict[str, Json], path: Location, gaps: 
         return replace(gaps, head=True)
     key = str(path[0])
     inner = value.get(key)
+    # The other entries of the mapping stay usable for the rest of the check.
     if key in _BY_NAME and len(path) > 1 and isinstance(inner, dict):
         inner.pop(path[1], None)
         return replace(gaps, tools=gaps.tools | {str(path[1])})

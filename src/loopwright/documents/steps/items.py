@@ -85,11 +85,13 @@ def items_of(value: Json, path: str = "") -> list[Json]:
         kind = type(value).__name__
         raise _refused(f"items: expected a list, a JSON array or lines of text, not {kind}", path)
     text = strip_fence(value)
+    # Only a text that looks like JSON is parsed: a list of lines is the usual reply of a model.
     if text.startswith("["):
         reading = read_json(text)
         if reading.problem is None and isinstance(reading.value, list):
             return reading.value
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # All lines, because a single line of prose means that the text is not JSON lines.
     if lines and all(line[0] in "{[" for line in lines):
         readings = [read_json(line) for line in lines]
         if all(reading.problem is None for reading in readings):

@@ -109,6 +109,7 @@ def decode(text: str | bytes, file: str) -> str:
         _refuse(file, (1, 1), f"{message}; split it, or move large texts to separate files")
     if isinstance(text, bytes):
         text = _from_utf8(text, file)
+    # Editors on Windows add a byte order mark.
     text = text.removeprefix("\ufeff")
     if not _plain(text) and (result := _UNPRINTABLE.search(text)):
         _refuse(
@@ -235,6 +236,7 @@ def _within(lines: list[str], mark: _Mark | None) -> Place:
 def _quoted(line: str, column: int) -> str:
     """Return the advice to quote the value at a column, with the quoted value if it is short."""
     before, value = line[: column - 1][-_LONG:], line[column - 1 :][:_LONG]
+    # Without the comment at the end of the line.
     value = re.sub(r"\s+#.*", "", value).strip()
     if re.search(r"[\[{]", before):
         inner = re.match(r"\{\{.*?\}\}|[^,\]}]*", value)

@@ -109,6 +109,7 @@ class _Reader:
         display = written(self._path() if path is None else path)
         self.problems.append(Problem(self.file, *place, display, message))
         if len(self.problems) == limits.MAX_PROBLEMS:
+            # A binary file could otherwise have a problem in every line.
             message = f"reading stops after {limits.MAX_PROBLEMS} problems"
             self.problems.append(Problem(self.file, *place, "", message))
             raise DocumentError(self.problems)
@@ -161,6 +162,7 @@ class _Reader:
 
     def _close(self, _event: yaml.CollectionEndEvent, _place: Place) -> None:
         node = (frame := self.frames.pop()).node
+        # The height of a node is needed for its aliases, which nest as deep.
         node.height += 1
         node.size = self.size - frame.size + 1
         node.characters = self.characters - frame.characters
@@ -200,6 +202,7 @@ class _Reader:
             self.root = Child(node, place, place)
             return
         frame = self.frames[-1]
+        # Heights are passed up here, so that no later pass over the tree is needed.
         if node.height > frame.node.height:
             frame.node.height = node.height
         if isinstance(frame.node.children, list):
@@ -252,7 +255,7 @@ class _Reader:
             before = before._replace(node=Node(children=items))
         self.stages.append(Stage(key, len(items), len(items) + len(more)))
         message = f"key {key!r} on line {again} adds items to the list on line {first}"
-        self.notes.append(Problem(self.file, *child.key_place, key, message))
+        self.notes.append(Problem(self.file, *child.key_place, key, message, code="keys_joined"))
         items.extend(more)
         return before
 

@@ -74,6 +74,7 @@ def shorten(text: str, length: int = 60) -> str:
 def _plain(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
+    # Most scalars are words, so the patterns are skipped for them.
     if text[0] not in "+-.0123456789":
         return text
     if _INTEGER.fullmatch(text):
@@ -96,6 +97,7 @@ def _tagged(tag: str, text: str) -> Scalar:
             "put quotes around the value if '!' is part of the text"
         )
     value = _plain(text)
+    # `!!float 3` is valid YAML.
     if name == "float" and type(value) is int:
         return float(value)
     if name != _NAMES.get(type(value)):

@@ -182,6 +182,7 @@ class Agents:
         if result is None:
             self.report(at, f"there is no agent {name!r}{nearest(name, self.defined)}")
             return None
+        # Without this check a fork that names itself would be translated without end.
         if name in outer:
             self.report(at, f"agents call each other in a cycle: {' -> '.join([*outer, name])}")
             return None
@@ -398,6 +399,7 @@ class Agents:
                 return None
             branch = (
                 inner[0]
+                # A branch of one agent needs no group.
                 if len(inner) == 1
                 else _group(str(inner[0].step["name"]), inner, (*at, "targets", i))
             )

@@ -47,6 +47,7 @@ def translate(source: Source, project: Project) -> tuple[Source, Document]:
     project.notes += source.notes
     lenient = project.settings.lenient
     value = source.value
+    # A fragment has no head, so the required keys are added.
     if lenient:
         value = {"$schema": SCHEMA, "name": "fragment", **value}
     if value.get("$schema") != SCHEMA:
@@ -118,7 +119,7 @@ class _Translation:
             raise DocumentError([*self.problems, Problem(self.source.file, 0, 0, "", last)])
 
     def note(self, path: Location, message: str) -> None:
-        self.notes.append(self.source.problem(path, message))
+        self.notes.append(self.source.problem(path, message, code="dialect_difference"))
 
     def run(self) -> tuple[Source, Document]:
         spec = self.spec
@@ -173,6 +174,7 @@ class _Translation:
                 self.report(at, "needs 'name'")
                 self.gaps = replace(self.gaps, names=True)
                 continue
+            # The second step of a name is left out, so that later references stay unambiguous.
             if not self._unique(item.name, (*at, "name"), visited):
                 self.taken.add(at)
             loop = item.loop if isinstance(item, StepV2) else item
@@ -219,6 +221,7 @@ class _Translation:
         left_out = TranslatedStep(item.name, at, loops=loops)
         if at in self.gaps.steps:
             return left_out
+        # A step with a problem is replaced by its stand-in, so that problems in later steps are reported too.
         before = len(self.problems)
         if isinstance(item, LoopV2):
             result = translator.loop(item, at)
@@ -361,7 +364,7 @@ def remarks(document: Document, source: Source, called: CalledDocument) -> Itera
                     f"this is the output of {output!r}, the last step of {spec.workflow}; "
                     f"use {{{{loop.last.{others[-1]}}}}} for the output of {others[-1]!r}"
                 )
-                yield source.problem((*at, "with", key), message)
+                yield source.problem((*at, "with", key), message, code="dialect_difference")
 
 
 def _actions(value: object, at: Location) -> Iterator[tuple[Location, Action]]:

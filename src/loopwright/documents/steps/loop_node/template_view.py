@@ -86,6 +86,7 @@ class LoopNodeView:
         """The outputs by step, including groups. Inner workflows replace outputs of outer ones."""
         outputs: dict[str, Json] = {}
         for scope in reversed(self.scopes):
+            # A skipped agent has no output and must not hide an outer agent of the same name.
             outputs |= {name: out for name, out in scope.outputs.items() if out is not None}
         return {**outputs, **self.completed}
 
@@ -160,6 +161,7 @@ class LoopNodeView:
             texts = [lessons.get(category) for lessons in self.lessons[:_LATEST]]
             joined = " | ".join(text for text in texts if text)
             entry[category] = joined or f"No {category} available"
+        # The entry last: its own fields win over the current ones.
         return {"loop_number": self.number, "score": self.score, **entry}
 
 
