@@ -40,7 +40,7 @@ class Repo:
         for place in sorted(self.folder.rglob("*")):
             name = str(place.relative_to(self.folder))
             if place.is_symlink():
-                found[name] = os.readlink(place)
+                found[name] = str(place.readlink())
             elif place.is_file():
                 status = place.stat()
                 # The store shares the files of objects, whose time git sets when it meets one again.

@@ -48,7 +48,7 @@ def files_of(folder: Path) -> dict[str, tuple[str, object]]:
             if ".git" in place.relative_to(folder).parts or is_ignored(path):
                 continue
             if place.is_symlink():
-                found[path] = ("link", os.readlink(place))
+                found[path] = ("link", str(place.readlink()))
             else:
                 executable = (
                     "exec" if os.access(place, os.X_OK) and place.stat().st_mode & 0o100 else "file"
