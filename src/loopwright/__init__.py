@@ -46,6 +46,7 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .coding.agents import agent
     from .coding.workspace import Workspace
     from .engine.for_each import for_each
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
@@ -97,6 +98,7 @@ __all__ = [
     "Usage",
     "Workflow",
     "Workspace",
+    "agent",
     "check",
     "checklist",
     "fallback",
@@ -127,6 +129,7 @@ _LAZY = {
     "PhasedAgent": "agents",
     "ReasoningAgent": "agents",
     "Workspace": "coding.workspace",
+    "agent": "coding.agents",
     "check": "evaluators",
     "checklist": "evaluators",
     "judge": "evaluators",

@@ -16,7 +16,6 @@ OF_EXTRAS = {
     "loopwright.journal.postgres": "postgres",
     "loopwright.ui.web": "ui",
     "loopwright.testing.fixtures": "pytest",
-    "loopwright.journal.postgres": "postgres",
     "loopwright.cluster.postgres": "postgres",
     "loopwright.cluster.deliverers.temporal_workflow": "temporal",
 }
@@ -26,7 +25,6 @@ FOREIGN = {
     "postgres": {"psycopg"},
     "ui": {"starlette", "uvicorn"},
     "pytest": {"pytest"},
-    "postgres": {"psycopg"},
     "temporal": {"temporalio"},
 }
 WALK = """
