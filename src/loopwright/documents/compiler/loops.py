@@ -32,6 +32,7 @@ from ..yaml.source import Location
 from .compilation import Compilation
 from .conditions import compile_conditions, compile_until
 from .evaluators import compile_evaluators
+from .workspaces import compile_workspace
 
 __all__ = ["compile_loop"]
 
@@ -76,6 +77,7 @@ def compile_loop(
     if execute is None:
         return None
     options = {name: getattr(spec, name) for name in _SAME}
+    options["workspace"] = compile_workspace(compilation, spec.workspace, (*path, "workspace"))
     if evaluate is not None and not (has_goal(until) or has_goal(guards)):
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
         until = any_of(until, Passed())
