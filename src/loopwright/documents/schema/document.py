@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...records.codec import Json
+from .agents import CodingAgentSpec
 from .evaluators import AdaptSpec, CheckSpec, ConfidenceSpec, JudgeSpec
 from .fields import (
     CWD,
@@ -38,6 +39,7 @@ from .models import (
     ReasoningSpec,
 )
 from .tools import CommandFields, ServerSpec, ToolSpec
+from .workspace import WorkspaceKind, WorkspaceSpec
 
 __all__ = [
     "ACTIONS",
@@ -56,7 +58,7 @@ __all__ = [
 # The order of messages, of the JSON Schema and of printed documents.
 ACTIONS = (
     "python", "shell", "workflow", "loop", "each", "steps", "parallel", "fallback", "prompt", "consensus", "phased",
-    "reasoning", "memory", "tool", "set",
+    "reasoning", "agent", "memory", "tool", "set",
 )  # fmt: skip
 
 
@@ -96,6 +98,9 @@ class Action(SettingsFields, CommandFields, PromptFields):
     )
     reasoning: ReasoningSpec | None = Field(
         None, description="An agent that reasons in one conversation until it states its answer."
+    )
+    agent: CodingAgentSpec | None = Field(
+        None, description="A task for a coding agent, which edits files."
     )
     memory: MemorySpec | None = Field(
         None, description="An operation on texts or facts that are kept between runs."
@@ -319,6 +324,10 @@ class LoopSpec(Part):
     memory: LoopMemorySpec | None = Field(
         None, description="The same, with the memory space and the amounts."
     )
+    workspace: WorkspaceSpec | WorkspaceKind | None = Field(
+        None,
+        description="The folder in which the commands of the loop run. Default: that of the document, if it has one.",
+    )
 
     @property
     def ends(self) -> tuple[str, Json]:
@@ -416,6 +425,10 @@ class Document(ModelFields):
     )
     output: str | None = Field(
         None, description="The step whose output is the workflow's; default: the last."
+    )
+    workspace: WorkspaceSpec | WorkspaceKind | None = Field(
+        None,
+        description="The folder in which all commands run: one for the run. A loop continues from the files of the step before.",
     )
 
 

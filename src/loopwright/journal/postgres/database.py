@@ -16,12 +16,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import psycopg
 
 from ...errors import JournalDamaged, JournalError, JournalUnavailable
-from ..recorded.encoding import Content, Value, utf8
+from ..protocol import RunInfo
+from ..recorded.encoding import Content, RunRow, Value, utf8
 from ..recorded.writer import WIDTH, Batch, CommitOperation, DurableLog
 from .connection import Connection, Server, is_transient, patiently
 from .owners import Heart
@@ -54,18 +55,32 @@ _OTHER = (
 )
 _KEEP = (
     "INSERT INTO loopwright.contents(run, id, digest, size, body) "
-    "SELECT %s::bigint, u.* FROM unnest(%s::bigint[], %s::bytea[], %s::integer[], %s::text[]) "
-    "AS u(id, digest, size, body)"
+    "SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::integer[], %s::text[])"
 )
 
 T = TypeVar("T")
 
 
+class BulkRows(Protocol):
+    """Rows of many runs at once."""
+
+    def insert_all(self, db: Connection, runs: Sequence[RunInfo]) -> dict[str, RunRow]:
+        """Insert the rows of runs that are new and owned by this store; return these by id."""
+
+    def write_all(
+        self, db: Connection, runs: Sequence[tuple[DurableLog, RunInfo]]
+    ) -> set[DurableLog]:
+        """Write the rows of runs that are given back; return the logs that need nothing more."""
+
+
 class Database:
     """The connection that writes, opened at the first use; only the writer's thread may use it.
 
-    `logs` are the open runs of this store by key, `taken` the keys taken in this transaction.
+    `logs` are the open runs of this store by key. Of this transaction, `taken` are the keys of runs that
+    were taken, `inserted` the new rows by the id of their runs, and `written` the logs whose rows are written.
     """
+
+    rows: BulkRows
 
     def __init__(
         self,
@@ -78,6 +93,8 @@ class Database:
     ) -> None:
         self.logs: dict[int, DurableLog] = {}
         self.taken: set[int] = set()
+        self.inserted: dict[str, RunRow] = {}
+        self.written: set[DurableLog] = set()
         self.server = server
         self.name = server.name
         self._patience = patience
@@ -207,6 +224,7 @@ class Database:
         try:
             if logs:
                 self._append(db, batches, logs)
+            self._write_many(db, operations)
             for operation in operations:
                 operation.run(db)
         except BaseException:
@@ -217,6 +235,18 @@ class Database:
         self._doubt = number
         db.execute("COMMIT")
         self._doubt = None
+
+    def _write_many(
+        self, db: Connection, operations: Sequence[CommitOperation[Connection]]
+    ) -> None:
+        """Insert and write the rows of all operations in one round trip each, if there are several."""
+        self.inserted, self.written = {}, set()
+        opening = [operation.opening for operation in operations if operation.opening is not None]
+        closing = [operation.closing for operation in operations if operation.closing is not None]
+        if len(opening) > 1:
+            self.inserted = self.rows.insert_all(db, opening)
+        if len(closing) > 1:
+            self.written = self.rows.write_all(db, closing)
 
     def _was_committed(self, db: Connection, number: bytes) -> bool:
         """Return the outcome of a transaction whose connection was lost as it was committed."""
@@ -270,11 +300,10 @@ class Database:
                     "it; restore the journal from a backup"
                 )
 
-    def keep_contents(self, db: Connection, run: int, contents: Sequence[Content]) -> None:
-        """Insert contents within a transaction."""
+    def keep_contents(self, db: Connection, contents: Sequence[tuple[int, Content]]) -> None:
+        """Insert contents with the keys of their runs, within a transaction."""
         if contents:
-            _, *columns = _content_columns([(run, *content) for content in contents])
-            db.execute(_KEEP, (run, *columns))
+            db.execute(_KEEP, _content_columns([(run, *content) for run, content in contents]))
 
     def _point(self, position: str) -> None:
         if self._on_point is not None:

@@ -1,0 +1,1 @@
+"""Loops in which programs edit files: workspaces, coding agents and sealed checks."""
