@@ -16,7 +16,7 @@ import psycopg
 from loopwright import Loop, MaxIterations, step
 from loopwright.cluster import Cap, Delivery, Handle, Submission, Worker, submit, submit_all
 from loopwright.cluster.permits import limits_of
-from loopwright.cluster.postgres import PostgresRuns
+from loopwright.cluster.postgres import PostgresSharedRuns
 from loopwright.journal import open_journal
 from loopwright.journal.questions import answer, pending
 
@@ -236,7 +236,7 @@ async def _answering(url: str) -> list[Row]:
 
 
 async def _permits(url: str) -> list[Row]:
-    runs = PostgresRuns(url)
+    runs = PostgresSharedRuns(url)
     await runs.enter({"default": 1})
     limits = limits_of(Cap(10))
     began = time.perf_counter()
