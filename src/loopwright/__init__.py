@@ -14,7 +14,9 @@ from .conditions import (
     Deadline,
     Degrading,
     MaxIterations,
+    NoChange,
     NoImprovement,
+    NoProgress,
     OutputMatches,
     Passed,
     PhaseLimit,
@@ -46,7 +48,10 @@ from .records import (
 
 if TYPE_CHECKING:
     from .agents import PhasedAgent, ReasoningAgent
+    from .coding.sealed.evaluator import tests
+    from .coding.until import until
     from .engine.for_each import for_each
+    from .engine.loop_stalls import OnStall
     from .engine.streaming import IterationEnded, RunEnded, TextDelta, stream
     from .evaluators import check, checklist, judge, rubric, score
     from .journal import Entry as Entry
@@ -77,8 +82,11 @@ __all__ = [
     "MaxIterations",
     "ModelSettings",
     "Models",
+    "NoChange",
     "NoImprovement",
+    "NoProgress",
     "NotSatisfied",
+    "OnStall",
     "OutputMatches",
     "Passed",
     "PhaseLimit",
@@ -113,7 +121,9 @@ __all__ = [
     "shell",
     "step",
     "stream",
+    "tests",
     "tool",
+    "until",
     "with_timeout",
 ]
 
@@ -134,9 +144,12 @@ _LAZY = {
     "IterationEnded": "engine.streaming",
     "RunEnded": "engine.streaming",
     "TextDelta": "engine.streaming",
+    "OnStall": "engine.loop_stalls",
     "for_each": "engine.for_each",
     "stream": "engine.streaming",
+    "tests": "coding.sealed.evaluator",
     "tool": "tools",
+    "until": "coding.until",
 }
 
 _aliases.install()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..records import History, Result
+from ..records import Evaluation, History, Result
 from ..records.codec import Json
 from ..records.typed import ValueType
 
@@ -22,6 +22,7 @@ class Scope:
     """The variables of one loop or workflow under its name. A child never changes those of its parent."""
 
     __slots__ = (
+        "baseline",
         "current",
         "history",
         "initial",
@@ -33,6 +34,7 @@ class Scope:
         "parent",
         "parts",
         "path",
+        "restarts",
         "results",
         "talks",
         "total",
@@ -49,6 +51,8 @@ class Scope:
         self.initial = initial
         self.current = initial
         self.number = 0
+        self.baseline: Evaluation | None = None  # of the input, before the first iteration
+        self.restarts = 0  # of a loop that stalled
         self.total = 0  # items, if it runs over a list
         # Outputs of steps, for the record of the current iteration.
         self.parts: Mapping[str, Json] | None = None

@@ -63,7 +63,7 @@ def test_report(
 
     Args:
         command: The test command: a list of words, or the text of a script for `/bin/sh -e`.
-        report: The file in JUnit's XML format that the command writes, relative to `cwd`. Default: the
+        report: The file that the command writes, relative to `cwd`: JUnit's XML, TRX, `go test -json` or TAP. Default: the
             counts are read from the last summary line that pytest prints.
         name: The name of the criterion. Default: "tests".
         **options: `args`, `env`, `stdin` (default: the output to check), `cwd` and `timeout` (seconds),

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..compiler import functions
-from ..project import LoadedDocument
+from ..project import GENERATED, LoadedDocument
 from ..schema.traverse import commands_in, functions_in
 
 __all__ = ["LocalActions", "TrustStore", "local_actions"]
@@ -83,8 +83,10 @@ def local_actions(loaded: LoadedDocument) -> LocalActions:
         files.take(Path(name))
         for command, cwd in commands_in(document):
             commands.append(command if isinstance(command, str) else shlex.join(command))
-            for file in _files_named(command, folder, cwd):
-                files.take(file)
+            # The person wrote a generated document as a command line, and its agent changes the files.
+            if not Path(name).name.startswith(GENERATED):
+                for file in _files_named(command, folder, cwd):
+                    files.take(file)
         commands += [f"connect to {s.url}" for s in document.servers.values() if s.url]
         for reference in functions_in(document):
             if reference not in own:

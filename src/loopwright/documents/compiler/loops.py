@@ -16,6 +16,7 @@ from ...conditions import (
 from ...engine import adapters
 from ...engine.loop import Loop, any_of
 from ...engine.loop_memory import LoopWithMemory, remembering
+from ...engine.loop_stalls import OnStall
 from ...engine.step import FunctionStep, Step, as_step
 from ...evaluators.presets import preset
 from ...prompts.prompt import Prompt
@@ -76,6 +77,8 @@ def compile_loop(
     if execute is None:
         return None
     options = {name: getattr(spec, name) for name in _SAME}
+    if spec.on_stall is not None:
+        options["on_stall"] = OnStall(**spec.on_stall.model_dump())
     if evaluate is not None and not (has_goal(until) or has_goal(guards)):
         # `Loop` adds it too, but with a warning, which `lints` reports with its place instead.
         until = any_of(until, Passed())
@@ -108,6 +111,7 @@ _SAME = (
     "max_failures",
     "required",
     "approve",
+    "baseline",
 )
 
 
